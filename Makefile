@@ -12,8 +12,8 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
-        fuzz coverage clean
+.PHONY: help setup build deb release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
+        fuzz faults coverage nightly clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,11 @@ build: setup  ## optimised build: build/release/dllm, and the library; then cmak
 
 deb: build  ## a Debian package of program and library: build/release/dllm_VERSION_ARCHITECTURE.deb
 	@cd build/release && cpack -G DEB >/dev/null && ls "$$PWD"/dllm_*.deb
+
+release: setup  ## checks of locks and base image, then the packages and their digests: build/release/SHA256SUMS
+	@scripts/release.py check
+	@$(MAKE) deb
+	@cd build/release && $(CURDIR)/scripts/release.py digests dllm_*.deb >SHA256SUMS && cat SHA256SUMS
 
 run: build  ## install, build, and answer a prompt with the embedded model
 	build/release/dllm run "$(PROMPT)"
@@ -105,11 +110,18 @@ tsan:  ## the thread sanitizer over everything that runs on several threads
 format:  ## format C++ sources in place
 	@scripts/check_format --fix
 
-fuzz:  ## build the fuzz targets and run each for a minute
+fuzz:  ## build the fuzz targets and run each for a minute; they also measure whether the time grows with the input
 	@scripts/setup --fuzz
 	@cmake --preset fuzz --log-level=WARNING
 	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
 	@scripts/fuzz 60
+
+faults:  ## plant faults in a copy of the tree, one at a time, and count how many the tests notice (an hour)
+	@scripts/setup
+	@scripts/plant_faults.py --jobs $(JOBS)
+
+nightly:  ## by hand, six hours at most: soak, planted faults, fuzz, tsan, coverage, hardware, emulation, all goldens
+	@scripts/nightly.py
 
 coverage:  ## line coverage of the tests, as text
 	@scripts/setup --coverage

@@ -22,7 +22,30 @@ set(DLLM_OPTIONS -ffp-contract=off)
 # GCC 12). Beginning at 512 MB, a unit of 24 sources takes 1.2 GB instead of 0.8 to 1.0.
 set(DLLM_HEAP $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
 
+# Hardening, as distributions have it, for program, library and Python module: checked buffers (FORTIFY, stack protector),
+# probed stack frames, marked targets of indirect jumps (CET, BTI), tables of the linker that are read-only after start-up.
+# tests/hardening_test.py reads it back from the files. docs/lab/hardening.md has its cost. Sanitizers check more, and
+# FORTIFY needs an optimised build.
+set(DLLM_HARDENING "")
+set(DLLM_LINK_HARDENING -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+if(NOT DLLM_SANITIZE AND NOT DLLM_COVERAGE)
+  set(optimised $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
+  list(APPEND DLLM_HARDENING -fstack-protector-strong -fstack-clash-protection
+       $<${optimised}:-U_FORTIFY_SOURCE> $<${optimised}:-D_FORTIFY_SOURCE=3>)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+    list(APPEND DLLM_HARDENING -fcf-protection=full)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    list(APPEND DLLM_HARDENING -mbranch-protection=standard)
+  endif()
+endif()
+
+function(dllm_harden target)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${DLLM_HARDENING}>")
+  target_link_options(${target} PRIVATE ${DLLM_LINK_HARDENING})
+endfunction()
+
 function(dllm_configure_target target)
+  dllm_harden(${target})
   target_compile_options(${target} PRIVATE ${DLLM_WARNINGS} ${DLLM_OPTIONS} ${DLLM_HEAP})
   if(DLLM_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
@@ -110,7 +133,8 @@ if(DLLM_SANITIZE)
   set(DLLM_FRONT -O0)
 endif()
 
-# The label decides the tier: `fast` runs in `make check`, `slow` in `make test` only.
+# The label decides the tier: `fast` runs in `make check`, `slow` in `make test` only. Tests of a product have its name as a
+# second one.
 function(dllm_test target)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;ALONE;LIBS" ${ARGN})
   if(NOT ARG_LABEL)
@@ -135,26 +159,111 @@ function(dllm_test target)
   target_link_libraries(${target} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE DLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 900)
+  if(DLLM_PRODUCT)
+    # gtest_discover_tests() takes no property that is a list.
+    set(labels ${CMAKE_CURRENT_BINARY_DIR}/${target}_labels.cmake)
+    file(CONFIGURE OUTPUT ${labels} @ONLY CONTENT
+      "set_tests_properties(\${@target@_TESTS} PROPERTIES LABELS \"@ARG_LABEL@;@DLLM_PRODUCT@\")\n")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels})
+    add_dependencies(dllm_${DLLM_PRODUCT}_tests ${target})
+  endif()
+endfunction()
+
+# The static library dllm_<name> without its sources.
+function(dllm_library name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  add_library(dllm_${name} STATIC)
+  dllm_configure_target(dllm_${name})
+  target_include_directories(dllm_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+                                                 $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+                                                 $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  list(TRANSFORM ARG_DEPS PREPEND dllm_)
+  target_link_libraries(dllm_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
+endfunction()
+
+# dllm_<name>_testing: helpers and reference implementations in folders called testing/, for tests and fuzz targets. No
+# program that users run links it.
+function(dllm_testing name)
+  if(NOT DLLM_TESTS AND NOT DLLM_FUZZ)
+    return()
+  endif()
+  add_library(dllm_${name}_testing STATIC)
+  dllm_configure_target(dllm_${name}_testing)
+  target_compile_options(dllm_${name}_testing PRIVATE ${DLLM_COLD})
+  dllm_sources(dllm_${name}_testing SOURCES ${ARGN})
+  target_link_libraries(dllm_${name}_testing PUBLIC dllm_${name})
 endfunction()
 
 # COLD: no loop takes a noticeable share of a run (DLLM_COLD). FRONT: nothing is computed here at all (DLLM_FRONT).
-# ALONE: sources and tests that are units of their own (dllm_sources).
+# ALONE: sources and tests that are units of their own (dllm_sources). TESTING: sources for tests only (dllm_testing).
 function(dllm_module name)
-  cmake_parse_arguments(ARG "COLD;FRONT" "" "SOURCES;TESTS;ALONE;DEPS;LIBS;TEST_LIBS" ${ARGN})
-  add_library(dllm_${name} STATIC)
-  dllm_configure_target(dllm_${name})
+  cmake_parse_arguments(ARG "COLD;FRONT" "" "SOURCES;TESTS;ALONE;DEPS;LIBS;TEST_LIBS;TESTING" ${ARGN})
+  dllm_library(${name} DEPS ${ARG_DEPS} LIBS ${ARG_LIBS})
   if(ARG_COLD)
     target_compile_options(dllm_${name} PRIVATE ${DLLM_COLD})
   elseif(ARG_FRONT)
     target_compile_options(dllm_${name} PRIVATE ${DLLM_FRONT})
   endif()
   dllm_sources(dllm_${name} SOURCES ${ARG_SOURCES} ALONE ${ARG_ALONE})
-  target_include_directories(dllm_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
-                                                 $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
-                                                 $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
-  list(TRANSFORM ARG_DEPS PREPEND dllm_)
-  target_link_libraries(dllm_${name} PUBLIC ${ARG_DEPS} ${ARG_LIBS})
+  if(ARG_TESTING)
+    dllm_testing(${name} ${ARG_TESTING})
+    list(APPEND ARG_TEST_LIBS dllm_${name}_testing)
+  endif()
   if(DLLM_TESTS AND ARG_TESTS)
     dllm_test(dllm_${name}_test SOURCES ${ARG_TESTS} ALONE ${ARG_ALONE} LIBS dllm_${name} ${ARG_TEST_LIBS})
   endif()
+endfunction()
+
+# A product is a module of several parts, one folder each, in this order: a part may include those before it
+# (scripts/check_includes.py). Each part adds its sources to the product's library and has a test program of its own. The
+# target dllm_<name>_tests builds the programs, `ctest -L <name>` runs them.
+#
+#   dllm_product(npu_core PARTS config isa ... DEPS format numerics base LIBS ... [TESTING ...])
+function(dllm_product name)
+  cmake_parse_arguments(ARG "" "" "PARTS;DEPS;LIBS;TESTING" ${ARGN})
+  set(DLLM_PRODUCT ${name})
+  add_custom_target(dllm_${name}_tests)
+  dllm_library(${name} DEPS ${ARG_DEPS} LIBS ${ARG_LIBS})
+  dllm_optimise(dllm_${name})
+  if(ARG_TESTING)
+    dllm_testing(${name} ${ARG_TESTING})
+  endif()
+  foreach(part ${ARG_PARTS})
+    add_subdirectory(${part})
+  endforeach()
+endfunction()
+
+#   dllm_part(isa [COLD] SOURCES encoding.cpp ... TESTS isa_test.cpp ... [ALONE ...] [OPTIONS ...] LIBS ... TEST_LIBS ...)
+#
+# COLD as in dllm_module: it runs once per program, not once per simulated instruction or point of a sweep.
+function(dllm_part name)
+  cmake_parse_arguments(ARG "COLD" "" "SOURCES;TESTS;ALONE;OPTIONS;LIBS;TEST_LIBS" ${ARGN})
+  if(ARG_COLD)
+    list(APPEND ARG_OPTIONS ${DLLM_COLD})
+  endif()
+  set(library dllm_${DLLM_PRODUCT})
+  dllm_sources(${library} SOURCES ${ARG_SOURCES} OPTIONS ${ARG_OPTIONS})
+  target_link_libraries(${library} PUBLIC ${ARG_LIBS})
+  if(DLLM_TESTS AND ARG_TESTS)
+    dllm_test(dllm_npu_${name}_test SOURCES ${ARG_TESTS} ALONE ${ARG_ALONE} LIBS ${library} ${ARG_TEST_LIBS})
+  endif()
+endfunction()
+
+# Embeds every *.toml below `folder` in the product: the header declares `function`, which returns them
+# (npu_core/config/embedded_files.h).
+function(dllm_profiles function header folder)
+  cmake_path(ABSOLUTE_PATH folder NORMALIZE)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/EmbedProfiles.cmake)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${folder}/*.toml)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DFOLDER=${folder} -DFUNCTION=${function} -DHEADER=${header} -DOUTPUT=${output} -P ${script}
+    DEPENDS ${files} ${script}
+    VERBATIM)
+  add_custom_target(dllm_${function} DEPENDS ${output})
+  add_dependencies(dllm_${DLLM_PRODUCT} dllm_${function})
+  set_source_files_properties(${output} TARGET_DIRECTORY dllm_${DLLM_PRODUCT} PROPERTIES
+    GENERATED TRUE COMPILE_OPTIONS "${DLLM_COLD}")
+  target_sources(dllm_${DLLM_PRODUCT} PRIVATE ${output})
 endfunction()

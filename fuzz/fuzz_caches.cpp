@@ -1,10 +1,4 @@
-#include <cstddef>
-#include <cstdint>
-#include <span>
+#include "engine/testing/fuzz_entry.h"
+#include "target.h"
 
-#include "engine/fuzz_entry.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dllm::fuzz_caches(std::as_bytes(std::span(data, size)));
-  return 0;
-}
+DLLM_FUZZ_TARGET(caches, [](std::string_view text) { dllm::fuzz_caches(dllm::fuzz::bytes_of(text)); })

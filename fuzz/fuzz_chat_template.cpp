@@ -1,9 +1,5 @@
-#include <cstddef>
-#include <cstdint>
+#include "target.h"
+#include "text/testing/fuzz_entry.h"
 
-#include "text/fuzz_entry.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dllm::fuzz_chat_template(data, size);
-  return 0;
-}
+DLLM_FUZZ_TARGET(chat_template,
+                 [](std::string_view text) { dllm::fuzz_chat_template(dllm::fuzz::data_of(text), text.size()); })

@@ -1,10 +1,4 @@
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
+#include "eval/testing/fuzz_entry.h"
+#include "target.h"
 
-#include "eval/fuzz_entry.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dllm::fuzz_eval_set(std::string_view(reinterpret_cast<const char*>(data), size));
-  return 0;
-}
+DLLM_FUZZ_TARGET(eval_set, [](std::string_view text) { dllm::fuzz_eval_set(text); })

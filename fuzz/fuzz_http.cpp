@@ -1,10 +1,4 @@
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
+#include "serve/testing/fuzz_entry.h"
+#include "target.h"
 
-#include "serve/fuzz_entry.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dllm::serve::fuzz_http(std::string_view(reinterpret_cast<const char*>(data), size));
-  return 0;
-}
+DLLM_FUZZ_TARGET(http, [](std::string_view text) { dllm::serve::fuzz_http(text); })

@@ -1,10 +1,4 @@
-#include <cstddef>
-#include <cstdint>
-#include <span>
+#include "model/testing/fuzz_entry.h"
+#include "target.h"
 
-#include "model/fuzz_entry.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dllm::fuzz_model(std::as_bytes(std::span(data, size)));
-  return 0;
-}
+DLLM_FUZZ_TARGET(model, [](std::string_view text) { dllm::fuzz_model(dllm::fuzz::bytes_of(text)); })

@@ -1,7 +1,7 @@
-#include "npu/assembler/fuzz_entry.h"
+#include "npu_core/assembler/testing/fuzz_entry.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dllm::npu::fuzz_assembler(data, size);
-  dllm::npu::fuzz_program(data, size);
-  return 0;
-}
+DLLM_FUZZ_TARGET(npu_assembler, [](std::string_view text) {
+  dllm::npu::fuzz_assembler(dllm::fuzz::data_of(text), text.size());
+  dllm::npu::fuzz_program(dllm::fuzz::data_of(text), text.size());
+})

@@ -1,10 +1,4 @@
-#include <cstddef>
-#include <cstdint>
-#include <span>
+#include "format/testing/fuzz_entry.h"
+#include "target.h"
 
-#include "format/fuzz_entry.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dllm::fuzz_npy(std::as_bytes(std::span(data, size)));
-  return 0;
-}
+DLLM_FUZZ_TARGET(npy, [](std::string_view text) { dllm::fuzz_npy(dllm::fuzz::bytes_of(text)); })

@@ -1,8 +1,4 @@
-#include <cstdint>
+#include "format/testing/fuzz_entry.h"
+#include "target.h"
 
-#include "format/fuzz_entry.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dllm::fuzz_safetensors(std::as_bytes(std::span(data, size)));
-  return 0;
-}
+DLLM_FUZZ_TARGET(safetensors, [](std::string_view text) { dllm::fuzz_safetensors(dllm::fuzz::bytes_of(text)); })

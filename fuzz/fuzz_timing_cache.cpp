@@ -1,10 +1,4 @@
-#include <cstddef>
-#include <cstdint>
-#include <string_view>
+#include "npu_core/timing/testing/fuzz_entry.h"
+#include "target.h"
 
-#include "npu/timing/fuzz_entry.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  dllm::npu::fuzz_timing_cache(std::string_view(reinterpret_cast<const char*>(data), size));
-  return 0;
-}
+DLLM_FUZZ_TARGET(timing_cache, [](std::string_view text) { dllm::npu::fuzz_timing_cache(text); })

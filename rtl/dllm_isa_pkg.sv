@@ -1,4 +1,4 @@
-// Generated from src/npu/isa by `dllm npu isa --format sv`. Do not edit.
+// Generated from src/npu_core/isa by `dllm npu isa --format sv`. Do not edit.
 package dllm_isa_pkg;
 
   localparam int InstructionWidth = 32;

@@ -2,8 +2,9 @@
 """Fails if the code departs from the rules of docs/design/architecture.md:
 
 - a module includes or links a module that is not below it (ALLOWED);
-- a part of a module (a folder of src/npu, src/app or src/text) includes a part that is not below it (PARTS, and the
-  list at the end of src/npu/CMakeLists.txt);
+- a part of a module (a folder of src/app, src/text or of a product) includes a part that is not below it (PARTS, and
+  the lists of dllm_product() in CMake);
+- code that users run includes a header of a folder testing/, which is for tests and fuzz targets;
 - a C++ file is longer than 400 lines or a function longer than 60, and is not a listed exception (LONG_FILES,
   LONG_FUNCTIONS); exceptions that are no longer needed must be removed;
 - a header of src/ includes all of nlohmann/json.hpp where json_fwd.hpp would do (JSON_BY_VALUE lists the others);
@@ -32,53 +33,57 @@ ALLOWED: dict[str, list[str]] = {
     "quant": ["model", "graph", "format", "numerics", "base"],
     "backend": ["model", "graph", "base"],
     "cpu": ["backend", "model", "graph", "format", "numerics", "base"],
-    "npu": ["backend", "model", "graph", "format", "numerics", "base"],
+    "npu_core": ["format", "numerics", "base"],
+    "npu_compiler": ["npu_core", "model", "graph", "format", "numerics", "base"],
+    "npu_backend": ["npu_compiler", "npu_core", "backend", "model", "graph", "format", "numerics", "base"],
     "decode": ["backend", "constrain", "model", "base"],
-    "engine": ["decode", "npu", "cpu", "backend", "model", "constrain", "text", "format", "base"],
+    "engine": ["decode", "npu_backend", "npu_compiler", "npu_core", "cpu", "backend", "model", "constrain", "text", "format", "base"],
     "eval": ["engine", "model", "text", "format", "base"],
     "serve": ["eval", "engine", "constrain", "text", "base"],
-    "app": ["hub", "serve", "eval", "engine", "quant", "decode", "npu", "cpu", "backend", "model", "graph", "text", "format",
-            "numerics", "base"],
+    "app": ["hub", "serve", "eval", "engine", "quant", "decode", "npu_backend", "npu_compiler", "npu_core", "cpu", "backend",
+            "model", "graph", "text", "format", "numerics", "base"],
 }
 
 # Parts of a module in their order: each may include those before it and the headers of the module's own folder that
-# are named with it. The module's own folder may include every part. (The parts of src/npu are read from its
-# CMakeLists.txt.)
+# are named with it. The module's own folder may include every part. (The parts of the products are read from their
+# CMakeLists.txt; testing/ comes after them.)
 PARTS: dict[str, dict[str, set[str]]] = {
     "app": {"cli": set(), "npu": set(), "bench": set(), "experiment": set()},
     "text": {"tokenizer": {"marked_text.h", "utf8.h"}, "jinja": {"marked_text.h", "utf8.h"}},
 }
 # Pairs that the order would allow but that should not be needed.
 APART = {("app", "bench", "npu"), ("text", "jinja", "tokenizer")}
+PRODUCTS = ("npu_core", "npu_compiler", "npu_backend")
 TEST_HEADERS = {"test_data.h"}
 
 # Headers whose structs hold JSON by value, or whose functions read it. All others include json_fwd.hpp.
-JSON_BY_VALUE = {"src/app/experiment/figure.h", "src/constrain/testing/validate.h", "src/model/fuzz_entry.h",
-                 "src/model/testing/hf_directory.h",
-                 "src/npu/sweep/fuzz_entry.h", "src/npu/timing/fuzz_entry.h", "src/npu/timing/memo.h", "src/serve/json.h"}
+JSON_BY_VALUE = {"src/app/experiment/figure.h", "src/constrain/testing/validate.h", "src/model/testing/fuzz_entry.h",
+                 "src/model/testing/hf_directory.h", "src/npu_compiler/sweep/testing/fuzz_entry.h",
+                 "src/npu_core/timing/testing/fuzz_entry.h", "src/npu_core/timing/memo.h", "src/serve/json.h"}
 
 MAX_FILE, MAX_FUNCTION = 400, 60
 # Files and functions that are currently longer. Entries may only be removed, and numbers may only decrease.
 LONG_FILES = {
     "src/model/source_hf_test.cpp": 449,
-    "src/npu/machine/matrix_test.cpp": 406,
+    "src/npu_core/machine/matrix_test.cpp": 406,
 }
 LONG_FUNCTIONS = {
     "src/cpu/kernels/pairs-inl.h pair_tile": 122,
     "src/model/model_test.cpp metadata_damages": 62,
-    "src/npu/analytic/cost_model.cpp CostModel::cost": 107,
-    "src/npu/dram/address_map.cpp AddressMap::parse": 78,
-    "src/npu/dram/channel_issue.cpp Channel::issue_column": 62,
-    "src/npu/isa/isa_test.cpp TEST": 73,
-    "src/npu/sampling/kernel.cpp place": 71,
-    "src/npu/timing/simulator.cpp TimingSimulator::finish": 70,
-    "src/npu/timing/simulator.cpp TimingSimulator::serial": 61,
+    "src/npu_compiler/analytic/cost_model.cpp CostModel::cost": 107,
+    "src/npu_core/dram/address_map.cpp AddressMap::parse": 78,
+    "src/npu_core/dram/channel_issue.cpp Channel::issue_column": 62,
+    "src/npu_core/isa/isa_test.cpp TEST": 73,
+    "src/npu_core/sampling/kernel.cpp place": 71,
+    "src/npu_core/timing/simulator.cpp TimingSimulator::finish": 70,
+    "src/npu_core/timing/simulator.cpp TimingSimulator::serial": 61,
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 ALONE = re.compile(r"\bALONE\s+([a-z0-9_\s.]+)")
-DEPS = re.compile(r"\bDEPS\s+([a-z\s]+?)(?:\b[A-Z_]+\b|\))")
-NPU_PARTS = re.compile(r"foreach\(part ([a-z\s]+)\)")
+DEPS = re.compile(r"\bDEPS\s+([a-z_\s]+?)(?:\b[A-Z_]+\b|\))")
+SOURCES = re.compile(r"\bSOURCES\s+((?:[^\s)A-Z]\S*\s+)*)")
+PRODUCT_PARTS = re.compile(r"\bPARTS\s+([a-z_\s]+?)(?:\b[A-Z_]+\b|\))")
 
 COMMENT_OR_LITERAL = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"'
@@ -179,8 +184,8 @@ def functions(source: str) -> Iterator[Function]:
         line += c == "\n"
 
 
-def npu_parts(cmake: str) -> list[str]:
-    match = NPU_PARTS.search(cmake)
+def product_parts(name: str) -> list[str]:
+    match = PRODUCT_PARTS.search((ROOT / "src" / name / "CMakeLists.txt").read_text())
     return match.group(1).split() if match else []
 
 
@@ -212,6 +217,11 @@ def check_includes(module: str, parts: dict[str, set[str]], path: pathlib.Path) 
         target = included.split("/")[0]
         if "/" not in included or target == "dllm":
             continue
+        if "/testing/" in included:
+            if "testing" not in path.parts and not path.stem.endswith("_test"):
+                errors.append(f"{place}: '{included}' is for tests")
+            elif target == module:
+                continue
         if target == module:
             inside = path.relative_to(ROOT / "src" / module)
             if parts and (wrong := check_part(module, parts, inside, included)):
@@ -225,11 +235,16 @@ def check_includes(module: str, parts: dict[str, set[str]], path: pathlib.Path) 
 
 
 def check_links(folder: pathlib.Path) -> list[str]:
-    cmake = folder / "CMakeLists.txt"
-    return [f"src/{folder.name}/CMakeLists.txt: {folder.name} may not link {dep}"
-            for match in DEPS.finditer(cmake.read_text() if cmake.exists() else "")
-            for dep in match.group(1).split()
-            if dep not in ALLOWED[folder.name] and not (folder / dep).is_dir()]
+    """What CMake links to the module, and its sources: those of folders testing/ belong after TESTING."""
+    errors = []
+    for cmake in sorted(folder.rglob("CMakeLists.txt")):
+        text, place = cmake.read_text(), cmake.relative_to(ROOT)
+        errors += [f"{place}: {folder.name} may not link {dep}"
+                   for match in DEPS.finditer(text) for dep in match.group(1).split()
+                   if dep not in ALLOWED[folder.name] and not (folder / dep).is_dir()]
+        errors += [f"{place}: {source} is for tests: name it after TESTING"
+                   for match in SOURCES.finditer(text) for source in match.group(1).split() if "testing/" in source]
+    return errors
 
 
 def check_lengths(lengths: dict[str, int], limit: int, exceptions: dict[str, int], what: str) -> list[str]:
@@ -277,7 +292,7 @@ def check_tree() -> list[str]:
         errors += [f"table: {module} lists {b}, which is not below it" for b in below
                    if order.index(b) > order.index(module)]
     parts: dict[str, dict[str, set[str]]] = {
-        **PARTS, "npu": {part: set() for part in npu_parts((ROOT / "src/npu/CMakeLists.txt").read_text())}}
+        **PARTS, **{name: {part: set() for part in [*product_parts(name), "testing"]} for name in PRODUCTS}}
     for folder in sorted(p for p in (ROOT / "src").iterdir() if p.is_dir()):
         if folder.name not in ALLOWED:
             errors.append(f"src/{folder.name}: not in the table of scripts/check_includes.py")

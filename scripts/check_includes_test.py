@@ -2,7 +2,9 @@
 """Unit tests of scripts/check_includes.py."""
 
 import pathlib
+import tempfile
 import unittest
+import unittest.mock
 
 import check_includes as checked
 
@@ -93,10 +95,54 @@ class Parts(unittest.TestCase):
     def test_the_folder_itself_may_include_every_part(self) -> None:
         self.assertIsNone(self.wrong("verbs.cpp", "npu/machine/state.h"))
 
-    def test_parts_of_npu_are_those_of_cmake(self) -> None:
-        text = (checked.ROOT / "src/npu/CMakeLists.txt").read_text()
-        folders = {p.parent.name for p in (checked.ROOT / "src/npu").glob("*/CMakeLists.txt")}
-        self.assertEqual(set(checked.npu_parts(text)), folders)
+    def test_parts_of_products_are_those_of_cmake(self) -> None:
+        for product in checked.PRODUCTS:
+            folders = {p.parent.name for p in (checked.ROOT / "src" / product).glob("*/CMakeLists.txt")}
+            self.assertEqual(set(checked.product_parts(product)), folders)
+
+
+class Products(unittest.TestCase):
+    def errors(self, file: str, text: str) -> list[str]:
+        """What is wrong with a file of these lines, if it were in the tree."""
+        parts: dict[str, dict[str, set[str]]] = {
+            name: {part: set() for part in checked.product_parts(name)} for name in checked.PRODUCTS}
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(checked, "ROOT", pathlib.Path(folder)):
+            path = checked.ROOT / file
+            path.parent.mkdir(parents=True)
+            path.write_text(text)
+            module = pathlib.PurePath(file).parts[1]
+            if path.name == "CMakeLists.txt":
+                return checked.check_links(checked.ROOT / "src" / module)
+            return checked.check_includes(module, parts.get(module, {}), path)
+
+    def test_the_core_knows_no_model_and_no_compiler(self) -> None:
+        for other in ("graph/graph.h", "model/weights.h", "backend/backend.h", "npu_compiler/compiler/step.h"):
+            self.assertEqual(self.errors("src/npu_core/machine/m.cpp", f'#include "{other}"\n'),
+                             [f"src/npu_core/machine/m.cpp:1: npu_core may not include {other.split('/')[0]}"])
+        self.assertEqual(self.errors("src/npu_core/machine/m.cpp", '#include "format/npy.h"\n'), [])
+
+    def test_the_compiler_knows_no_backend(self) -> None:
+        self.assertIn("npu_compiler may not include backend",
+                      self.errors("src/npu_compiler/compiler/c.cpp", '#include "backend/step_plan.h"\n')[0])
+        self.assertIn("npu_compiler may not include npu_backend",
+                      self.errors("src/npu_compiler/compiler/c.cpp", '#include "npu_backend/timed/timed_backend.h"\n')[0])
+
+    def test_links_of_products(self) -> None:
+        self.assertIn("npu_core may not link graph",
+                      self.errors("src/npu_core/CMakeLists.txt", "dllm_product(npu_core PARTS isa DEPS graph base)\n")[0])
+        self.assertIn("npu_core may not link npu_compiler",
+                      self.errors("src/npu_core/CMakeLists.txt", "dllm_product(npu_core DEPS npu_compiler LIBS x)\n")[0])
+
+    def test_only_tests_use_folders_called_testing(self) -> None:
+        include = '#include "npu_compiler/testing/reference/executor.h"\n'
+        self.assertIn("is for tests", self.errors("src/npu_backend/accuracy/a.cpp", include)[0])
+        self.assertIn("is for tests", self.errors("src/npu_compiler/compiler/a.cpp", include)[0])
+        for file in ("npu_backend/accuracy/a_test.cpp", "npu_compiler/compiler/a_test.cpp", "npu_backend/functional/testing/b.h"):
+            self.assertEqual(self.errors(f"src/{file}", include), [], file)
+        self.assertIn("name it after TESTING", self.errors(
+            "src/text/CMakeLists.txt", "dllm_module(text COLD\n  SOURCES utf8.cpp testing/fuzz_entry.cpp\n  DEPS base)\n")[0])
+        self.assertEqual(self.errors(
+            "src/text/CMakeLists.txt", "dllm_module(text SOURCES utf8.cpp\n  TESTING testing/fuzz_entry.cpp DEPS base)\n"), [])
 
 
 class Unity(unittest.TestCase):

@@ -10,7 +10,7 @@ too" accepts the right predictions of the current block as well.
 
     make python
     PYTHONPATH=build/release/python build/python/bin/python scripts/draft_oracle.py -m models/harder-llada-f16.gguf \\
-      -n 192 --block-length 32 --limit 100 docs/lab/items/harder-publish.jsonl
+      --canvas-length 192 --block-length 32 --limit 100 docs/lab/items/harder-publish.jsonl
 """
 
 import argparse
@@ -151,7 +151,7 @@ def run(model: dllm.Model, items: list[dict[str, str]], args: argparse.Namespace
     totals = np.zeros((len(RULES), 2))
     for item in items:
         prompt = model.apply_template([{"role": "user", "content": item["prompt"]}])
-        canvas = Canvas(model, mask, prompt, args.predict)
+        canvas = Canvas(model, mask, prompt, args.canvas_length)
         passes = list(decode(canvas, args.block_length, args.threshold))
         answer = canvas.ids
         positions = np.arange(len(answer))
@@ -167,7 +167,7 @@ def run(model: dllm.Model, items: list[dict[str, str]], args: argparse.Namespace
             if i + 1 == len(passes) or passes[i + 1].block != block:
                 last_pass.add(ahead, probability[later], right)
         for r, rule in enumerate(RULES):
-            again = Canvas(model, mask, prompt, args.predict)
+            again = Canvas(model, mask, prompt, args.canvas_length)
             totals[r] += decode_with_drafts(again, args.block_length, args.threshold, answer, blocks, rule)
     totals /= len(items)
     print(f"{len(items)} answers, right % (share of the predictions %) by confidence.\n\nAt every pass:\n")
@@ -181,7 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("items", type=Path)
     parser.add_argument("-m", "--model")
-    parser.add_argument("-n", "--predict", type=int, default=64, help="canvas after the prompt (tokens)")
+    parser.add_argument("--canvas-length", type=int, default=64, help="canvas after the prompt (tokens)")
     parser.add_argument("--block-length", type=int, default=32)
     parser.add_argument("--threshold", type=float, default=0.9)
     parser.add_argument("--limit", type=int, default=100, help="items")

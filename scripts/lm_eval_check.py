@@ -34,7 +34,7 @@ metric_list:
 
 
 def expected(options: argparse.Namespace, *flags: str) -> list[str]:
-    command = [options.dllm, "eval", options.items, "--limit", str(options.limit), "-n", str(options.length)]
+    command = [options.dllm, "eval", options.items, "--limit", str(options.limit), "--canvas-length", str(options.length)]
     result = subprocess.run([*command, "-o", "json", *flags], capture_output=True, text=True, check=True)
     return [record["text"] for record in json.loads(result.stdout)["records"]]
 
@@ -70,7 +70,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         items = pathlib.Path(options.items).resolve()
         pathlib.Path(folder, "items.yaml").write_text(TASK.format(items=items, length=options.length))
-        server = subprocess.Popen([options.dllm, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        command = [options.dllm, "serve", "--port", "0", "--canvas-length", str(options.length)]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             assert server.stdout is not None
             url = server.stdout.readline().split()[-1]  # "listening on http://127.0.0.1:8080"

@@ -15,7 +15,7 @@ import termios
 
 COLUMNS, ROWS = 100, 30
 WIDEST = 92  # columns of the picture
-ARGUMENTS = ["run", "--visual", "--algorithm", "low-confidence", "--steps", "16", "-n", "64",
+ARGUMENTS = ["run", "--visual", "--algorithm", "low-confidence", "--steps", "16", "--canvas-length", "64",
              "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?"]
 CELL, LINE, MARGIN = 8.4, 20, 16
 STYLE = re.compile(r"\x1b\[([0-9;]*)m")

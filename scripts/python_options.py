@@ -15,8 +15,8 @@ HEAD = '''"""The keyword arguments of a generation. Written by scripts/python_op
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
 
 class Options(TypedDict, total=False):
@@ -25,7 +25,13 @@ class Options(TypedDict, total=False):
 '''
 
 
+#: What the package takes besides a text.
+ALSO = {"json_schema": "str | Mapping[str, Any] | type[Any]"}
+
+
 def type_of(info: _dllm.OptionInfo) -> str:
+    if info.key in ALSO:
+        return ALSO[info.key]
     if info.type == "choice":
         return "Literal[" + ", ".join(f'"{choice}"' for choice in info.choices) + "]"
     return str(info.type)

@@ -6,7 +6,10 @@
 Requests are HTTP, JSON and UTF-8 with random damage, bodies and numbers beyond the limits, connections that are reset,
 clients that send a byte now and then or never read, among ordinary requests. Meanwhile a client asks the same question
 again and again and watches the steps of its answers. At the end come 300 streams at once, most of them waiting, and
-SIGTERM while answers are being computed. The figures are printed as one line of JSON; a failure is exit status 1.
+SIGTERM while answers are being computed. Then a second server gets bodies of megabytes with hundreds of thousands of
+keys, and schemas that are dear to compile, while another client asks /health; it must answer within --health ms (99 of
+100 times), and SIGTERM in the midst of them must end the server within --drain seconds. The figures are printed as one
+line of JSON; a failure is exit status 1.
 """
 
 import argparse
@@ -26,6 +29,8 @@ import tempfile
 import threading
 import time
 from typing import Any
+
+import serve_large
 
 ASKED = "Ben has 12 pens. Ben gets 3 more. How many pens does Ben have now?"
 QUESTION: dict[str, Any] = {"messages": [{"role": "user", "content": ASKED}], "max_tokens": 32,
@@ -115,7 +120,7 @@ def beyond_limits(rng):
     if kind == 1:
         return request(CHAT, b'{"a":' + b"[" * 100000)
     if kind == 2:
-        return request(CHAT, json.dumps({**QUESTION, "max_tokens": rng.choice((-1, 0, 10**9, 1e300, 2**63))}).encode())
+        return request(CHAT, json.dumps({**QUESTION, "max_tokens": rng.choice((-7, 0, 0.5, 1e300, -2**63))}).encode())
     if kind == 3:
         return request(CHAT, b"", [f"X-{i}: {'a' * 500}" for i in range(60)])
     if kind == 4:
@@ -203,7 +208,7 @@ class Attack:
             return
         self.kinds[kind] += 1
         connection.sendall(data)
-        # A client that sends no more counts as gone; one that waits in vain, for a request that damage made longer, goes.
+        # One that waits in vain, for a request that damage made longer, goes.
         if self.rng.random() < 0.2:
             connection.shutdown(socket.SHUT_WR)
         else:
@@ -308,12 +313,85 @@ def terminated(server, count=24):
     return {"begun": count, "answered": done.count(200), "exit": server.process.wait(timeout=120)}
 
 
+def many_keys(count):
+    return {f"key{i}": i for i in range(count)}
+
+
+def large(rng):
+    """A body in which something could be searched, copied or compared again and again, or that is dear to compile."""
+    kind, many = rng.randrange(10), many_keys(rng.choice((280_000, 60_000, 5_000)))
+    if kind == 0:
+        return CHAT, {**QUESTION, "metadata": many}
+    if kind == 1:
+        return CHAT, {**QUESTION, **many}
+    if kind == 2:
+        function = {"name": "f", "parameters": {"type": "object", "properties": many}}
+        return CHAT, {**QUESTION, "tools": [{"type": "function", "function": function}]}
+    if kind == 3:
+        return CHAT, {**QUESTION, "json_schema": {"type": "object", "properties": many}}
+    if kind == 4:  # a billion laughs
+        laughs = {f"d{i}": {"type": "array", "prefixItems": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(30)}
+        return CHAT, {**QUESTION, "json_schema": {"$ref": "#/$defs/d0", "$defs": {**laughs, "d30": {"type": "string"}}}}
+    if kind == 5:
+        return CHAT, {**QUESTION, "regex": "(a{1,999}|b*)" * rng.randrange(1, 9)}
+    if kind == 6:
+        return CHAT, {"messages": QUESTION["messages"] * 20_000, "max_tokens": 8}
+    if kind == 7:
+        return "/tokenize", {"content": rng.choice(("a", " ", "\u00e9", "aB ")) * 900_000}
+    if kind == 8:
+        return "/detokenize", {"tokens": [7] * rng.choice((200_000, 900_000))}
+    return "/v1/responses", {"input": "3+4=", "max_output_tokens": 8, "metadata": many}
+
+
+def large_bodies(dllm, seed, seconds, model):
+    """Three clients send large bodies, each leaving now and then before its answer, while another asks /health."""
+    server = Server(dllm, "--max-body", "8192", "--drain-timeout", "60", *model)
+    end, times, failures = time.monotonic() + seconds, [], []
+    statuses = collections.Counter()
+
+    def attack(number):
+        rng = random.Random(seed * 10 + number)
+        while time.monotonic() < end + 1:
+            path, body = large(rng)
+            try:
+                with server.connect(600) as link:
+                    link.sendall(request(path, json.dumps(body).encode()))
+                    statuses["left" if rng.random() < 0.3 else link.recv(64)[9:12].decode()] += 1
+            except OSError as error:
+                statuses[type(error).__name__] += 1
+                time.sleep(0.05)
+
+    threads = [threading.Thread(target=attack, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    while time.monotonic() < end:
+        begin = time.monotonic()
+        if server.ask("/health", None, "GET")[0] != 200:
+            failures.append("/health failed beside large bodies")
+        times.append(time.monotonic() - begin)
+        time.sleep(0.005)
+    begin = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    status = server.process.wait(timeout=600)
+    drain = time.monotonic() - begin
+    for thread in threads:
+        thread.join()
+    if status != 0:
+        failures.append(f"the server ended with {status} beside large bodies")
+    health = figures(times)
+    health["asked"] = health.pop("steps")
+    return {"statuses": dict(statuses.most_common()), "health": health, "drain_s": round(drain, 2)}, failures
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dllm")
     parser.add_argument("--requests", type=int, default=100000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--attackers", type=int, default=2)
+    parser.add_argument("--large-seconds", type=float, default=20, help="of large bodies")
+    parser.add_argument("--health", type=float, default=100, help="ms within which 99 of 100 /health are answered")
+    parser.add_argument("--drain", type=float, default=5, help="s within which a server with large bodies ends")
     parser.add_argument("-m", "--model")
     args = parser.parse_args()
     server = Server(args.dllm, *(["-m", args.model] if args.model else []))
@@ -346,7 +424,13 @@ def main():
               "warm_mb": round(warm, 1), "growth_mb": round(growth, 1), "steps_alone": figures(calm.gaps),
               "steps_meanwhile": figures(storm.gaps), "same_answer": len(calm.hashes | storm.hashes) == 1,
               "idle_streams": streams, "sigterm": end}
+    result["large"], more = serve_large.large_bodies(
+        lambda *flags: Server(args.dllm, *flags, *(["-m", args.model] if args.model else [])), args.seed,
+        args.large_seconds)
+    failures.extend(more)
     print(json.dumps(result))
+    if result["large"]["health"]["p99_ms"] > args.health or result["large"]["drain_s"] > args.drain:
+        failures.append("large bodies delay /health or the end")
     if growth > 20:
         failures.append(f"memory grew by {growth:.1f} MB")
     if not result["same_answer"]:

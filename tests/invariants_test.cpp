@@ -216,8 +216,8 @@ TEST(Options, BadValuesAreUsageErrorsThatNameTheFlag) {
   };
   refuse([](GenerateOptions& o) { o.decoder.name = "treshold"; }, "--algorithm");
   refuse([](GenerateOptions& o) { o.cache.name = "big"; }, "--cache");
-  refuse([](GenerateOptions& o) { o.length = 0; }, "--predict");
-  refuse([](GenerateOptions& o) { o.length = 100000; }, "--predict");
+  refuse([](GenerateOptions& o) { o.length = 0; }, "--canvas-length");
+  refuse([](GenerateOptions& o) { o.length = 100000; }, "--canvas-length");
   refuse([](GenerateOptions& o) { o.temperature = -1; }, "--temp");
   refuse([](GenerateOptions& o) { o.top_p = 1.5; }, "--top-p");
   refuse([](GenerateOptions& o) { o.decoder = {"hierarchical", {{"low_threshold", -0.1}}}; }, "--low-threshold");

@@ -227,6 +227,66 @@ TEST(Lora, RunsInANumericsProfile) {
   EXPECT_NE(load_error(golden.path(), options).find("drafts alone"), std::string::npos);
 }
 
+/// The error of loading an adapter whose configuration has one key more; empty: it loads.
+std::string key_error(const char* key, const json& value) {
+  const GoldenModel golden("nemotron");
+  const TempDirectory directory;
+  json config = {{"peft_type", "LORA"}, {"lora_alpha", 32}};
+  config[key] = value;
+  write_peft(directory.file("peft"), config);
+  LoadOptions options;
+  options.lora = {directory.file("peft")};
+  return load_error(golden.path(), options);
+}
+
+TEST(Lora, KeysThatChangeWhatIsComputedAreRefusedByName) {
+  for (const auto& [key, value] : {std::pair<const char*, json>{"init_lora_weights", "pissa"},
+                                   {"init_lora_weights", "pissa_niter_16"},
+                                   {"init_lora_weights", "olora"},
+                                   {"init_lora_weights", "corda"},
+                                   {"init_lora_weights", "loftq"},
+                                   {"init_lora_weights", "lora_ga"},
+                                   {"alora_invocation_tokens", json::array({5, 6})},
+                                   {"layer_replication", json::array({json::array({0, 2})})},
+                                   {"fan_in_fan_out", true},
+                                   {"bias", "all"},
+                                   {"lora_bias", true},
+                                   {"modules_to_save", json::array({"lm_head"})},
+                                   {"trainable_token_indices", json::array({3})},
+                                   {"target_parameters", json::array({"experts"})},
+                                   {"use_qalora", true},
+                                   {"kasa_config", {{"beta", 1}}},
+                                   {"rank_pattern", {{"^model.*o_proj", 8}}},
+                                   {"rank_pattern", {{"o_proj", 4}}},
+                                   {"alpha_pattern", {{"o_proj", 16}, {"self_attn.o_proj", 8}}},
+                                   {"r", 4},
+                                   {"peft_type", "LOHA"},
+                                   {"a_later_switch", false},
+                                   {"a_later_table", json::object()}}) {
+    const std::string message = key_error(key, value);
+    const bool rank =
+        std::string_view(key) == "r" || (value.is_object() && value.contains("o_proj") && value["o_proj"] == 4);
+    EXPECT_NE(message.find(rank ? "has rank 8" : key), std::string::npos) << key << ": " << message;
+  }
+}
+
+TEST(Lora, KeysThatDoNotAreRead) {
+  for (const auto& [key, value] : {std::pair<const char*, json>{"init_lora_weights", "eva"},
+                                   {"init_lora_weights", true},
+                                   {"init_lora_weights", "gaussian"},
+                                   {"exclude_modules", "up_proj"},
+                                   {"target_modules", json::array({"o_proj"})},
+                                   {"lora_dropout", 0.1},
+                                   {"layer_replication", nullptr},
+                                   {"modules_to_save", json::array()},
+                                   {"rank_pattern", {{"o_proj", 8}}},
+                                   {"alpha_pattern", {{"o_proj", 32}}},
+                                   {"a_later_switch", nullptr},
+                                   {"r", 8}}) {
+    EXPECT_EQ(key_error(key, value), "") << key;
+  }
+}
+
 TEST(Lora, WhatDoesNotFitIsRefused) {
   const GoldenModel golden("nemotron");
   const TempDirectory directory;

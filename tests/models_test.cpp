@@ -195,7 +195,8 @@ TEST(GoldenModelImport, ThePublishedMaskStandsInWhereNoFileNamesOne) {
   ASSERT_TRUE(config);
   const auto mask_with = [&](TokenId published) -> std::optional<std::int64_t> {
     Metadata meta;
-    if (!add_hf_text(directory.path(), *config, {test::kTinyRows, published}, meta)) return std::nullopt;
+    std::vector<std::string> warnings;
+    if (!add_hf_text(directory.path(), *config, {test::kTinyRows, published}, meta, warnings)) return std::nullopt;
     return *meta.integer("tokenizer.ggml.mask_token_id");
   };
   EXPECT_EQ(mask_with(260), 260);                              // a control token

@@ -6,11 +6,11 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/reduction.h"
 #include "model/model.h"
-#include "npu/accuracy/accuracy_backend.h"
-#include "npu/accuracy/sampling.h"
-#include "npu/machine/machine.h"
-#include "npu/sampling/kernel.h"
-#include "npu/sampling/reference.h"
+#include "npu_backend/accuracy/accuracy_backend.h"
+#include "npu_backend/accuracy/sampling.h"
+#include "npu_core/machine/machine.h"
+#include "npu_core/sampling/kernel.h"
+#include "npu_core/sampling/reference.h"
 #include "random_model.h"
 
 namespace dllm {

@@ -1,12 +1,13 @@
 // Whole generations of small mixture-of-experts models on the NPU's backend: tokens, confidences and steps equal those
-// of the reference executor bit for bit. Intermediate values are compared by src/npu/reference's own tests.
+// of the reference executor bit for bit. Intermediate values are compared by src/npu_compiler/testing/reference's own
+// tests.
 
 #include <gtest/gtest.h>
 
 #include "engine/generate.h"
 #include "engine/resolve.h"
-#include "npu/backend/npu_backend.h"
-#include "npu/backend/testing/reference_backend.h"
+#include "npu_backend/functional/npu_backend.h"
+#include "npu_backend/functional/testing/reference_backend.h"
 #include "npu_machine.h"
 #include "random_model.h"
 

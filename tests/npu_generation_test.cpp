@@ -1,7 +1,7 @@
 // Whole generations of the embedded model on the NPU's backend: tokens and confidences equal those of the reference
 // executor bit for bit, whatever the decoder and the cache; the host's reduction equals the CPU's.
 
-#include "npu/backend/npu_backend.h"
+#include "npu_backend/functional/npu_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include "engine/load.h"
 #include "engine/resolve.h"
 #include "model/model.h"
-#include "npu/backend/host_reduction.h"
-#include "npu/backend/testing/reference_backend.h"
+#include "npu_backend/functional/host_reduction.h"
+#include "npu_backend/functional/testing/reference_backend.h"
 
 namespace dllm {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/machine/config.h"
+#include "npu_core/machine/config.h"
 #include "numerics/mx.h"
 
 namespace dllm::test {

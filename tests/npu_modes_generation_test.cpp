@@ -5,8 +5,8 @@
 
 #include "engine/generate.h"
 #include "engine/resolve.h"
-#include "npu/backend/npu_backend.h"
-#include "npu/backend/testing/reference_backend.h"
+#include "npu_backend/functional/npu_backend.h"
+#include "npu_backend/functional/testing/reference_backend.h"
 #include "npu_machine.h"
 #include "random_model.h"
 

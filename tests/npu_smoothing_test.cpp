@@ -4,8 +4,8 @@
 
 #include "dllm/model.h"
 #include "model/model.h"
-#include "npu/accuracy/accuracy_backend.h"
-#include "npu/backend/npu_backend.h"
+#include "npu_backend/accuracy/accuracy_backend.h"
+#include "npu_backend/functional/npu_backend.h"
 #include "random_model.h"
 
 namespace dllm {

@@ -2,6 +2,8 @@
 // autoregressive models, models of several modes, and models that refine canvases.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "dllm/scheduler.h"
 #include "golden_model.h"
 
@@ -124,6 +126,44 @@ TEST_P(PrefixReuse, AnswersAreThoseOfRequestsAlone) {
         EXPECT_GT(counts.prefix_bytes, 0);
       }
   }
+}
+
+// The next canvas starts from the rows that the one before it has left.
+TEST_P(PrefixReuse, AnswersThatGoOnAfterTheirCanvas) {
+  for (const auto& method : methods())
+    for (const std::size_t turn : {std::size_t{0}, std::size_t{1}}) {
+      SCOPED_TRACE(::testing::Message() << turn << " of method " << (method.empty() ? "" : method.front().second));
+      const Asked asked = conversation(method)[turn];
+      GenerateOptions given = options(asked);
+      given.length = 16;
+      given.max_tokens = 56;
+      const auto whole = model_.generate_ids(asked.prompt, given);
+      ASSERT_TRUE(whole) << whole.error().message();
+      for (const std::int32_t bound : {5, 16, 17, 40}) {
+        given.max_tokens = bound;
+        const auto cut = model_.generate_ids(asked.prompt, given);
+        ASSERT_TRUE(cut) << cut.error().message();
+        const std::int32_t tokens = std::min(whole->stats.answer_tokens, bound);
+        EXPECT_TRUE(std::equal(cut->ids.begin(), cut->ids.begin() + tokens, whole->ids.begin())) << "bound " << bound;
+        EXPECT_EQ(cut->stats.answer_tokens, tokens);
+      }
+      // Each canvas is an answer to all that is before it.
+      Prompt prompt = asked.prompt;
+      given.max_tokens.reset();
+      for (std::size_t at = 0; at < static_cast<std::size_t>(whole->stats.answer_tokens); at += 16) {
+        const auto next = model_.generate_ids(prompt, given);
+        ASSERT_TRUE(next) << next.error().message();
+        const auto count = std::min(next->stats.answer_tokens, static_cast<std::int32_t>(whole->ids.size() - at));
+        for (std::int32_t i = 0; i < count; ++i)
+          EXPECT_EQ(whole->ids[at + static_cast<std::size_t>(i)], next->ids[static_cast<std::size_t>(i)]) << at + i;
+        prompt.insert(prompt.end(), next->ids.begin(), next->ids.end());
+      }
+      if (whole->ids.size() > 16) {
+        EXPECT_LT(whole->stats.rows_forwarded, 2 * (static_cast<std::int64_t>(asked.prompt.size()) +
+                                                    16 * static_cast<std::int64_t>(whole->stats.nfe)))
+            << "the prompt is not computed again for each canvas";
+      }
+    }
 }
 
 TEST_P(PrefixReuse, NothingIsKeptWithoutABudget) {

@@ -53,6 +53,9 @@ struct LoadOptions {
   bool warnings = true;         ///< report oddities of the file to stderr
   /// Called with the fraction loaded, in [0, 1]; false cancels the load (kCancelled). Called in the calling thread.
   std::function<bool(double done)> progress{};
+  /// Called before each forward pass of a call, and now and then while the call waits for those of other threads, in
+  /// its own thread; false ends the call (kCancelled). What it throws goes to the caller.
+  std::function<bool()> poll{};
 };
 
 struct ChatTurn {
@@ -81,8 +84,17 @@ struct SpecialTokens {
   bool add_bos = false;  ///< a raw prompt starts with bos
 };
 
-/// A loaded model. Generation uses the model's threads and runs one call at a time per object (calls from several
-/// threads wait for each other); tokenization is safe from any thread.
+/// How large a model's weights are.
+struct ModelSize {
+  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;
+  std::string type;  ///< tensor type of most of them: "Q4_0"
+};
+
+/// A loaded model. It may be used from any thread and from callbacks: a model computes one forward pass at a time, and
+/// the passes of several generations take turns. With a simulated device, generations wait for each other, and one that
+/// is asked from a callback of another is an error (kUsage). In a child process of fork() the model works as before, if
+/// no other thread of the parent was using it (else kUsage).
 class LanguageModel {
  public:
   /// `path`: a GGUF file or a Hugging Face directory; empty: the embedded tiny-llada.
@@ -104,11 +116,12 @@ class LanguageModel {
 
   /// Answers many conversations, at most `batch` of them in one forward pass; each answer equals generate()'s.
   /// `on_answer` is called for each answer in the order in which they finish; after a stop, unfinished answers have
-  /// FinishReason::kCancelled. Errors: with the conversation's index in `where`.
+  /// FinishReason::kCancelled. `seeds`: one per conversation, instead of the options'; empty: the options' for all.
+  /// Errors: with the conversation's index in `where`.
   Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
                                                    const GenerateOptions& options, std::int32_t batch,
-                                                   const AnswerCallback& on_answer = {},
-                                                   std::stop_token stop = {}) const;
+                                                   const AnswerCallback& on_answer = {}, std::stop_token stop = {},
+                                                   const std::vector<std::uint64_t>& seeds = {}) const;
 
   /// Replays `recorded`, a generation of this model: each position is committed in the pass that commit_step records,
   /// whatever is predicted; everything else runs as before. With another prompt of the same length in `recorded`, `dllm
@@ -149,12 +162,16 @@ class LanguageModel {
   Expected<std::string> detokenize(const std::vector<std::int32_t>& ids, bool special) const;
   /// Token ids of a conversation, rendered through the chat template.
   Expected<std::vector<std::int32_t>> apply_template(const std::vector<ChatTurn>& turns) const;
+  /// The same with any variables, a JSON object: `messages` as transformers passes them, `tools`,
+  /// `add_generation_prompt`, ...; the model's special tokens are added. With tools, a template of the file that is
+  /// named "tool_use" is taken. Texts in the variables are content, which never becomes control tokens. Errors: kUsage.
+  Expected<std::vector<std::int32_t>> apply_template_variables(const std::string& variables) const;
   /// Token ids of a raw prompt, without a chat template, with bos first if the model expects it. `special`: texts of
   /// control tokens become their ids.
   Expected<std::vector<std::int32_t>> prompt_ids(std::string_view text, bool special) const;
   SpecialTokens special_tokens() const;
-  /// Source of the chat template in use; empty: none.
-  std::string chat_template() const;
+  /// Source of the chat template in use; empty: none. `tools`: the one for conversations with tools.
+  std::string chat_template(bool tools = false) const;
   /// Replaces the file's chat template. Errors: kInvalidFile with line and column.
   Expected<void> set_chat_template(const std::string& source);
   bool has_chat_template() const;
@@ -171,6 +188,7 @@ class LanguageModel {
   std::int32_t logit_shift() const;  ///< 1: the token at a position is predicted by the row before it; else 0
   std::string architecture() const;
   std::string name() const;
+  ModelSize size() const;
   std::string isa() const;  ///< the kernel set in use
   /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with float32
   /// activations; empty: does not apply to the backend.
@@ -179,6 +197,7 @@ class LanguageModel {
 
  private:
   friend class Scheduler;
+  friend class ModelFiles;
   struct Impl;
   explicit LanguageModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

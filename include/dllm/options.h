@@ -37,7 +37,10 @@ struct MethodChoice {
 struct GenerateOptions {
   std::string preset = {};  ///< a named set of options (presets()), overridden by those given here; empty: none
 
-  std::optional<std::int32_t> length = {};        ///< generated tokens at most (the canvas after the prompt)
+  std::optional<std::int32_t> length = {};  ///< the canvas: masks after the prompt
+  /// Tokens of the answer at most; -1: all that the context leaves; absent: the canvas's. Never changes the words
+  /// before it is reached (docs/guide/decoding.md). With exact_length and without length, it is the canvas.
+  std::optional<std::int32_t> max_tokens = {};
   std::optional<std::int32_t> block_length = {};  ///< positions decoded together
   std::optional<std::string> block_origin = {};   ///< prompt-end or absolute
   std::optional<bool> exact_length = {};          ///< decode every position: no stop at end-of-sequence tokens
@@ -81,7 +84,9 @@ struct GenerateOptions {
 /// Every option with the value that a generation used. Made by LanguageModel::resolve(); stored in the Generation.
 struct ResolvedOptions {
   std::string preset;
-  std::int32_t length = 128;
+  std::int32_t length = 128;    ///< of the canvas
+  bool own_length = false;      ///< `length` was not given: it is the model's own, and shrinks with the context
+  std::int32_t max_tokens = 0;  ///< as given; 0: none
   std::int32_t block_length = 32;
   std::string block_origin = "prompt-end";
   bool exact_length = false;

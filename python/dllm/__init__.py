@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from . import _dllm, _notebook, npu
 from ._dllm import Answer, Candidates, Choice, Context, Stats, Step, Stream
-from .decoder import Decoder, Option
+from .decoder import Decoder, Option, Remask, Revise
 from .errors import (
     CancelledError,
     Error,
@@ -43,7 +43,9 @@ __all__ = [
     "MismatchError",
     "Model",
     "Option",
+    "Remask",
     "ResourceError",
+    "Revise",
     "Score",
     "Stats",
     "Step",

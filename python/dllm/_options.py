@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
 
 
 class Options(TypedDict, total=False):
@@ -143,7 +143,7 @@ class Options(TypedDict, total=False):
     #: token id that inserts a mask before its position when predicted
     insert_token: int | None
     #: the answer is JSON that this JSON Schema accepts
-    json_schema: str | None
+    json_schema: str | Mapping[str, Any] | type[Any] | None
     #: shifted models: forward the row before the window, which predicts its first position, only once per
     #: window
     keep_front: bool | None
@@ -152,7 +152,7 @@ class Options(TypedDict, total=False):
     latency: str | None
     #: tokens before the window are scored with the mask in their place
     leave_one_out: bool | None
-    #: maximum length of the answer: the canvas after the prompt
+    #: length of the canvas: masks after the prompt, which the model reads as the length of the answer
     length: int | None
     #: add to the logits of tokens: ID+BIAS or ID-BIAS, separated by commas; -inf: never
     logit_bias: str | None
@@ -166,6 +166,9 @@ class Options(TypedDict, total=False):
     max_post_steps: int | None
     #: maximum number of token changes per position
     max_revisions: int | None
+    #: maximum length of the answer; -1: as the context allows. It cuts the answer, or lets it go on after the
+    #: canvas, and changes no word before
+    max_tokens: int | None
     #: widest window, drafts included
     max_window: int | None
     #: steps from the launch until its results are merged

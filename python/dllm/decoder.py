@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from . import _dllm
 
@@ -26,6 +26,24 @@ class Option:
     choices: Sequence[str] = ()
 
 
+class Revise(NamedTuple):
+    """A decided position gets another token: the model's prediction there, or one of its `top_tokens`."""
+
+    position: int
+    token: int | None = None
+    kind: str = "revise"
+
+
+class Remask(NamedTuple):
+    """A decided position becomes a mask again."""
+
+    position: int
+    kind: str = "remask"
+
+
+Decision: TypeAlias = "int | tuple[int, int] | Revise | Remask | bool"
+
+
 class Decoder:
     """Decides which predictions become tokens. A subclass with a `name` is registered when it is defined, and
     `algorithm="its-name"` then chooses it in any model of this process, with its options as keyword arguments::
@@ -41,8 +59,8 @@ class Decoder:
 
         model.generate("3+4=", algorithm="surest", surest_count=3)
 
-    Options are attributes of the object, and so are `length` (of the answer) and `block_length`. There is one object
-    per answer, which may keep state between steps.
+    Defining a class of the same name again, as in a notebook, replaces it. Options are attributes of the object, and so
+    are `length` (of the answer) and `block_length`. There is one object per answer, which may keep state between steps.
     """
 
     name: ClassVar[str] = ""
@@ -50,6 +68,9 @@ class Decoder:
     options: ClassVar[Sequence[Option]] = ()
     #: How many of the best tokens of each position are in Candidates.top_tokens.
     top_tokens: ClassVar[int] = 0
+    #: Whether decode() may return Revise and Remask. Every position of the window is then a candidate, decided or not,
+    #: and none is final before the window is finished.
+    revises: ClassVar[bool] = False
 
     length: int
     block_length: int
@@ -63,7 +84,20 @@ class Decoder:
         for key, value in options.items():
             setattr(self, key, value)
 
-    def decode(self, context: Context, candidates: Candidates) -> Iterable[int | tuple[int, int]]:
-        """The positions to commit in this step, each with the model's prediction; or pairs of a position and one of its
-        `top_tokens`. Nothing: the engine commits the most confident position, so that every step makes progress."""
+    def wanted(self, context: Context) -> Iterable[int]:
+        """The positions of the window whose predictions decode() gets in this step, or a mask over those after the
+        prompt; at least one of the masked ones. Fewer are cheaper. Unless overridden: all masks of the window, and with
+        `revises` all its positions."""
+        raise NotImplementedError
+
+    def holds(self, context: Context) -> bool:
+        """Asked when the window has no mask left: True for another pass, for a decoder that `revises`. Unless
+        overridden: False."""
+        raise NotImplementedError
+
+    def decode(self, context: Context, candidates: Candidates) -> Iterable[Decision]:
+        """What to decide in this step. A position: it gets the model's prediction. A pair of a position and one of its
+        `top_tokens`. A mask: one truth value per candidate. With `revises` also Revise and Remask, of which a step has
+        fewer than commits. Nothing, []: the engine commits the most confident position, so that every step makes
+        progress."""
         raise NotImplementedError

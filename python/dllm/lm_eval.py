@@ -1,12 +1,13 @@
 """A model for EleutherAI's lm-evaluation-harness. Importing this module registers it under the name "dllm"::
 
     import dllm.lm_eval, lm_eval
-    lm_eval.simple_evaluate("dllm", model_args="path=model.gguf,length=128,samples=128", tasks=["gsm8k"])
+    lm_eval.simple_evaluate("dllm", model_args="path=model.gguf,samples=128", tasks=["gsm8k"])
 
 or `python -m dllm.lm_eval --model dllm --model_args path=model.gguf --tasks gsm8k`, with the harness's own flags.
 
 Model arguments: `path`; those of Model.load() that are numbers or texts; `samples` and `seed` of likelihood estimates;
-`batch`; and every option of a generation. Answers go through the chat template if the harness applies one
+`batch`; and every option of a generation. A task's `max_gen_toks` is the most tokens of an answer, never its canvas,
+which is the model's own or `length`. Answers go through the chat template if the harness applies one
 (--apply_chat_template), which is then the model's own.
 """
 
@@ -30,8 +31,8 @@ _GENERATION = {
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
-    "max_gen_toks": "length",
-    "max_tokens": "length",
+    "max_gen_toks": "max_tokens",
+    "max_tokens": "max_tokens",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,12 +55,33 @@ def _prompt(prompt: Any) -> Any:
         raise UsageError("it must be a str, a list of turns, or a list of token ids", "prompt") from None
 
 
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """With a JSON Schema as text: of a dict, or of a class or object that describes itself as pydantic's do."""
+    given = dict(options)
+    schema = given.get("json_schema")
+    if schema is None or isinstance(schema, str):
+        return given
+    describe = getattr(schema, "model_json_schema", None) or getattr(schema, "json_schema", None)
+    if callable(describe):
+        schema = describe()
+    if not isinstance(schema, (Mapping, bool)):
+        raise UsageError(
+            f"it is a {type(schema).__name__}", "json_schema", "give a dict, a JSON text or a pydantic model's class"
+        )
+    try:
+        given["json_schema"] = json.dumps(schema if isinstance(schema, bool) else dict(schema))
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error), "json_schema", "its values must be those of JSON") from None
+    return given
+
+
 def _ids(model: _dllm.Model, text: str | Sequence[int]) -> list[int]:
     return model.tokenize(text, False) if isinstance(text, str) else [int(i) for i in text]
 
 
 class Model:
-    """A loaded model. Calls from several threads wait for each other; tokenization does not."""
+    """A loaded model. It may be used from any thread, from callbacks and decoders, and after a fork: its forward passes
+    take turns. Only answers of a simulated device (`backend="npu"`) wait for each other."""
 
     def __init__(self, inner: _dllm.Model) -> None:
         self._inner = inner
@@ -83,10 +105,19 @@ class Model:
         lora: Sequence[str] = (),
         lora_draft: Sequence[str] = (),
         draft_model: str = "",
+        hf: str = "",
+        hf_file: str = "",
+        revision: str = "main",
+        token: str = "",
+        offline: bool = False,
         warnings: bool = True,
         progress: Callable[[float], bool | None] | None = None,
     ) -> Model:
         """Loads a GGUF file or a Hugging Face directory; without a path, the small model inside the package.
+
+        `hf`: a model from a hub instead, "ORG/MODEL" or "ORG/MODEL:Q4_K_M", which is kept in Hugging Face's cache;
+        `hf_file` names its file, `offline` uses the cache alone, and HF_TOKEN and the other variables of
+        huggingface_hub are read.
 
         `threads` 0: one per CPU. Empty texts: chosen by machine and file, as by the flags of the same names of `dllm
         run`. `progress` is called with the loaded fraction; if it returns False, CancelledError is raised.
@@ -108,6 +139,12 @@ class Model:
             "draft_model": draft_model,
             "warnings": warnings,
         }
+        if hf:
+            if path is not None:
+                raise UsageError("a path and a model of a hub are given", "hf", "leave one of them out")
+            path = _dllm.pull(hf, hf_file, revision, token, offline, progress)
+        elif hf_file or token or offline or revision != "main":
+            raise UsageError("no model of a hub is given", "hf", "give hf='ORG/MODEL'")
         return cls(_dllm.Model.load("" if path is None else os.fspath(path), options, progress))
 
     def generate(
@@ -115,7 +152,7 @@ class Model:
     ) -> Answer:
         """Answers the prompt. `on_step` is called after each step; if it returns False, the generation ends with what
         is committed. Options are those of dllm.options(); one that the chosen method does not read is a UsageError."""
-        return self._inner.generate(_prompt(prompt), dict(options), on_step)
+        return self._inner.generate(_prompt(prompt), _options(options), on_step)
 
     def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:
         """Iterates over the steps while another thread computes them; `answer` of the iterator is the result::
@@ -125,29 +162,44 @@ class Model:
                 print(step.text)
         print(stream.answer.text)
         """
-        return _dllm.Stream(self._inner, _prompt(prompt), dict(options))
+        return _dllm.Stream(self._inner, _prompt(prompt), _options(options))
 
     def generate_batch(
         self,
         prompts: Sequence[str | Sequence[Mapping[str, str]]],
         *,
         batch: int = 8,
+        samples: int = 1,
+        seeds: Sequence[int] | None = None,
         on_answer: Callable[[int, Answer], bool | None] | None = None,
         **options: Unpack[Options],
     ) -> list[Answer]:
-        """Answers many prompts, at most `batch` of them in one forward pass. Each answer equals generate()'s, bit for
-        bit. `on_answer` gets the index and the answer of each, in the order in which they finish."""
+        """Answers many prompts, at most `batch` of them in one forward pass. Each answer equals generate()'s with the
+        same seed, bit for bit. `on_answer` gets the index and the answer of each, in the order in which they finish.
+
+        `samples`: answers to each prompt, which follow each other in the list. Answer i is drawn with the seed
+        `seed + i`, or with `seeds[i]`: where something is drawn (at a temperature), equal prompts have different
+        answers.
+        """
+        if samples < 1:
+            raise UsageError(f"{samples} answers to each prompt", "samples", "give at least 1")
         conversations = []
         for i, prompt in enumerate(prompts):
             turns = _turns(prompt)
             if turns is None:
                 raise UsageError("it must be a str or a list of turns", f"prompts[{i}]")
-            conversations.append(turns)
-        return self._inner.generate_batch(conversations, dict(options), batch, on_answer)
+            conversations += [turns] * samples
+        if seeds is not None and options.get("seed") is not None:
+            raise UsageError("seed and seeds are given", "seeds", "leave one of them out")
+        first = _options(options)
+        if seeds is None:
+            begin = int(self._inner.resolve({"seed": first["seed"]})["seed"]) if first.get("seed") is not None else 0
+            seeds = [(begin + i) % 2**64 for i in range(len(conversations))]
+        return self._inner.generate_batch(conversations, first, batch, on_answer, [int(seed) for seed in seeds])
 
     def resolve(self, **options: Unpack[Options]) -> dict[str, Any]:
         """All options that a generation would use, defaults and the preset's included."""
-        return self._inner.resolve(dict(options))
+        return self._inner.resolve(_options(options))
 
     def logits(self, ids: Sequence[int], *, causal: bool | None = None, canvas: int = 0) -> npt.NDArray[np.float32]:
         """Raw logits of one full pass, [len(ids), vocab_size]. The array owns the engine's memory: nothing is copied.

@@ -3,11 +3,15 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <new>
+#include <type_traits>
+
 #include "arrays.h"
 #include "bindings.h"
 #include "dllm/generate.h"
 #include "engine/trace.h"
 #include "options.h"
+#include "raise.h"
 
 namespace dllm::python {
 
@@ -15,8 +19,76 @@ namespace nb = nanobind;
 
 namespace {
 
+/// The fields of an answer but its options, by the names that Python gives them: f(name, field) for each.
+template <class Answer, class F>
+void each_field(Answer& answer, F f) {
+  f("text", answer.text);
+  f("prompt_ids", answer.prompt_ids);
+  f("ids", answer.ids);
+  f("commit_step", answer.commit_step);
+  f("confidence", answer.confidence);
+  f("stop_text", answer.stop_text);
+  f("hash", answer.hash);
+}
+
+template <class Stats, class F>
+void each_stat(Stats& stats, F f) {
+  f("prompt_tokens", stats.prompt_tokens);
+  f("answer_tokens", stats.answer_tokens);
+  f("committed_tokens", stats.committed_tokens);
+  f("steps", stats.steps);
+  f("nfe", stats.nfe);
+  f("forced", stats.forced);
+  f("rounds", stats.rounds);
+  f("round_tokens", stats.round_tokens);
+  f("rows_forwarded", stats.rows_forwarded);
+  f("rows_scored", stats.rows_scored);
+  f("cached_tokens", stats.cached_tokens);
+  f("seconds", stats.seconds);
+}
+
+Dict stats_dict(const GenerateStats& stats) {
+  Dict result;
+  each_stat(stats, [&](const char* name, const auto& value) { result[name] = nb::cast(value); });
+  return result;
+}
+
+Dict answer_dict(const Generation& answer) {
+  Dict result;
+  each_field(answer, [&](const char* name, const auto& value) { result[name] = nb::cast(value); });
+  result["finish"] = nb::cast(std::string(finish_name(answer.finish)));
+  result["options"] = to_dict(answer.options);
+  result["stats"] = stats_dict(answer.stats);
+  return result;
+}
+
+/// From answer_dict(), for pickles. Options come back as they are listed, not as the engine's own structure.
+Generation answer_from(const nb::dict& state) {
+  Generation answer;
+  each_field(answer, [&](const char* name, auto& value) {
+    value = nb::cast<std::remove_reference_t<decltype(value)>>(state[name]);
+  });
+  const nb::dict stats = nb::cast<nb::dict>(state["stats"]);
+  each_stat(answer.stats, [&](const char* name, auto& value) {
+    value = nb::cast<std::remove_reference_t<decltype(value)>>(stats[name]);
+  });
+  const auto finish = nb::cast<std::string>(state["finish"]);
+  for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled})
+    if (finish_name(reason) == finish) answer.finish = reason;
+  for (const auto& [key, value] : nb::cast<nb::dict>(state["options"]))
+    answer.options.values.emplace_back(nb::cast<std::string>(key), take(to_value(value, "options")));
+  return answer;
+}
+
+/// The same words, decided in the same way; not how long it took.
+bool same_answer(const Generation& a, const Generation& b) {
+  return a.text == b.text && a.prompt_ids == b.prompt_ids && a.ids == b.ids && a.commit_step == b.commit_step &&
+         a.confidence == b.confidence && a.finish == b.finish && a.stop_text == b.stop_text;
+}
+
 void bind_stats(nb::module_& module) {
   nb::class_<GenerateStats>(module, "Stats", "Time and work of an answer.")
+      .def("to_dict", &stats_dict, nb::sig("def to_dict(self) -> dict[str, typing.Any]"))
       .def_ro("prompt_tokens", &GenerateStats::prompt_tokens)
       .def_ro("answer_tokens", &GenerateStats::answer_tokens, "up to and including the stop token")
       .def_ro("committed_tokens", &GenerateStats::committed_tokens)
@@ -49,6 +121,22 @@ void bind_answers(nb::module_& module) {
       .def_prop_ro(
           "options", [](const Generation& answer) { return to_dict(answer.options); }, "as they were used")
       .def_ro("hash", &Generation::hash, "of the ids, to compare answers")
+      .def("to_dict", &answer_dict, nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
+           "everything above, as numbers, texts, lists and dicts: json.dumps() takes it")
+      .def("__getstate__", &answer_dict, nb::sig("def __getstate__(self) -> dict[str, typing.Any]"))
+      .def(
+          "__setstate__",
+          [](Generation& answer, const nb::dict& state) { new (&answer) Generation(answer_from(state)); },
+          nb::sig("def __setstate__(self, state: dict[str, typing.Any]) -> None"))
+      .def(
+          "__eq__",
+          [](const Generation& answer, const nb::object& other) -> nb::object {
+            if (!nb::isinstance<Generation>(other)) return nb::borrow(Py_NotImplemented);
+            return nb::bool_(same_answer(answer, nb::cast<const Generation&>(other)));
+          },
+          nb::arg("other").none(), nb::sig("def __eq__(self, other: object) -> bool"),
+          "the same words, decided in the same way; times do not count")
+      .def("__hash__", [](const Generation& answer) { return static_cast<Py_hash_t>(answer.hash >> 2); })
       .def("__str__", [](const Generation& answer) { return answer.text; })
       .def("__repr__", [](const Generation& answer) {
         return "<dllm.Answer " + nb::cast<std::string>(nb::repr(nb::cast(answer.text))) + ", " +

@@ -1,14 +1,20 @@
 // Decoders written in Python: dllm.Decoder.
 #include <fmt/format.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <memory>
+#include <numeric>
+#include <optional>
 
-#include "arrays.h"
 #include "bindings.h"
+#include "calls.h"
+#include "candidates.h"
 #include "decode/decoder.h"
 #include "engine/option_parts.h"
 #include "options.h"
@@ -20,113 +26,200 @@ namespace nb = nanobind;
 
 namespace {
 
-/// What decode() is told of the sequence, copied: Python may keep it.
-struct Context {
-  std::vector<std::int32_t> tokens;
-  std::vector<std::uint8_t> masked;
-  std::int32_t prompt_end = 0, window_step = 0, masks_at_start = 0;
-  std::uint32_t step = 0;
-  PositionRange window;
-};
-
-/// The predictions of a step, as columns.
-struct Candidates {
-  std::vector<Candidate> rows;  ///< without their spans
-  std::vector<std::int32_t> top_tokens;
-  std::vector<float> top_logits;
-  std::size_t top = 0;  ///< of each row
-
-  template <class T, class Get>
-  auto column_of(Get get) const {
-    return column<T>(rows, get);
-  }
-};
-
-Context context_of(const DecodeContext& from) {
-  Context context;
-  const Canvas& canvas = from.canvas;
-  for (Position p = 0; p < canvas.size(); ++p) {
-    context.tokens.push_back(canvas.token(p));
-    context.masked.push_back(canvas.masked(p) ? 1 : 0);
-  }
-  context.prompt_end = canvas.prompt_end();
-  context.window_step = from.window_step;
-  context.masks_at_start = from.window_masks_at_start;
-  context.step = from.step;
-  context.window = from.window;
-  return context;
-}
-
 class PythonDecoder final : public Decoder {
  public:
   PythonDecoder(nb::object self, std::string name)
-      : self_(std::move(self)), name_(std::move(name)), top_(nb::cast<std::int32_t>(self_.attr("top_tokens"))) {}
+      : self_(std::move(self)),
+        name_(std::move(name)),
+        top_(nb::cast<std::int32_t>(self_.attr("top_tokens"))),
+        revises_(nb::cast<bool>(self_.attr("revises"))),
+        wants_(overrides("wanted")),
+        holds_(overrides("holds")) {}
   ~PythonDecoder() override {
+    if (exiting()) {
+      (void)self_.release();
+      return;
+    }
     const nb::gil_scoped_acquire acquire;
     self_.reset();
   }
 
   void configure(ScoreRequest& request) const override { request.top_tokens = std::max(request.top_tokens, top_); }
-  bool commits_candidates() const override { return top_ == 0; }
+  bool revises() const override { return revises_; }
+  bool commits_candidates() const override { return top_ == 0 && !revises_; }
+
+  std::vector<Position> wanted(const DecodeContext& context) override {
+    if (!wants_) return revises_ ? generated_positions(context) : Decoder::wanted(context);
+    const Gil gil;
+    const Position begin = std::max(context.window.begin, context.canvas.prompt_end());
+    std::vector<Position> all(static_cast<std::size_t>(context.window.end - begin));
+    std::iota(all.begin(), all.end(), begin);
+    const nb::object chosen = self_.attr("wanted")(context_of(context, previous_));
+    std::vector<Position> result;
+    for (const nb::handle one : items(chosen, all, "wanted()")) {
+      const Position position = position_of(one, "wanted()");
+      if (!std::ranges::binary_search(all, position))
+        refuse(fmt::format("position {} is not between {} and {}", position, begin, context.window.end), "wanted()",
+               "choose among the positions of context.window that are not the prompt's");
+      result.push_back(position);
+    }
+    std::ranges::sort(result);
+    if (const auto twice = std::ranges::adjacent_find(result); twice != result.end())
+      refuse(fmt::format("position {} was returned twice", *twice), "wanted()", "");
+    const bool masks = context.canvas.masked_count(context.window) > 0;
+    if (result.empty() || (masks && std::ranges::none_of(result, [&](Position p) { return context.canvas.masked(p); })))
+      refuse(masks ? "it returned no masked position" : "it returned no position", "wanted()",
+             "a pass decides at least one: return all positions that decode() may choose");
+    return result;
+  }
+
+  bool holds_window(const DecodeContext& context) const override {
+    if (!holds_) return false;
+    constexpr int kMost = 1000;
+    const Gil gil;
+    if (!is_true(self_.attr("holds")(context_of(context, previous_)))) return false;
+    if (held_ != context.window.begin) held_ = context.window.begin, passes_held_ = 0;
+    if (passes_held_++ >= kMost)
+      refuse(fmt::format("it held a window without masks {} times", kMost), "holds()", "let the answer end");
+    return true;
+  }
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
-    const nb::gil_scoped_acquire acquire;
-    Candidates columns;
-    columns.rows.assign(candidates.begin(), candidates.end());
-    columns.top = static_cast<std::size_t>(top_);
-    for (Candidate& row : columns.rows) {
-      for (const TopToken& token : row.top.first(std::min(columns.top, row.top.size()))) {
-        columns.top_tokens.push_back(token.token);
-        columns.top_logits.push_back(token.logit);
-      }
-      row.top = {}, row.queried = {};
-    }
+    const Gil gil;
+    const auto columns = std::make_shared<Candidates>(columns_of(candidates, static_cast<std::size_t>(top_)));
+    const nb::object chosen = self_.attr("decode")(context_of(context, previous_), columns);
+    previous_ = columns;
+    std::vector<Position> positions;
+    for (const Candidate& candidate : candidates) positions.push_back(candidate.position);
     std::vector<Edit> edits;
-    for (const nb::handle chosen : self_.attr("decode")(context_of(context), columns))
-      edits.push_back(edit_of(chosen, candidates));
+    for (const nb::handle one : items(chosen, positions, "decode()"))
+      edits.push_back(edit_of(one, context.canvas, candidates));
     check_distinct(edits);
+    check_progress(context, edits);
     return edits;
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what, const std::string& hint) const {
-    raise({ErrorCode::kUsage, what, "decode() of the decoder '" + name_ + "'", hint});
+  [[noreturn]] void refuse(const std::string& what, const char* method, const std::string& hint) const {
+    raise({ErrorCode::kUsage, what, std::string(method) + " of the decoder '" + name_ + "'", hint});
   }
 
-  /// A position, or a position and a token.
-  Edit edit_of(const nb::handle& chosen, std::span<const Candidate> candidates) const {
-    Position position = -1;
-    std::pair<Position, TokenId> both;
-    const bool has_token = nb::try_cast(chosen, both);
-    if (has_token)
-      position = both.first;
-    else if (!nb::try_cast(nb::hasattr(chosen, "item") ? nb::object(chosen.attr("item")()) : nb::borrow(chosen),
-                           position))
-      refuse("it returned " + nb::cast<std::string>(nb::repr(chosen)),
+  bool overrides(const char* method) const {
+    const nb::object base = nb::module_::import_("dllm.decoder").attr("Decoder");
+    return !self_.type().attr(method).is(base.attr(method));
+  }
+
+  /// What was returned, as a list. A boolean array, or a list of bools, is a mask over `among`.
+  nb::list items(const nb::object& chosen, const std::vector<Position>& among, const char* method) const {
+    if (chosen.is_none())
+      refuse("it returned None", method,
+             "is a return missing? Return positions; [] leaves the choice to the engine, which commits the best");
+    nb::list all;
+    try {
+      all = nb::list(chosen);
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_TypeError)) throw;
+      refuse("it returned " + nb::cast<std::string>(nb::repr(chosen)), method,
              "return positions, or pairs of a position and a token");
+    }
+    std::size_t bools = 0;
+    for (const nb::handle one : all) bools += is_bool(one) ? 1 : 0;
+    if (bools == 0) return all;
+    if (bools != all.size())
+      refuse("it returned positions and truth values", method, "return positions, or a mask over all of them");
+    if (all.size() != among.size())
+      refuse(fmt::format("it returned a mask of {} for {} positions", all.size(), among.size()), method,
+             "a mask has one truth value per candidate; or return positions");
+    nb::list positions;
+    for (std::size_t i = 0; i < among.size(); ++i)
+      if (is_true(all[i])) positions.append(among[i]);
+    return positions;
+  }
+
+  static bool is_true(const nb::object& value) {
+    const int truth = PyObject_IsTrue(value.ptr());
+    if (truth < 0) throw nb::python_error();
+    return truth != 0;
+  }
+
+  /// NumPy's scalars have a dtype.
+  static bool is_bool(const nb::handle& one) {
+    if (nb::isinstance<nb::bool_>(one)) return true;
+    return nb::hasattr(one, "dtype") && nb::cast<std::string>(one.attr("dtype").attr("kind")) == "b";
+  }
+
+  Position position_of(const nb::handle& one, const char* method) const {
+    Position position = -1;
+    if (!nb::try_cast(nb::hasattr(one, "item") ? nb::object(one.attr("item")()) : nb::borrow(one), position))
+      refuse("it returned " + nb::cast<std::string>(nb::repr(one)), method,
+             "return positions, or pairs of a position and a token");
+    return position;
+  }
+
+  /// A position, a position and a token, a dllm.Revise or a dllm.Remask.
+  Edit edit_of(const nb::handle& chosen, const Canvas& canvas, std::span<const Candidate> candidates) const {
+    const auto kind = nb::hasattr(chosen, "kind") ? nb::cast<std::string>(chosen.attr("kind")) : std::string("commit");
+    Position position = -1;
+    std::optional<TokenId> token;
+    std::pair<Position, TokenId> both;
+    if (kind != "commit") {
+      position = position_of(chosen.attr("position"), "decode()");
+      if (nb::hasattr(chosen, "token") && !chosen.attr("token").is_none())
+        token = position_of(chosen.attr("token"), "decode()");
+    } else if (nb::try_cast(chosen, both)) {
+      position = both.first;
+      token = both.second;
+    } else {
+      position = position_of(chosen, "decode()");
+    }
     const auto found = std::ranges::find(candidates, position, &Candidate::position);
     if (found == candidates.end())
-      refuse(fmt::format("position {} is no candidate", position), "choose among candidates.position");
-    Edit edit = commit(*found);
-    if (has_token && both.second != found->token) {
-      const bool known = std::ranges::any_of(found->top, [&](const TopToken& t) { return t.token == both.second; });
-      if (!known)
-        refuse(fmt::format("token {} is not among the best of position {}", both.second, position),
-               "choose among candidates.top_tokens; top_tokens = N of the class says how many there are");
-      edit.token = both.second;
-    }
+      refuse(fmt::format("position {} is no candidate", position), "decode()", "choose among candidates.position");
+    if (kind != "commit" && !revises_)
+      refuse("it changes decided tokens", "decode()", "set revises = True in the class");
+    if (canvas.masked(position) != (kind == "commit"))
+      refuse(fmt::format("position {} is {}", position, canvas.masked(position) ? "a mask" : "decided already"),
+             "decode()",
+             canvas.masked(position) ? "commit it: return the position" : "dllm.Revise and dllm.Remask change it");
+    return kind == "remask" ? Edit{position, -1, EditKind::kRemask, found->confidence}
+                            : with_token(*found, token, kind == "commit" ? EditKind::kCommit : EditKind::kRevise);
+  }
+
+  Edit with_token(const Candidate& candidate, std::optional<TokenId> token, EditKind kind) const {
+    Edit edit = commit(candidate);
+    edit.kind = kind;
+    if (!token || *token == candidate.token) return edit;
+    const auto known = std::ranges::find(candidate.top, *token, &TopToken::token);
+    if (known == candidate.top.end())
+      refuse(fmt::format("token {} is not among the best of position {}", *token, candidate.position), "decode()",
+             "choose among candidates.top_tokens; top_tokens = N of the class says how many there are");
+    edit.token = *token;
+    edit.confidence *= std::exp(static_cast<double>(known->logit) - static_cast<double>(candidate.logit));
     return edit;
   }
 
   void check_distinct(std::vector<Edit>& edits) const {
     std::ranges::sort(edits, {}, &Edit::position);
     const auto twice = std::ranges::adjacent_find(edits, {}, &Edit::position);
-    if (twice != edits.end()) refuse(fmt::format("position {} was returned twice", twice->position), "");
+    if (twice != edits.end()) refuse(fmt::format("position {} was returned twice", twice->position), "decode()", "");
+  }
+
+  /// A pass leaves fewer masks than it found, or answers might never end. Only a held window may get new ones.
+  void check_progress(const DecodeContext& context, const std::vector<Edit>& edits) const {
+    const auto remasks = std::ranges::count(edits, EditKind::kRemask, &Edit::kind);
+    const auto commits = std::ranges::count(edits, EditKind::kCommit, &Edit::kind);
+    if (remasks == 0 || commits > remasks || context.canvas.masked_count(context.window) == 0) return;
+    refuse(fmt::format("it masked {} positions again and committed {}", remasks, commits), "decode()",
+           "commit more positions than are masked again, so that the answer ends");
   }
 
   nb::object self_;
   std::string name_;
   std::int32_t top_;
+  bool revises_, wants_, holds_;
+  std::shared_ptr<Candidates> previous_;  ///< of the pass before
+  mutable Position held_ = -1;            ///< begin of the window that was held last
+  mutable int passes_held_ = 0;
 };
 
 /// A row of the option table from a dllm.Option.
@@ -168,7 +261,7 @@ void register_class(const nb::object& type) {
   // Entries live as long as the process. The class is never freed: at exit there may be no interpreter to free it.
   PyObject* const kept = nb::object(type).release().ptr();
   const auto make = [kept, name, rows](const OptionMap& options, const MethodContext& context) {
-    const nb::gil_scoped_acquire acquire;
+    const Gil gil;
     nb::dict given;
     for (const auto& row : rows) given[row.info.key.c_str()] = to_python(*row.load(options));
     nb::object self = nb::borrow(kept)(**given);
@@ -179,64 +272,10 @@ void register_class(const nb::object& type) {
   take(add_decoder(declare_method<Decoder, OptionMap>(name, nb::cast<std::string>(type.attr("meaning")), rows, make)));
 }
 
-void bind_candidates(nb::module_& module) {
-  nb::class_<Candidates>(module, "Candidates", "The predictions of a step; arrays with an entry per position.")
-      .def("__len__", [](const Candidates& c) { return c.rows.size(); })
-      .def_prop_ro(
-          "position",
-          [](const Candidates& c) { return c.column_of<std::int32_t>([](const Candidate& r) { return r.position; }); },
-          nb::rv_policy::move)
-      .def_prop_ro(
-          "token",
-          [](const Candidates& c) { return c.column_of<std::int32_t>([](const Candidate& r) { return r.token; }); },
-          nb::rv_policy::move)
-      .def_prop_ro(
-          "confidence",
-          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.confidence; }); },
-          nb::rv_policy::move)
-      .def_prop_ro(
-          "log_odds",
-          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.log_odds; }); },
-          nb::rv_policy::move, "of the confidence; ranks those that round to 1")
-      .def_prop_ro(
-          "margin",
-          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.margin; }); },
-          nb::rv_policy::move, "largest minus second largest probability")
-      .def_prop_ro(
-          "entropy",
-          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.entropy; }); },
-          nb::rv_policy::move, "nats")
-      .def_prop_ro(
-          "eligible",
-          [](const Candidates& c) { return c.column_of<bool>([](const Candidate& r) { return r.eligible; }); },
-          nb::rv_policy::move, "False where the model predicts the mask itself: such a position should wait")
-      .def_prop_ro(
-          "top_tokens",
-          [](const Candidates& c) { return to_numpy<std::int32_t>(std::vector(c.top_tokens), {c.rows.size(), c.top}); },
-          nb::rv_policy::move, "ids of the best tokens, best first: len(candidates) x top_tokens of the class")
-      .def_prop_ro(
-          "top_logits",
-          [](const Candidates& c) { return to_numpy<float>(std::vector(c.top_logits), {c.rows.size(), c.top}); },
-          nb::rv_policy::move);
-}
-
 }  // namespace
 
 void bind_decoders(nb::module_& module) {
   bind_candidates(module);
-  nb::class_<Context>(module, "Context", "The state of a sequence.")
-      .def_prop_ro(
-          "tokens", [](const Context& c) { return to_numpy<std::int32_t>(std::vector(c.tokens)); }, nb::rv_policy::move,
-          "ids of the canvas")
-      .def_prop_ro(
-          "masked", [](const Context& c) { return to_numpy<bool>(std::vector(c.masked)); }, nb::rv_policy::move)
-      .def_ro("prompt_end", &Context::prompt_end)
-      .def_prop_ro(
-          "window", [](const Context& c) { return std::pair(c.window.begin, c.window.end); },
-          "the positions being decoded: (begin, end)")
-      .def_ro("window_step", &Context::window_step, "steps made in this window")
-      .def_ro("masks_at_start", &Context::masks_at_start, "masks of the window at its first step")
-      .def_ro("step", &Context::step, "steps made in the sequence");
   module.def("register_decoder", &register_class);
 }
 

@@ -12,6 +12,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "calls.h"
 #include "eval/likelihood.h"
 #include "options.h"
 #include "raise.h"
@@ -23,13 +24,6 @@ namespace nb = nanobind;
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-
-/// Runs `work` without the GIL, so that other threads of Python go on.
-template <class Work>
-auto unlocked(const Work& work) {
-  const nb::gil_scoped_release release;
-  return work();
-}
 
 Model load(const std::string& path, const Dict& given, const nb::object& progress) {
   LoadOptions options;
@@ -60,10 +54,11 @@ Model load(const std::string& path, const Dict& given, const nb::object& progres
     }
   }
   options.progress = [&progress](double done) {
-    const nb::gil_scoped_acquire acquire;
+    const Gil gil;
     check_signals();
     return progress.is_none() || !nb::cast<bool>(nb::bool_(progress(done).is(nb::handle(Py_False))));
   };
+  options.poll = &poll_python;
   return {std::make_shared<LanguageModel>(take(unlocked([&] { return LanguageModel::load(path, options); })))};
 }
 
@@ -71,7 +66,8 @@ Model load(const std::string& path, const Dict& given, const nb::object& progres
 /// engine to the caller.
 StepCallback watched(const nb::object& on_step) {
   return [&on_step](const StepEvent& event) {
-    const nb::gil_scoped_acquire acquire;
+    if (exiting()) return false;
+    const Gil gil;
     check_signals();
     return on_step.is_none() || !on_step(event).is(nb::handle(Py_False));
   };
@@ -85,16 +81,18 @@ Generation generate(const Model& self, const Prompt& prompt, const Dict& given, 
 
 std::vector<Generation> generate_batch(const Model& self,
                                        const std::vector<std::vector<std::pair<std::string, std::string>>>& prompts,
-                                       const Dict& given, std::int32_t batch, const nb::object& on_answer) {
+                                       const Dict& given, std::int32_t batch, const nb::object& on_answer,
+                                       const std::vector<std::uint64_t>& seeds) {
   const GenerateOptions options = to_options(given);
   std::vector<std::vector<ChatTurn>> conversations;
   for (const auto& turns : prompts) conversations.push_back(to_turns(turns));
   const AnswerCallback callback = [&on_answer](std::size_t index, const Generation& answer) {
-    const nb::gil_scoped_acquire acquire;
+    if (exiting()) return false;
+    const Gil gil;
     check_signals();
     return on_answer.is_none() || !on_answer(index, answer).is(nb::handle(Py_False));
   };
-  return take(unlocked([&] { return self.model->generate_batch(conversations, options, batch, callback); }));
+  return take(unlocked([&] { return self.model->generate_batch(conversations, options, batch, callback, {}, seeds); }));
 }
 
 nb::ndarray<nb::numpy, float> logits(const Model& self, const Ids& ids, bool causal, std::int32_t canvas) {
@@ -160,7 +158,7 @@ void bind_model(nb::module_& module) {
       .def_static("load", &load, nb::arg("path"), nb::arg("options"), nb::arg("progress").none())
       .def("generate", &generate, nb::arg("prompt"), nb::arg("options"), nb::arg("on_step").none())
       .def("generate_batch", &generate_batch, nb::arg("prompts"), nb::arg("options"), nb::arg("batch"),
-           nb::arg("on_answer").none())
+           nb::arg("on_answer").none(), nb::arg("seeds"))
       .def("logits", &logits)
       .def("score", &score)
       .def("masked_log_probs",

@@ -6,8 +6,10 @@ NB_MODULE(_dllm, module) {
   // Classes of decoders stay registered until the process ends, and with them all that their modules refer to.
   nanobind::set_leak_warnings(false);
   module.attr("version") = DLLM_VERSION;
+  dllm::python::bind_calls(module);
   dllm::python::bind_options(module);
   dllm::python::bind_answers(module);
+  dllm::python::bind_hub(module);
   dllm::python::bind_model(module);
   dllm::python::bind_stream(module);
   dllm::python::bind_decoders(module);

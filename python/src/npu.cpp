@@ -13,14 +13,15 @@
 #include "base/parse_text.h"
 #include "base/try.h"
 #include "bindings.h"
-#include "npu/assembler/assembler.h"
-#include "npu/compiler/device_step.h"
-#include "npu/energy/energy.h"
-#include "npu/machine/device_machine.h"
-#include "npu/machine/images.h"
-#include "npu/sweep/space.h"
-#include "npu/timing/memo.h"
-#include "npu/timing/simulator.h"
+#include "calls.h"
+#include "npu_compiler/compiler/device_step.h"
+#include "npu_compiler/sweep/space.h"
+#include "npu_core/assembler/assembler.h"
+#include "npu_core/device/energy.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/machine/images.h"
+#include "npu_core/timing/memo.h"
+#include "npu_core/timing/simulator.h"
 #include "raise.h"
 
 namespace dllm::python {
@@ -52,6 +53,20 @@ struct Run {
   std::string timing;              ///< JSON; empty: not asked
 };
 
+/// Lets Ctrl-C end programs, which may run for hours.
+class Watched final : public npu::IssueObserver {
+ public:
+  explicit Watched(npu::IssueObserver* next) : next_(next) {}
+  void on_issue(const npu::IssueEvent& event) override {
+    constexpr std::uint64_t kBetweenPolls = std::uint64_t{1} << 16;
+    if (event.sequence % kBetweenPolls == kBetweenPolls - 1 && !poll_python()) throw Exiting();
+    if (next_ != nullptr) next_->on_issue(event);
+  }
+
+ private:
+  npu::IssueObserver* next_;
+};
+
 /// `loads`: a piece of memory in the command line's notation, and the bytes of a NumPy file for it.
 Run run(const npu::Program& program, const npu::Device& device,
         const std::vector<std::pair<std::string, nb::bytes>>& loads, const std::vector<std::string>& dumps,
@@ -66,13 +81,11 @@ Run run(const npu::Program& program, const npu::Device& device,
   npu::TimingOptions timing_options;
   npu::apply_issue(device, timing_options);
   if (timing) simulator = take(npu::TimingSimulator::create(device, config, program, timing_options));
-  npu::RunOptions options{.max_instructions = most_instructions, .data = data, .observer = simulator.get()};
+  Watched watched(simulator.get());
+  npu::RunOptions options{.max_instructions = most_instructions, .data = data, .observer = &watched};
   Run result;
   {
-    auto done = [&] {
-      const nb::gil_scoped_release release;
-      return machine.run(program, options);
-    }();
+    auto done = unlocked([&] { return machine.run(program, options); });
     result.instructions = take(std::move(done)).instructions;
   }
   for (const std::string& dump : dumps) {

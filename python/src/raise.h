@@ -2,9 +2,15 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+#include <string_view>
+
 #include "dllm/error.h"
 
 namespace dllm::python {
+
+/// The text of an error, with the command line's flags as keyword arguments: "length" for "--predict".
+std::string in_python(std::string_view text);
 
 /// Raises the exception of dllm.errors for the error. Needs the GIL.
 [[noreturn]] void raise(const Error& error);

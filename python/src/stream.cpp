@@ -8,11 +8,16 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
+#include <utility>
 
+#include "base/forks.h"
 #include "bindings.h"
+#include "calls.h"
 #include "model.h"
 #include "options.h"
 #include "raise.h"
@@ -23,96 +28,162 @@ namespace nb = nanobind;
 
 namespace {
 
+constexpr auto kBetweenPolls = std::chrono::milliseconds(50);
+
+/// What the reader and the generation's thread share. It lives until both have left it: a reader that gives up, perhaps
+/// in the generation's own thread, waits for nothing.
+struct Generating {
+  ModelPtr model;
+  Prompt prompt;
+  GenerateOptions options;
+
+  std::mutex mutex{};  ///< guards the members below
+  std::condition_variable wake{}, room{};
+  std::deque<StepEvent> steps{};
+  bool done = false, abandoned = false;
+  std::optional<Expected<Generation>> result{};
+  std::exception_ptr thrown{};
+  std::stop_source stop{};
+  std::thread::id thread{};
+
+  void run() {
+    std::optional<Expected<Generation>> ended;
+    std::exception_ptr error;
+    try {
+      ended =
+          run_generate(*model, prompt, options, [&](const StepEvent& event) { return put(event); }, stop.get_token());
+    } catch (const Exiting&) {
+    } catch (...) {  // of a decoder in Python
+      error = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    result = std::move(ended);
+    // Nobody would ask for it, and Python's objects must go before the interpreter.
+    if (!abandoned) thrown = std::exchange(error, nullptr);
+    done = true;
+    wake.notify_all();
+  }
+
+  /// Waits while the reader is far behind. Polls: the interpreter may exit meanwhile.
+  bool put(const StepEvent& event) {
+    constexpr std::size_t kAhead = 256;
+    std::unique_lock lock(mutex);
+    const auto ready = [&] { return steps.size() < kAhead || stop.stop_requested(); };
+    while (!room.wait_for(lock, kBetweenPolls, ready))
+      if (exiting()) return false;
+    if (stop.stop_requested() || exiting()) return false;
+    steps.push_back(event);
+    wake.notify_one();
+    return true;
+  }
+};
+
 class Stream {
  public:
   Stream(ModelPtr model, Prompt prompt, GenerateOptions options)
-      : model_(std::move(model)), prompt_(std::move(prompt)), options_(std::move(options)) {
-    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+      : forks_(fork_count()), shared_(new Generating{std::move(model), std::move(prompt), std::move(options)}) {
+    Call call(Call::depth());
+    try {
+      std::thread(
+          [shared = shared_](const Call& own) mutable {  // `own` ends last: the interpreter waits for it
+            own.enter_thread();
+            {
+              const std::lock_guard lock(shared->mutex);
+              shared->thread = std::this_thread::get_id();
+            }
+            shared->run();
+            shared.reset();
+          },
+          std::move(call))
+          .detach();
+    } catch (const std::system_error&) {
+      raise({ErrorCode::kResource, "the system starts no thread for the stream", "", "generate() needs none"});
+    }
   }
-  /// Ends the generation at its next step. Without the GIL, which a decoder in Python may be waiting for.
+
   ~Stream() {
-    const nb::gil_scoped_release release;
-    close();
+    if (forked()) {
+      new std::shared_ptr<Generating>(std::move(shared_));  // its locks may be held for ever
+      return;
+    }
+    std::exception_ptr thrown;  // Python's, whose end may run code that uses the stream
+    const std::lock_guard lock(shared_->mutex);
+    shared_->abandoned = true;
+    thrown = std::exchange(shared_->thrown, nullptr);
+    stop();
   }
   Stream(const Stream&) = delete;
 
   /// The next step; nullopt after the last one. Raises the generation's error.
   std::optional<StepEvent> next() {
+    check_place("the next step of a stream is asked in its own decoder", "steps come when decode() has returned");
+    Generating& own = *shared_;
     for (;;) {
-      {
-        const nb::gil_scoped_release release;
-        std::unique_lock lock(mutex_);
-        // Ctrl-C is noticed between these waits.
-        wake_.wait_for(lock, std::chrono::milliseconds(50), [this] { return !steps_.empty() || done_; });
-        if (!steps_.empty()) {
-          StepEvent event = std::move(steps_.front());
-          steps_.pop_front();
-          room_.notify_one();
-          return event;
-        }
-        if (done_) break;
+      const bool ready = wait_for([&own] { return !own.steps.empty() || own.done; });
+      const std::lock_guard lock(own.mutex);
+      if (!own.steps.empty()) {
+        StepEvent event = std::move(own.steps.front());
+        own.steps.pop_front();
+        own.room.notify_one();
+        return event;
       }
-      check_signals();
+      if (!ready || !own.done) continue;  // another reader has taken it
+      if (own.thrown) std::rethrow_exception(std::exchange(own.thrown, nullptr));
+      if (own.result && !*own.result) raise(own.result->error());
+      return std::nullopt;
     }
-    check_failure();
-    return std::nullopt;
   }
 
   /// The answer, if the generation has ended.
   const Generation* answer() {
-    const std::lock_guard lock(mutex_);
-    if (!done_) return nullptr;
-    return result_ && *result_ ? &**result_ : nullptr;
+    if (forked()) return nullptr;
+    const std::lock_guard lock(shared_->mutex);
+    if (!shared_->done) return nullptr;
+    return shared_->result && *shared_->result ? &**shared_->result : nullptr;
   }
 
+  /// Ends the generation at its next step, and waits for that; in its own thread, it goes on until it has returned.
   void close() {
-    thread_.request_stop();
-    room_.notify_all();
-    if (thread_.joinable()) thread_.join();
+    if (forked()) return;
+    {
+      const std::lock_guard lock(shared_->mutex);
+      stop();
+      if (shared_->thread == std::this_thread::get_id()) return;
+    }
+    while (!wait_for([own = shared_.get()] { return own->done; })) {
+    }
   }
 
  private:
-  void run(const std::stop_token& stop) {
-    std::optional<Expected<Generation>> result;
-    std::exception_ptr thrown;
-    try {
-      result = run_generate(*model_, prompt_, options_, [&](const StepEvent& event) { return put(event, stop); }, stop);
-    } catch (...) {  // of a decoder in Python
-      thrown = std::current_exception();
+  bool forked() const { return forks_ != fork_count(); }
+
+  /// Precondition: the lock is held.
+  void stop() {
+    shared_->stop.request_stop();
+    shared_->room.notify_all();
+  }
+
+  void check_place(const char* what, const char* hint) const {
+    if (forked())
+      raise({ErrorCode::kUsage, "the stream's thread is in the parent process", "", "begin a stream in this process"});
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->thread == std::this_thread::get_id()) raise({ErrorCode::kUsage, what, "", hint});
+  }
+
+  /// Waits a little, without the GIL; then lets Ctrl-C end the wait.
+  template <class Ready>
+  bool wait_for(Ready ready) {
+    {
+      const nb::gil_scoped_release release;
+      std::unique_lock lock(shared_->mutex);
+      if (shared_->wake.wait_for(lock, kBetweenPolls, ready)) return true;
     }
-    const std::lock_guard lock(mutex_);
-    result_ = std::move(result);
-    thrown_ = thrown;
-    done_ = true;
-    wake_.notify_all();
+    check_signals();
+    return false;
   }
 
-  /// Waits while the reader is far behind.
-  bool put(const StepEvent& event, const std::stop_token& stop) {
-    constexpr std::size_t kAhead = 256;
-    std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return steps_.size() < kAhead || stop.stop_requested(); });
-    if (stop.stop_requested()) return false;
-    steps_.push_back(event);
-    wake_.notify_one();
-    return true;
-  }
-
-  void check_failure() {
-    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
-    if (result_ && !*result_) raise(result_->error());
-  }
-
-  const ModelPtr model_;
-  const Prompt prompt_;
-  const GenerateOptions options_;
-  std::mutex mutex_;
-  std::condition_variable wake_, room_;
-  std::deque<StepEvent> steps_;
-  bool done_ = false;
-  std::optional<Expected<Generation>> result_;
-  std::exception_ptr thrown_;
-  std::jthread thread_;  ///< last: it uses the other members
+  std::uint32_t forks_;
+  std::shared_ptr<Generating> shared_;
 };
 
 }  // namespace
@@ -134,21 +205,11 @@ void bind_stream(nb::module_& module) {
       .def_prop_ro(
           "answer", [](Stream& self) { return self.answer(); }, nb::rv_policy::copy,
           "the result, once the last step was taken; before, None")
-      .def(
-          "close",
-          [](Stream& self) {
-            const nb::gil_scoped_release release;
-            self.close();
-          },
-          "Ends the generation at its next step.")
+      .def("close", &Stream::close, "Ends the generation at its next step.")
       .def(
           "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> Stream"))
       .def(
-          "__exit__",
-          [](Stream& self, nb::args) {
-            const nb::gil_scoped_release release;
-            self.close();
-          },
+          "__exit__", [](Stream& self, nb::args) { self.close(); },
           nb::sig("def __exit__(self, *args: object) -> None"));
 }
 

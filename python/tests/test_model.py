@@ -1,14 +1,22 @@
 """The package against the command line's promises, on the model inside it."""
 
 import itertools
+import json
+import os
+import pathlib
+import pickle
 import signal
+import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import numpy as np
 
 import dllm
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 class ModelTest(unittest.TestCase):
@@ -37,6 +45,17 @@ class ModelTest(unittest.TestCase):
         drawn = {self.model.generate("Tell me", length=16, temperature=2.0, seed=seed).hash for seed in range(8)}
         self.assertGreater(len(drawn), 1)
         self.assertTrue(self.model.generate("3+4=", length=16, temperature=None, stop=["7"]).finish)
+
+    def test_canvas_and_bound_are_two_numbers(self):
+        question = "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?"
+        own = self.model.generate(question)
+        self.assertEqual(self.model.generate(question, max_tokens=32000).hash, own.hash)
+        cut = self.model.generate(question, max_tokens=5)
+        self.assertEqual((cut.finish, cut.ids), ("length", own.ids[:5]))
+        longer = self.model.generate(question, length=8, max_tokens=200)
+        self.assertEqual((longer.finish, longer.ids[:8]), ("stop", self.model.generate(question, length=8).ids))
+        with self.assertRaises(dllm.UsageError):
+            self.model.generate(question, max_tokens=0)
 
     def test_wrong_options_are_errors_with_hints(self):
         with self.assertRaises(dllm.UsageError) as raised:
@@ -97,6 +116,81 @@ class ModelTest(unittest.TestCase):
         batch = self.model.generate_batch(prompts, batch=2, length=32, on_answer=lambda i, answer: order.append(i))
         self.assertEqual([a.hash for a in batch], [self.model.generate(p, length=32).hash for p in prompts])
         self.assertEqual(sorted(order), [0, 1, 2])
+
+    def test_batches_draw_each_answer_by_itself(self):
+        drawn = {"temperature": 2.0, "length": 16}
+        same = self.model.generate_batch(["Tell me"] * 6, **drawn)
+        self.assertGreater(len({answer.hash for answer in same}), 3)
+        self.assertEqual([answer.options["seed"] for answer in same], list(range(6)))
+        self.assertEqual(self.model.generate("Tell me", seed=4, **drawn), same[4])
+        self.assertEqual(self.model.generate_batch(["Tell me"], samples=6, batch=2, **drawn), same)
+        later = self.model.generate_batch(["Tell me", "3+4="], samples=2, seed=3, **drawn)
+        self.assertEqual(later[:2], same[3:5])
+        chosen = self.model.generate_batch(["Tell me"] * 3, seeds=[5, 5, 2**64 - 1], **drawn)
+        self.assertEqual([chosen[0], chosen[1]], [same[5]] * 2)
+        self.assertEqual(chosen[2].options["seed"], 2**64 - 1)
+        for wrong in ({"seeds": [1]}, {"seeds": [1, 2], "seed": 3}, {"samples": 0}):
+            with self.subTest(wrong), self.assertRaises(dllm.UsageError):
+                self.model.generate_batch(["a", "b"], **wrong)
+
+    def test_answers_are_values(self):
+        answer = self.model.generate("3+4=", length=16)
+        copy = pickle.loads(pickle.dumps(answer))
+        self.assertEqual(copy, answer)
+        self.assertEqual(hash(copy), hash(answer))
+        self.assertEqual((copy.to_dict(), repr(copy)), (answer.to_dict(), repr(answer)))
+        self.assertEqual(json.loads(json.dumps(answer.to_dict()))["stats"]["nfe"], answer.stats.nfe)
+        self.assertEqual(answer, self.model.generate("3+4=", length=16))
+        self.assertNotEqual(answer, self.model.generate("3+5=", length=16))
+        self.assertNotEqual(answer, answer.text)
+        self.assertEqual(len({answer, copy}), 1)
+
+    def test_schemas(self):
+        schema = {"type": "object", "properties": {"sum": {"enum": [7, 8]}}, "required": ["sum"]}
+
+        class Described:
+            @classmethod
+            def model_json_schema(cls):
+                return schema
+
+        answers = [
+            self.model.generate("3+4=", length=32, json_schema=given)
+            for given in (json.dumps(schema), schema, Described, Described())
+        ]
+        self.assertEqual(answers, [answers[0]] * 4)
+        self.assertIn(json.loads(answers[0].text)["sum"], (7, 8))
+        for wrong in (7, [schema], {"const": object()}, int):
+            with self.subTest(wrong), self.assertRaisesRegex(dllm.UsageError, "json_schema"):
+                self.model.generate("3+4=", length=32, json_schema=wrong)
+
+    def test_errors_speak_of_keyword_arguments(self):
+        for words, call in {
+            "length": lambda: self.model.generate("3+4=", length=2, regex="[a-z]{40}"),
+            "temperature": lambda: self.model.generate("3+4=", temperature=1.0, regex="a"),
+            "remask_threshold": lambda: self.model.generate("3+4=", remask_threshold=0.5),
+            "batch": lambda: self.model.generate_batch(["3+4="], batch=0),
+            "ids": lambda: self.model.logits([]),
+        }.items():
+            with self.subTest(words), self.assertRaises(dllm.UsageError) as raised:
+                call()
+            self.assertIn(words, str(raised.exception))
+            self.assertNotIn("--", str(raised.exception))
+
+    def test_models_of_a_hub(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"HF_HUB_CACHE": folder}):
+            with self.assertRaises(dllm.UsageError):
+                dllm.Model.load(hf="nobody/nothing", offline=True)
+            snapshot = pathlib.Path(folder, "models--some--tiny", "snapshots", "a" * 40)
+            snapshot.mkdir(parents=True)
+            refs = snapshot.parent.parent / "refs"
+            refs.mkdir()
+            (refs / "main").write_text("a" * 40)
+            (snapshot / "tiny-f32.gguf").symlink_to(ROOT / "models" / "tiny-llada-f32.gguf")
+            model = dllm.Model.load(hf="some/tiny", offline=True, threads=1)
+            self.assertIn("7", model.generate("3+4=").text)
+        for wrong in ({"path": "x.gguf", "hf": "some/tiny"}, {"hf_file": "x"}, {"hf": "not a name"}):
+            with self.subTest(wrong), self.assertRaises(dllm.UsageError):
+                dllm.Model.load(**wrong)
 
     def test_presets_and_resolved_options(self):
         options = self.model.resolve(preset="exact")

@@ -12,8 +12,8 @@
 
 #include <memory>
 
-#include "npu/machine/fixed_product.h"
-#include "npu/machine/matrix_unit.h"
+#include "npu_core/machine/fixed_product.h"
+#include "npu_core/machine/matrix_unit.h"
 #include "numerics/mx.h"
 #include "test/vectors.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "npu/timing/latency.h"
+#include "npu_core/timing/latency.h"
 #include "test/engine.h"
 
 namespace dllm::rtl {

@@ -10,8 +10,8 @@
 #include <bit>
 #include <memory>
 
-#include "npu/isa/encoding.h"
-#include "npu/machine/semantics.h"
+#include "npu_core/isa/encoding.h"
+#include "npu_core/machine/semantics.h"
 
 namespace dllm::rtl {
 namespace {

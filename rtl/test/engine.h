@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "npu/machine/machine.h"
-#include "npu/timing/simulator.h"
+#include "npu_core/machine/machine.h"
+#include "npu_core/timing/simulator.h"
 #include "test/vectors.h"
 
 namespace dllm::rtl {

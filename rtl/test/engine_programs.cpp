@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "npu/assembler/assembler.h"
-#include "npu/machine/device_machine.h"
-#include "npu/sampling/reference.h"
+#include "npu_core/assembler/assembler.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/sampling/reference.h"
 #include "test/engine.h"
 
 namespace dllm::rtl {

@@ -6,8 +6,8 @@
 #include <set>
 #include <string_view>
 
-#include "npu/assembler/assembler.h"
-#include "npu/isa/encoding.h"
+#include "npu_core/assembler/assembler.h"
+#include "npu_core/isa/encoding.h"
 
 namespace dllm::rtl {
 namespace {

@@ -3,8 +3,8 @@
 #include <initializer_list>
 #include <utility>
 
-#include "npu/machine/machine.h"
-#include "npu/machine/semantics.h"
+#include "npu_core/machine/machine.h"
+#include "npu_core/machine/semantics.h"
 
 namespace dllm::rtl {
 

@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "npu/machine/arithmetic.h"
+#include "npu_core/machine/arithmetic.h"
 
 namespace dllm::rtl {
 

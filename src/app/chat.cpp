@@ -154,9 +154,11 @@ class Conversation {
   /// alone is too long, the model reports the error.
   Expected<void> forget_what_does_not_fit() {
     DLLM_TRY(const ResolvedOptions resolved, model_.resolve(options_));
+    // The model's own canvas shrinks before half of the context is given up for it.
+    const std::int32_t canvas = resolved.own_length ? std::min(resolved.length, resolved.context / 2) : resolved.length;
     for (; first_ + 2 < turns_.size(); first_ += 2) {
       DLLM_TRY(const auto ids, model_.apply_template(seen()));
-      if (static_cast<std::int64_t>(ids.size()) + resolved.length <= resolved.context) break;
+      if (static_cast<std::int64_t>(ids.size()) + canvas <= resolved.context) break;
     }
     return {};
   }
@@ -216,7 +218,7 @@ class Chat final : public Verb {
   static Expected<bool> said(Expected<void> result) {
     if (result) return true;
     Error error = std::move(result).error();
-    if (error.code == ErrorCode::kUsage && error.hint.find("--predict") != std::string::npos)
+    if (error.code == ErrorCode::kUsage && error.hint.find("shorten the prompt") != std::string::npos)
       error.hint = "the conversation is kept; /clear begins a new one";
     return error;
   }

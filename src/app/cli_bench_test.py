@@ -26,7 +26,7 @@ class MakeModel(CliCase):
         self.assertGreater(path.stat().st_size, report["bytes_out"])
         listing = json.loads(self.ok("inspect", path, "-o", "json").stdout)
         self.assertEqual(listing["architecture"], "llada")
-        answer = self.ok("run", "-m", path, "-n", "8", "--exact-length", "hello").stdout
+        answer = self.ok("run", "-m", path, "--canvas-length", "8", "--exact-length", "hello").stdout
         self.assertTrue(answer.strip())
 
     def test_refines_canvases(self):
@@ -89,7 +89,7 @@ class WeightCache(CliCase):
     def test_same_answer_from_the_file(self):
         model = self.dir / "cached.gguf"
         self.ok("make-model", "--shape", "llada-tiny", "--type", "q4_0", "-o", model)
-        question = ("run", "-m", model, "-n", "8", "--exact-length", "hello")
+        question = ("run", "-m", model, "--canvas-length", "8", "--exact-length", "hello")
         plain = self.ok(*question).stdout
         packed = self.dir / "cached.gguf.dllm-packed"
         self.assertFalse(packed.exists())
@@ -107,14 +107,14 @@ class WeightCache(CliCase):
         self.assertEqual((self.dir / "other.bin").read_bytes(), content)
 
     def test_refuses(self):
-        self.fails(2, "run", "-n", "4", "--weight-cache", "auto", "hello")
+        self.fails(2, "run", "--canvas-length", "4", "--weight-cache", "auto", "hello")
 
 
 class Arithmetic(CliCase):
     def test_named_in_results(self):
         model = self.dir / "model.gguf"
         self.ok("make-model", "--shape", "llada-tiny", "--type", "q8_0", "--pure", "-o", model)
-        question = ("run", "-m", model, "-n", "8", "--exact-length", "hello")
+        question = ("run", "-m", model, "--canvas-length", "8", "--exact-length", "hello")
         self.assertNotIn("exact", self.ok(*question).stderr)
         for arithmetic in ("exact", "super"):
             told = self.ok(*question, "--arithmetic", arithmetic, "-o", "json")
@@ -155,10 +155,10 @@ class Numerics(CliCase):
         self.assertEqual(step["arithmetic"], "numerics BF16")
 
     def test_profiles_from_files(self):
-        shipped = pathlib.Path(__file__).resolve().parents[1] / "npu/profiles/numerics/w8a8kv8.toml"
+        shipped = pathlib.Path(__file__).resolve().parents[1] / "npu_backend/profiles/numerics/w8a8kv8.toml"
         mine = self.dir / "mine.toml"
         mine.write_text(shipped.read_text().replace("W8A8KV8", "mine"))
-        self.assertIn("numerics mine", self.ok("run", "-n", "8", "--numerics", mine, "hello").stderr)
+        self.assertIn("numerics mine", self.ok("run", "--canvas-length", "8", "--numerics", mine, "hello").stderr)
         mine.write_text(shipped.read_text().replace("[precision]", "[precision]\nscalar = 'f32'"))
         self.assertIn("precision.scalar", self.fails(3, "run", "--numerics", mine, "hello"))
 
@@ -340,7 +340,7 @@ class Replay(CliCase):
     def test_records(self):
         items, file = self.dir / "items.jsonl", self.dir / "new.json"
         items.write_text("".join(json.dumps({"prompt": f"{n} + 4 =", "answer": str(n + 4)}) + "\n" for n in (3, 5)))
-        words = ("eval", items, "-n", "64", "--preset", "balanced", "--threshold", "0.8")
+        words = ("eval", items, "--canvas-length", "64", "--preset", "balanced", "--threshold", "0.8")
         told = self.ok(*words, "--record", file).stderr
         self.assertIn("2 answers recorded", told)
         recording = json.loads(file.read_text())
@@ -366,7 +366,7 @@ class Replay(CliCase):
         items.write_text(json.dumps({"prompt": "a b c", "answer": "d"}) + "\n")
         for mode, words in (("ar", ()), ("self-speculation", ("--draft-min", "4", "--draft-max", "4")),
                             ("diffusion", ("--block-length", "8"))):
-            self.ok("eval", items, "-m", path, "-n", "16", "--mode", mode, *words, "--record", file)
+            self.ok("eval", items, "-m", path, "--canvas-length", "16", "--mode", mode, *words, "--record", file)
             recording = json.loads(file.read_text())
             self.assertEqual(recording["options"]["mode"], mode)
             [record] = self.bench("generate", "-m", path, "--replay", file)
@@ -376,7 +376,8 @@ class Replay(CliCase):
                                                         self.recording("exact")))
         self.assertIn("--mode", self.fails(2, "bench", "generate", *QUICK, "--replay", file))
         self.assertIn("--draft-confidence",
-                      self.fails(2, "eval", items, "-m", path, "-n", "16", "--draft-confidence", "0.5", "--record", file))
+                      self.fails(2, "eval", items, "-m", path, "--canvas-length", "16", "--draft-confidence", "0.5",
+                                 "--record", file))
 
     def test_against_autoregression(self):
         records = self.bench("--against-autoregression", "-p", "64", "-n", "64", "--tokens-per-pass", "2,8",

@@ -1,5 +1,6 @@
 """Common to the command-line tests: running the binary, and the form of its failures."""
 
+import mmap
 import os
 import pathlib
 import subprocess
@@ -23,6 +24,11 @@ def run(*args, stdin=b"", timeout=120, binary=False, **environment):
         result.stdout = result.stdout.decode()
     result.stderr = result.stderr.decode()
     return result
+
+
+def sanitized():
+    with open(DLLM, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
+        return any(program.find(name) >= 0 for name in (b"__asan_init", b"__tsan_init"))
 
 
 class CliCase(unittest.TestCase):

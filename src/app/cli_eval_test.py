@@ -23,29 +23,31 @@ class Eval(CliCase):
                               '{"task":"minmax","prompt":"Max: 2 1","answer":"wrong"}\n')
 
     def test_forms(self):
-        text = self.ok("eval", self.items, "-n", "32").stdout
+        text = self.ok("eval", self.items, "--canvas-length", "32").stdout
         self.assertRegex(text, r"(?m)^all +3 +66\.7 ")
-        self.assertTrue(self.ok("eval", self.items, "-n", "32", "-o", "md").stdout.startswith("| task"))
-        report = json.loads(self.ok("eval", self.items, "-n", "32", "-o", "json").stdout)
+        self.assertTrue(self.ok("eval", self.items, "--canvas-length", "32", "-o", "md").stdout.startswith("| task"))
+        report = json.loads(self.ok("eval", self.items, "--canvas-length", "32", "-o", "json").stdout)
         self.assertEqual(report["all"]["correct"], 2)
         self.assertEqual(report["tasks"]["minmax"]["items"], 2)
         self.assertEqual([r["correct"] for r in report["records"]], [True, True, False])
         self.assertEqual(report["config"]["options"]["length"], 32)
         self.assertNotEqual(report["config"]["options"]["algorithm"], "")
-        lines = self.ok("eval", self.items, "-n", "32", "-o", "jsonl").stdout.splitlines()
+        lines = self.ok("eval", self.items, "--canvas-length", "32", "-o", "jsonl").stdout.splitlines()
         self.assertEqual(len(lines), 4)
         self.assertEqual(json.loads(lines[3])["summary"]["all"]["items"], 3)
 
     def test_batches_answer_the_same(self):
-        one, three = (json.loads(self.ok("eval", self.items, "-n", "32", "-o", "json", "--batch", n).stdout)
+        one, three = (json.loads(self.ok("eval", self.items, "--canvas-length", "32", "-o", "json", "--batch",
+                                         n).stdout)
                       for n in (1, 3))
         for a, b in zip(one["records"], three["records"]):
             self.assertEqual((a["text"], a["hash"], a["nfe"]), (b["text"], b["hash"], b["nfe"]))
 
     def test_choice_of_items(self):
-        report = json.loads(self.ok("eval", self.items, "-n", "16", "-o", "json", "--limit", "1").stdout)
+        report = json.loads(self.ok("eval", self.items, "--canvas-length", "16", "-o", "json", "--limit", "1").stdout)
         self.assertEqual(report["all"]["items"], 1)
-        report = json.loads(self.ok("eval", self.items, "-n", "16", "-o", "json", "--task", "minmax").stdout)
+        report = json.loads(self.ok("eval", self.items, "--canvas-length", "16", "-o", "json", "--task",
+                                    "minmax").stdout)
         self.assertEqual(list(report["tasks"]), ["minmax"])
         self.assertIn("did you mean 'minmax'", self.fails(2, "eval", self.items, "--task", "minimax"))
 
@@ -117,14 +119,15 @@ class Eval(CliCase):
     def test_formats(self):
         path = self.dir / "gsm.jsonl"
         path.write_text('{"question":"Solve 17+4.","answer":"17+4=21\\n#### 21"}\n' * 2)
-        report = json.loads(self.ok("eval", path, "-n", "32", "-o", "json", "--shots", "1").stdout)
+        report = json.loads(self.ok("eval", path, "--canvas-length", "32", "-o", "json", "--shots", "1").stdout)
         self.assertEqual(list(report["tasks"]), ["gsm8k"])
         self.assertEqual(report["all"]["items"], 1)
         self.assertIn("'question' is not a field", self.fails(3, "eval", path, "--format", "exact"))
-        report = json.loads(self.ok("eval", self.items, "-n", "32", "-o", "json", "--format", "number").stdout)
+        report = json.loads(self.ok("eval", self.items, "--canvas-length", "32", "-o", "json", "--format",
+                                    "number").stdout)
         self.assertEqual(report["all"]["correct"], 2)
         path.write_text('{"prompt":"def f():\\n","entry_point":"f","canonical_solution":"","test":""}\n')
-        self.assertIn("--run-code", self.fails(2, "eval", path, "-n", "32"))
+        self.assertIn("--run-code", self.fails(2, "eval", path, "--canvas-length", "32"))
 
 
 class Compare(CliCase):
@@ -133,7 +136,7 @@ class Compare(CliCase):
         self.items.write_text('{"task":"arith","prompt":"Solve 17+4.","answer":"21"}\n'
                               '{"task":"minmax","prompt":"Max: 12 16 3 1","answer":"16"}\n'
                               '{"task":"minmax","prompt":"Max: 2 1","answer":"wrong"}\n')
-        self.common = ["compare", "--items", self.items, "-n", "32", "--exact-length"]
+        self.common = ["compare", "--items", self.items, "--canvas-length", "32", "--exact-length"]
 
     def test_forms(self):
         pair = ["one by one: --algorithm low-confidence", "parallel:"]
@@ -168,7 +171,7 @@ class Compare(CliCase):
     def test_sets(self):
         publish = self.dir / "publish.jsonl"
         publish.write_text('{"task":"arith","prompt":"Solve 3+4.","answer":"7"}\n')
-        sets = ["compare", "-n", "16", "--choose", self.items, "--publish", publish]
+        sets = ["compare", "--canvas-length", "16", "--choose", self.items, "--publish", publish]
         report = json.loads(self.ok(*sets, "--tried", "7", "a:", "-o", "json").stdout)
         self.assertEqual((report["set"], report["tried"], report["items"]), ("publish", 7, 1))
         self.assertIn("set choose: for choosing, not for publishing", self.ok(*sets, "--on", "choose", "a:").stdout)
@@ -176,7 +179,7 @@ class Compare(CliCase):
         self.assertIn("recommend none", self.fails(2, *self.common, "--recommend", "1", "a:"))
         self.assertIn("too few", self.fails(2, *sets, "--recommend", "1", "a:"))
         self.assertIn("named twice", self.fails(2, *self.common, "--publish", publish, "a:"))
-        twice = ["compare", "-n", "16", "--choose", self.items, "--publish", self.items]
+        twice = ["compare", "--canvas-length", "16", "--choose", self.items, "--publish", self.items]
         self.assertIn("3 of its 3 prompts", self.fails(3, *twice, "a:"))
 
     def test_predictions_of_masks(self):

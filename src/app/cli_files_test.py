@@ -42,7 +42,7 @@ class Files(CliCase):
         self.fails(3, "convert", self.hf, "-o", self.dir / "no" / "such" / "directory.gguf")
         self.assertEqual(sorted(p.name for p in self.dir.glob("*.part*")), [])
         for model in (f32, q8, self.hf):
-            self.ok("run", "-m", model, "he", "-n", "8")
+            self.ok("run", "-m", model, "he", "--canvas-length", "8")
 
     def test_device_layout(self):
         rows, tiles = self.dir / "tiny-rows.gguf", self.dir / "tiny-tiles.gguf"
@@ -50,12 +50,12 @@ class Files(CliCase):
         told = self.ok("convert", self.hf, "-o", tiles, "--layout", "mobile-sm8750").stderr
         self.assertRegex(told, r"[1-9]\d* matrices in tiles of mobile-sm8750")
         self.assertIn("Q4_0_TILE", self.ok("inspect", tiles).stdout)
-        npu = ["--backend", "npu", "he", "-n", "8", "--npu-values"]
+        npu = ["--backend", "npu", "he", "--canvas-length", "8", "--npu-values"]
         for values in ("machine", "executor"):
             answers = [self.ok("run", "-m", file, "--device", device, *npu, values).stdout
                        for file, device in ((rows, "mobile-sm8750"), (tiles, "mobile-sm8750"), (tiles, "mobile-sm8850"))]
             self.assertEqual(len(set(answers)), 1, answers)
-        self.assertIn("tiles", self.fails(3, "run", "-m", tiles, "he", "-n", "8"))
+        self.assertIn("tiles", self.fails(3, "run", "-m", tiles, "he", "--canvas-length", "8"))
         self.assertIn("tiles for another device", self.fails(3, "run", "-m", tiles, "--device", "dart-512", *npu,
                                                              "executor"))
         self.assertIn("tiles", self.fails(3, "quantize", tiles, self.dir / "x.gguf", "F16"))
@@ -78,8 +78,8 @@ class Files(CliCase):
         for calibration in (items, text):
             self.ok("quantize", f32, out, "MXINT4", "--method", "gptq", "--calibration", calibration, "--force")
             self.assertIn("mxint4:32:ocp", self.ok("inspect", out).stdout)
-            self.ok("run", "-m", out, "he", "-n", "8")
-            self.ok("run", "-m", out, "he", "-n", "8", "--numerics", "w4a8kv4")
+            self.ok("run", "-m", out, "he", "--canvas-length", "8")
+            self.ok("run", "-m", out, "he", "--canvas-length", "8", "--numerics", "w4a8kv4")
         self.ok("quantize", f32, out, "mxint4:16:plena", "--method", "x-clip", "--force")
         self.assertIn("needs a calibration", self.fails(2, "quantize", f32, out, "MXINT4", "--method", "gptq", "--force"))
         self.assertIn("uses no calibration", self.fails(2, "quantize", f32, out, "MXINT4", "--calibration", items, "--force"))

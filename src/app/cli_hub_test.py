@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 import unittest
 
 import cli_test_files as files
@@ -37,6 +38,7 @@ class Hub(http.server.ThreadingHTTPServer):
         self.token = None           # required, if set
         self.blobs = True           # the list includes sizes and digests
         self.faults = []
+        self.sent = 0               # bytes of bodies that are too long
         self.requests = []          # (method, path, headers)
         self.elsewhere = None       # another hub, to which files are redirected
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -102,6 +104,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
             siblings.append(entry)
         return self.reply(200, json.dumps({"sha": COMMIT, "siblings": siblings}).encode())
 
+    def too_much(self, fault, data):
+        """More than the list announced: with a length, or in chunks until the client leaves (at most 100 times)."""
+        self.send_response(200)
+        if fault == "longer":
+            self.send_header("Content-Length", str(100 * len(data)))
+        else:
+            self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.close_connection = True
+        try:
+            for _ in range(100):
+                self.wfile.write(data if fault == "longer" else b"%x\r\n" % len(data) + data + b"\r\n")
+                self.server.sent += len(data)
+        except OSError:
+            pass
+
     def file(self, path, data):
         hub = self.server
         fault = hub.faults.pop(0) if hub.faults and self.command == "GET" else None
@@ -118,7 +136,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             first = int(wanted.removeprefix("bytes=").split("-")[0])
             if first >= len(data):
                 return self.reply(416)
+        first += fault == "other range"
         part = data[first:]
+        if fault in ("endless", "longer"):
+            return self.too_much(fault, data)
         self.send_response(206 if first else 200)
         if first:
             self.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
@@ -217,6 +238,32 @@ class Pull(HubCase):
         self.pull("org/tiny:F32")
         self.assert_complete()
 
+    def test_servers_that_send_another_range(self):
+        (self.folder / "blobs").mkdir(parents=True)
+        (self.folder / "blobs" / f"{self.sha}.incomplete").write_bytes(self.gguf[:1000])
+        self.hub.faults = ["other range"]
+        self.pull("org/tiny:F32")
+        self.assert_complete()
+        self.assertEqual([r[2].get("Range") for r in self.hub.gets()], ["bytes=1000-"] * 2)
+
+    def test_two_at_once_download_once(self):
+        self.hub.faults = ["hang"]
+        start = lambda: subprocess.Popen([DLLM, "pull", "org/tiny:F32"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                         env=clean_environment(**self.environment()))
+        first = start()
+        self.assertTrue(self.hub.hanging.wait(60))
+        second = start()
+        while len(self.hub.gets("/api/models/")) < 2:
+            time.sleep(0.01)
+        time.sleep(0.5)  # time to begin a download, if the first did not keep it from doing so
+        self.assertEqual(len(self.hub.gets()), 1)
+        self.hub.released.set()
+        for process in (first, second):
+            _, err = process.communicate(timeout=600)
+            self.assertEqual(process.returncode, 0, err)
+        self.assert_complete()
+        self.assertEqual(len(self.hub.gets()), 2, "the cut one and its rest")
+
     def test_cut_connections(self):
         self.hub.faults = ["cut", "unavailable", "cut"]
         self.pull("org/tiny:F32")
@@ -224,6 +271,30 @@ class Pull(HubCase):
         half = len(self.gguf) // 2
         self.assertEqual([r[2].get("Range") for r in self.hub.gets()],
                          [None, f"bytes={half}-", f"bytes={half}-", f"bytes={half + (len(self.gguf) - half) // 2}-"])
+
+    def test_bodies_longer_than_announced(self):
+        for fault in ("endless", "longer"):
+            self.hub.faults, self.hub.sent = [fault] * 20, 0
+            self.assertIn("more than the", self.refused(5, "org/tiny:F32"))
+            self.assertEqual(len(self.hub.faults), 19, "it is not tried again")
+            self.assertLess(self.hub.sent, 30 * len(self.gguf), "the transfer stops soon after the announced size")
+            self.assertEqual(list((self.folder / "blobs").iterdir()), [])
+        self.hub.faults = []
+        self.pull("org/tiny:F32")
+        self.assert_complete()
+
+    def test_a_blob_of_another_size_is_fetched_again(self):
+        self.pull("org/tiny:F32")
+        blob = self.folder / "blobs" / self.sha
+        os.truncate(blob, 1000)
+        self.pull("org/tiny:F32")
+        self.assert_complete()
+
+    def test_without_a_network(self):
+        """No hub, no cache: one line, and no series of attempts."""
+        message = self.refused(3, "org/tiny:F32", HF_ENDPOINT="http://127.0.0.1:9")
+        self.assertIn("the hub cannot be reached", message)
+        self.assertIn("network", message)
 
     def test_wrong_bytes(self):
         self.hub.faults = ["wrong bytes"]
@@ -321,7 +392,7 @@ class Models(HubCase):
         self.assertEqual(folder, str(self.cache / "models--org--checkpoint" / "snapshots" / COMMIT))
         self.assertEqual(sorted(os.listdir(folder)), sorted(p.name for p in checkpoint.iterdir()))
         self.ok("convert", folder, "-o", self.dir / "checkpoint.gguf")
-        self.ok("run", "-hf", "org/checkpoint", "-n", "8", "--raw", "hello", **self.environment())
+        self.ok("run", "-hf", "org/checkpoint", "--canvas-length", "8", "--raw", "hello", **self.environment())
 
     def test_other_programs_flags_are_no_cry_for_help(self):
         for args in (("inspect", "-hf", "x"), ("run", "-vh", "x"), ("tokenize", "-zh")):

@@ -3,7 +3,6 @@
     python3 cli_safety_test.py PATH/TO/dllm [unittest arguments]
 """
 
-import mmap
 import os
 import pty
 import re
@@ -18,7 +17,7 @@ import time
 import unittest
 
 import cli_test_files as files
-from cli_case import DLLM, CliCase, clean_environment
+from cli_case import DLLM, CliCase, clean_environment, sanitized
 
 WAIT = 120  # seconds for what should take one, on a busy machine
 
@@ -29,11 +28,6 @@ def wait_for(condition, what):
         if time.monotonic() > end:
             raise AssertionError("timeout: " + what)
         time.sleep(0.01)
-
-
-def sanitized():
-    with open(DLLM, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
-        return any(program.find(name) >= 0 for name in (b"__asan_init", b"__tsan_init"))
 
 
 class Safety(CliCase):
@@ -216,7 +210,7 @@ class Mapped(Safety):
         """A conversation whose model changes between two messages."""
         model = self.box / "m.gguf"
         shutil.copy(self.model, model)
-        chat = self.start("chat", "-m", model, "-n", "8", "--exact-length", stdin=subprocess.PIPE)
+        chat = self.start("chat", "-m", model, "--canvas-length", "8", "--exact-length", stdin=subprocess.PIPE)
         chat.stdin.write(b"he he\n/stats\n")
         chat.stdin.flush()
         ready, _, _ = select.select([chat.stdout], [], [], WAIT)
@@ -258,7 +252,7 @@ class Resources(Safety):
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
             # 127: the dynamic loader finds no room for the libraries
-            self.limited((0, 4, 127), "run", "-m", self.model, "--raw", "-n", "4", "-t", "100", "he",
+            self.limited((0, 4, 127), "run", "-m", self.model, "--raw", "--canvas-length", "4", "-t", "100", "he",
                          preexec_fn=tight)
 
     def test_threads(self):
@@ -309,7 +303,7 @@ class Inputs(Safety):
         for value in (258, 97, 0xffffffff, 100000):
             wrong = self.box / f"{value}.gguf"
             wrong.write_bytes(content[:at] + value.to_bytes(4, "little") + content[at + 4:])
-            line = self.limited(3, "run", "-m", wrong, "-n", "4", "he")
+            line = self.limited(3, "run", "-m", wrong, "--canvas-length", "4", "he")
             self.assertIn("mask", line)
             self.assertNotIn("-1", line)
 
@@ -365,9 +359,9 @@ class RunCode(Safety):
     def test_what_is_missing_is_said(self):
         items = self.box / "items.jsonl"
         items.write_text(self.ITEM)
-        self.assertIn("--run-code", self.fails(2, "eval", items, "-n", "16"))
+        self.assertIn("--run-code", self.fails(2, "eval", items, "--canvas-length", "16"))
         forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\""
-        inside = ["unshare", "-Ur", "sh", "-c", forbid, "sh", DLLM, "eval", str(items), "-n", "16"]
+        inside = ["unshare", "-Ur", "sh", "-c", forbid, "sh", DLLM, "eval", str(items), "--canvas-length", "16"]
         probe = subprocess.run(inside[:4] + [forbid, "sh", "true"], check=False, capture_output=True)
         if probe.returncode != 0:
             self.skipTest("no user namespaces to forbid them in")

@@ -83,7 +83,7 @@ class Targets(CliCase):
         """The result alone is on standard output, the report on standard error."""
         for command, beginning, report in (
                 (("run", "Solve 17+4.", "--trace", "-"), '{"type":"dllm-trace"', "21"),
-                (("eval", self.items, "-n", "4", "--record", "-"), "{", "sum"),
+                (("eval", self.items, "--canvas-length", "4", "--record", "-"), "{", "sum"),
                 (("compare", "--items", self.items, "a: -n 4", "b: -n 8", "--plot", "-"), "<svg", "configuration"),
                 (("npu", "asm", self.program, "--format", "hex", "-o", "-"), "", "instructions"),
                 (("npu", "compile", *STEP, "--emit", "asm", "-o", "-"), ".profile", ""),

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "base/try.h"
-#include "npu/config/toml_table.h"
+#include "npu_core/config/toml_table.h"
 
 namespace dllm::app {
 namespace {
@@ -44,10 +46,10 @@ Expected<CompareSpec> parse_compare_spec(std::string_view text, const std::strin
   if (model) spec.model = (folder / *model).string();
   spec.title = title.value_or("");
   spec.options = options.value_or("");
+  std::set<std::string> names;
   for (npu::TomlTable& table : tables) {
     DLLM_TRY(ComparedOptions one, configuration(table));
-    const auto same = [&](const ComparedOptions& other) { return other.name == one.name; };
-    if (std::any_of(spec.configurations.begin(), spec.configurations.end(), same))
+    if (!names.insert(one.name).second)
       return table.error("name", fmt::format("the name '{}' is given twice", one.name));
     spec.configurations.push_back(std::move(one));
   }

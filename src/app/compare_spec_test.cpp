@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "app/fuzz_entry.h"
-#include "base/fuzz_replay.h"
+#include "app/testing/fuzz_entry.h"
+#include "base/testing/fuzz_replay.h"
 
 namespace dllm::app {
 namespace {

@@ -13,9 +13,10 @@
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
 #include "app/cli/write_report.h"
+#include "base/log.h"
 #include "base/try.h"
-#include "engine/device_tiles.h"
 #include "model/source.h"
+#include "npu_compiler/compiler/device_tiles.h"
 #include "quant/calibrated.h"
 
 namespace dllm::app {
@@ -38,6 +39,7 @@ class WriteVerb : public Verb {
     options_.type = recipe->name;
     DLLM_CHECK_OK(output_.check(output));
     DLLM_TRY(const ModelSource source, open_source(input));
+    for (const std::string& warning : source.warnings) Log().warning("{}", warning);
     ProgressLine progress(terminal);
     options_.threads = output_.threads();
     options_.replace = output_.replace();

@@ -53,7 +53,7 @@ class Experiments(CliCase):
     def test_experiments_continue_where_they_ended(self):
         out = self.dir / "continued"
         shape = self.dir / "shape.toml"
-        source = (ROOT / "src/npu/profiles/models/llada-8b.toml").read_text()
+        source = (ROOT / "src/npu_compiler/profiles/models/llada-8b.toml").read_text()
         shape.write_text(source)
         given = ("experiment", "gemm-stairs", "--out", out, "--shape", shape)
         files = [out / f"gemm-stairs.{ending}" for ending in ("csv", "json", "svg", "md")]
@@ -113,7 +113,8 @@ class Experiments(CliCase):
                  ("dual cache, threshold 0.9", ("--algorithm", "threshold", "--threshold", 0.9, "--cache", "dual")))
         for model, tokens in (("embedded model", 64), ("harder model", 192)):
             for mode, options in kinds:
-                measured = json.loads(self.ok("eval", items, "--limit", 5, "-n", tokens, "--block-length", 32, *options,
+                measured = json.loads(self.ok("eval", items, "--limit", 5, "--canvas-length", tokens, "--block-length",
+                                              32, *options,
                                               "-o", "json").stdout)["tasks"].values()
                 row = rows[model, mode]
                 self.assertAlmostEqual(row[0], 100 * sum(task["correct"] for task in measured) / 5)
@@ -129,7 +130,8 @@ class Experiments(CliCase):
         rows = json.loads((out / "block-tail.json").read_text())["rows"]
         self.assertEqual([row[0] for row in rows], [0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
         for row in rows:
-            result = json.loads(self.ok("eval", items, "--limit", 6, "-n", 192, "--block-length", 32, "--cache", "prefix",
+            result = json.loads(self.ok("eval", items, "--limit", 6, "--canvas-length", 192, "--block-length", 32,
+                                        "--cache", "prefix",
                                         "--threshold", row[0], "-o", "json").stdout)["tasks"].values()
             scored, forwarded = (sum(task[f"rows_{what}"] for task in result) for what in ("scored", "forwarded"))
             self.assertAlmostEqual(row[4], 100 * scored / forwarded)

@@ -146,14 +146,16 @@ class NpuCompile(CliCase):
         self.assertIn("name a file", self.fails(2, *self.arguments("--emit", "bin")))
 
     def test_text_from_compiled_programs(self):
-        cpu = self.ok("run", "-n", 32, "Reverse: a b c").stdout
-        npu = self.ok("run", "-n", 32, "--backend", "npu", *DEVICE, *EIGHT_BITS, "Reverse: a b c").stdout
+        cpu = self.ok("run", "--canvas-length", 32, "Reverse: a b c").stdout
+        npu = self.ok("run", "--canvas-length", 32, "--backend", "npu", *DEVICE, *EIGHT_BITS, "Reverse: a b c").stdout
         self.assertEqual(npu, cpu)
-        machine = self.ok("run", "-n", 32, "--backend", "npu", "--npu-values", "machine", *DEVICE, *EIGHT_BITS,
+        machine = self.ok("run", "--canvas-length", 32, "--backend", "npu", "--npu-values", "machine", *DEVICE,
+                          *EIGHT_BITS,
                           "Reverse: a b c").stdout
         self.assertEqual(machine, cpu)
         self.assertIn("add --backend npu", self.fails(2, "run", "--set", "array.hlen=32", "x"))
-        phone = ("run", "-n", 32, "--backend", "npu", "--device", "mobile-sm8750", "Reverse: a b c", "--npu-values")
+        phone = ("run", "--canvas-length", 32, "--backend", "npu", "--device", "mobile-sm8750", "Reverse: a b c",
+                 "--npu-values")
         self.assertEqual(self.ok(*phone, "machine").stdout, self.ok(*phone, "executor").stdout)
         self.assertIn("weights only", self.fails(2, *phone, "machine", "--set", "numerics.kv=q4_0"))
 
@@ -167,7 +169,7 @@ class NpuCompile(CliCase):
 
     def test_answers_in_virtual_time(self):
         """A phone answers with the text of the model, and its clock adds up."""
-        arguments = ("run", "-n", 32, "--backend", "npu", "--device", "mobile-sm8750", "Reverse: a b c")
+        arguments = ("run", "--canvas-length", 32, "--backend", "npu", "--device", "mobile-sm8750", "Reverse: a b c")
         answer = self.ok(*arguments, "-o", "json")
         self.assertIn("mobile-sm8750, virtual time: prompt ", answer.stderr)
         result = json.loads(answer.stdout)
@@ -195,7 +197,8 @@ class NpuCompile(CliCase):
         """Refreshes run on the host meanwhile; the passes with what they lose are still the whole time."""
         trace = self.dir / "second.json"
         result = json.loads(self.ok(
-            "run", "-n", 64, "--block-length", 8, "--backend", "npu", "--device", "mobile-sm8750", "--algorithm",
+            "run", "--canvas-length", 64, "--block-length", 8, "--backend", "npu", "--device", "mobile-sm8750",
+            "--algorithm",
             "revision", "--cache", "dual", "--visible-threshold", 0.3, "--stable-threshold", 2, "--refresh-path",
             "second", "--perfetto", trace, "-o", "json",
             "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?").stdout)

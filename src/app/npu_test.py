@@ -5,10 +5,12 @@
 
 import json
 import pathlib
+import resource
 import struct
+import subprocess
 import unittest
 
-from cli_case import CliCase, run
+from cli_case import DLLM, CliCase, run, sanitized
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -22,6 +24,28 @@ def read_npy(path, code="f"):
     data = path.read_bytes()
     start = 10 + struct.unpack("<H", data[8:10])[0]
     return list(struct.unpack(f"<{(len(data) - start) // 4}{code}", data[start:]))
+
+
+class AddressSpace(CliCase):
+    """Where address space is limited, a simulated device takes what its program uses, not its 32 GB."""
+
+    def limited(self, *args):
+        def tight():
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+        result = subprocess.run([DLLM, *map(str, args)], capture_output=True, text=True, timeout=120, check=False,
+                                preexec_fn=tight)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    @unittest.skipIf(sanitized(), "a sanitizer's shadow memory needs terabytes of address space")
+    def test_a_gigabyte_is_enough(self):
+        self.limited("npu", "step", "--shape", "llada-8b", "--layers", 1, "--rows", 8, "--context", 64,
+                     "--timing-cache", "off")
+        program = self.dir / "stores.asm"
+        program.write_text("li gp1, 1048576\nC_SET_ADDR_REG a1, gp0, gp1\nH_STORE_V gp0, gp0, a1, 0, 0\n")
+        self.limited("npu", "run", program, "--device", "dart-2048", "--timing", "--dump", "hbm@1048576:4")
+        self.limited("npu", "sampling", "--check", 1)
 
 
 class Npu(CliCase):
@@ -120,7 +144,7 @@ class Npu(CliCase):
         self.assertIn("M_MM 0, gp3, gp0 <MRAM@0:1x64x4 <VRAM@0:1x4x64", (self.dir / "trace.txt").read_text())
 
     def test_timing(self):
-        gemm = SOURCE / "src/npu/testdata/gemm.asm"
+        gemm = SOURCE / "src/npu_core/testdata/gemm.asm"
         formats = ["--number-format", "weight=mxint8:32:ocp", "--number-format", "matrix_input=mxint8:32:ocp"]
         run = json.loads(self.ok("npu", "run", gemm, *formats, "--timing", "-o", "json").stdout)["timing"]
         trace = self.dir / "trace.json"

@@ -1,11 +1,10 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <ostream>
 
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
-#include "base/input_file.h"
+#include "app/key_file.h"
 #include "base/try.h"
 #include "serve/server.h"
 
@@ -26,7 +25,7 @@ class Serve final : public Verb {
   Expected<ExitCode> run(const Flags&, Session& session) override {
     Terminal& terminal = session.terminal;
     if (model_.list_isas(terminal)) return kExitOk;
-    DLLM_CHECK_OK(read_keys());
+    DLLM_CHECK_OK(read_keys(terminal));
     DLLM_TRY(const LanguageModel model, model_.open(session));
     server_.port = static_cast<std::uint16_t>(port_);
     server_.http.body = static_cast<std::size_t>(max_body_) << 10U;
@@ -38,9 +37,13 @@ class Serve final : public Verb {
                   : log_ == "none" ? serve::LogForm::kNone
                                    : serve::LogForm::kText;
     const bool loopback = server_.host == "localhost" || server_.host == "::1" || server_.host.starts_with("127.");
-    if (!loopback && server_.keys.empty())
+    if (!loopback && server_.socket.empty() && server_.keys.empty())
       terminal.err << "warning: everyone who reaches " << server_.host << " may use this server: give --api-key\n";
     DLLM_CHECK_OK(serve::serve(model, server_, terminal.err, [&](std::uint16_t port) {
+      if (!server_.socket.empty()) {
+        terminal.out << "listening on unix:" << server_.socket << "\n" << std::flush;
+        return;
+      }
       const bool ipv6 = server_.host.find(':') != std::string::npos;
       terminal.out << fmt::format("listening on http://{}{}{}:{}\n", ipv6 ? "[" : "", server_.host, ipv6 ? "]" : "",
                                   port)
@@ -62,6 +65,12 @@ class Serve final : public Verb {
                .help = "port to listen on; 0: any free port",
                .default_text = "8080",
                .apply = into(port_, 0, 65535)});
+    flags.add({.names = {"--socket"},
+               .value = "PATH",
+               .help = "Unix socket to listen on instead of an address, for a proxy on this machine",
+               .takes_path = true,
+               .apply = into(server_.socket),
+               .rare = true});
     flags.add({.names = {"--api-key"},
                .value = "KEY",
                .help = "API key that clients must send; may be repeated",
@@ -69,7 +78,7 @@ class Serve final : public Verb {
                .apply = into(server_.keys)});
     flags.add({.names = {"--api-key-file"},
                .value = "FILE",
-               .help = "file of keys, one per line; unlike flags, other processes cannot see them",
+               .help = "file of keys, one per line, and comments (#); unlike flags, other processes cannot see them",
                .takes_path = true,
                .apply = into(key_file_)});
     flags.add(
@@ -83,6 +92,10 @@ class Serve final : public Verb {
                .help = "name of the model in requests; may be repeated",
                .default_text = "the model's",
                .apply = into(server_.names),
+               .rare = true});
+    flags.add({.names = {"--any-model"},
+               .help = "accept any model name in requests: for clients that insist on the name of another model",
+               .apply = into(server_.any_model),
                .rare = true});
     flags.add({.names = {"--log-format"},
                .value = "NAME",
@@ -117,7 +130,7 @@ class Serve final : public Verb {
     constexpr const char* kContext = "what the context holds";
     flags.add({.names = {"--max-request-tokens"},
                .value = "N",
-               .help = "tokens that one request may generate",
+               .help = "tokens that one request may generate; a larger max_tokens is lowered to it",
                .default_text = kContext,
                .apply = into(server_.max_tokens, 1, 1 << 20, kContext),
                .rare = true});
@@ -159,17 +172,11 @@ class Serve final : public Verb {
                .rare = true});
   }
 
-  Expected<void> read_keys() {
+  Expected<void> read_keys(Terminal& terminal) {
     if (!key_file_.empty()) {
-      DLLM_TRY(const std::string text, read_input(key_file_, 1U << 20U));
-      for (std::size_t at = 0; at < text.size();) {
-        const std::size_t end = std::min(text.find('\n', at), text.size());
-        std::string key = text.substr(at, end - at);
-        if (!key.empty() && key.back() == '\r') key.pop_back();
-        if (!key.empty()) server_.keys.push_back(std::move(key));
-        at = end + 1;
-      }
-      if (server_.keys.empty()) return Error{ErrorCode::kUsage, "the file holds no key", key_file_, "one key a line"};
+      DLLM_TRY(KeyFile file, read_key_file(key_file_));
+      for (const std::string& warning : file.warnings) terminal.err << "warning: " << warning << "\n";
+      server_.keys.insert(server_.keys.end(), file.keys.begin(), file.keys.end());
     }
     for (const std::string& key : server_.keys)
       if (key.empty())

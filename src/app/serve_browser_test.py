@@ -144,7 +144,7 @@ class Page(PageCase):
         self.assertIn(" of ", self.browser.text("#frame-label"))
 
     def test_a_trace_goes_out_and_comes_in(self):
-        trace = trace_of("--algorithm", "low-confidence", "--steps", "8", "-n", "32", TEXT)
+        trace = trace_of("--algorithm", "low-confidence", "--steps", "8", "--canvas-length", "32", TEXT)
         self.open_trace(trace)
         self.browser.wait("document.querySelectorAll('.run .cell').length === 32")
         self.assertEqual(self.browser.text(".assistant .bubble"), trace["runs"][0]["result"]["text"])
@@ -170,7 +170,7 @@ class Page(PageCase):
         self.load()
 
     def test_texts_are_never_markup(self):
-        trace = trace_of("-n", "32", TEXT)
+        trace = trace_of("--canvas-length", "32", TEXT)
         one = trace["runs"][0]
         one["messages"][0]["content"] = one["result"]["text"] = one["model"]["name"] = HOSTILE
         one["options"]["algorithm"] = one["options"]["window"] = trace["program"] = HOSTILE

@@ -49,7 +49,7 @@ class Refusals(ServeCase):
         for same in ({"frequency_penalty": 0, "tool_choice": "none", "top_p": 1, "logit_bias": {}},
                      {"temperature": 0, "top_p": 0.9}, {"max_completion_tokens": 16}):
             self.assertEqual(self.server.post(chat, {"messages": QUESTION, **same}).status, 200)
-        self.refused(400, chat, {"messages": QUESTION, "max_tokens": 300}, "max_tokens")
+        self.refused(400, chat, {"messages": QUESTION, "length": 300}, "length")
         self.refused(400, chat, {"messages": [{"role": "tool", "content": "x"}]}, "tools")
         self.refused(400, chat, {"messages": [{"role": "robot", "content": "x"}]}, "messages[0]")
         self.refused(400, chat, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})
@@ -66,7 +66,7 @@ class Refusals(ServeCase):
         self.assertEqual(self.server.get("/v1/chat/completions").status, 405)
 
     def raw(self, data, half_close=True):
-        """Everything that a connection returns. A client that closes its half is considered disconnected."""
+        """Everything that a connection returns."""
         with socket.create_connection(("127.0.0.1", self.server.port), timeout=600) as link:
             try:
                 link.sendall(data)

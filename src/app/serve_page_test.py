@@ -116,7 +116,7 @@ class Traces(CliCase):
     def test_the_file_and_the_events_agree(self):
         flags = {"algorithm": "low-confidence", "steps": 8, "length": 32}
         file = self.dir / "trace.json"
-        given = [word for key, value in flags.items() for word in ("--" + key.replace("length", "predict"), value)]
+        given = [word for key, value in flags.items() for word in ("--" + key.replace("length", "canvas-length"), value)]
         out = self.ok("run", "--trace", file, *given, self.QUESTION).stdout
         trace = json.loads(file.read_text())
         self.assertEqual((trace["type"], trace["version"], len(trace["runs"])), ("dllm-trace", 1, 1))
@@ -146,7 +146,8 @@ class Traces(CliCase):
     def test_positions_that_become_masks_again(self):
         file = self.dir / "remask.json"
         self.ok("run", "--trace", file, "--algorithm", "hierarchical-remask", "--threshold", "0.5", "--low-threshold", "0.1",
-                "--remask-threshold", "0.5", "--temperature", "2", "--seed", "3", "-n", "32", "Dan has 7 apples")
+                "--remask-threshold", "0.5", "--temperature", "2", "--seed", "3", "--canvas-length", "32",
+                "Dan has 7 apples")
         changes = [change for step in json.loads(file.read_text())["runs"][0]["steps"] for change in step["changes"]]
         again = [change for change in changes if change[1] == -1]
         self.assertGreater(len(again), 0)

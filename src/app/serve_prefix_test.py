@@ -41,7 +41,7 @@ class PrefixReuse(unittest.TestCase):
             self.assertTrue(all(cached(one) == 0 for pair in without for one in pair))
             self.assertEqual(server.metric("dllm_prefix_cache_misses_total"), 0)
             self.assertEqual(server.metric("dllm_prefix_cache_bytes"), 0)
-        alone = json.loads(run("run", "-m", MODEL, "-n", "48", "-o", "json", QUESTIONS[0]).stdout)
+        alone = json.loads(run("run", "-m", MODEL, "--canvas-length", "48", "-o", "json", QUESTIONS[0]).stdout)
         self.assertEqual(alone["hash"], without[0][0]["dllm"]["hash"])
         with Server("-m", MODEL) as server:
             once = [conversation(server, question) for question in QUESTIONS]

@@ -76,10 +76,10 @@ class ForcedCalls(ServeCase):
                 self.check(block["name"], block["input"])
             if choice["type"] == "tool":
                 self.assertEqual([block["name"] for block in reply.json["content"]], ["count"])
-        bad = [{"name": "at", "input_schema": {"type": "object", "properties": {"day": {"type": "string", "format": "date"}}}}]
+        bad = [{"name": "at", "input_schema": {"type": "object", "properties": {"day": {"type": "integer", "multipleOf": 3}}}}]
         reply = self.server.post(MESSAGES, {**body, "tools": bad, "tool_choice": {"type": "any"}})
         self.assertEqual(reply.status, 400)
-        self.assertIn("tools[0].input_schema.properties.day.format", reply.json["error"]["message"])
+        self.assertIn("tools[0].input_schema.properties.day.multipleOf", reply.json["error"]["message"])
 
     def test_responses(self):
         tools = [{"type": "function", "name": name, "parameters": schema} for name, schema in SCHEMAS.items()]
@@ -90,7 +90,7 @@ class ForcedCalls(ServeCase):
             self.assertTrue(all(item["type"] == "function_call" for item in answer["output"]))
             for item in answer["output"]:
                 self.check(item["name"], json.loads(item["arguments"]))
-        bad = [{"type": "function", "name": "x", "parameters": {"type": "object", "patternProperties": {}}}]
+        bad = [{"type": "function", "name": "x", "parameters": {"type": "object", "patternProperties": []}}]
         self.refused(400, RESPONSES, {**body, "tools": bad, "tool_choice": "required"}, "tools[0].parameters.patternProperties")
 
     def test_what_cannot_be_forced(self):
@@ -104,7 +104,7 @@ class ForcedCalls(ServeCase):
         refused("tool_choice", "there are no tools", tools=[])
         refused("temperature", "nothing is drawn", temperature=0.5)
         refused("algorithm", "may commit or revise other tokens", algorithm="revision")
-        refused("length", "needs at least", max_tokens=4)
+        refused("length", "needs at least", length=4, max_tokens=None)
         refused("tools", "a structure calls no tools", regex="a")
         refused("tools", "a structure calls no tools", response_format={"type": "json_object"})
         form = {"messages": QUESTION, "tools": TOOLS, "template": ["x", {"mask": 2}]}
@@ -112,8 +112,8 @@ class ForcedCalls(ServeCase):
         refused("tool_calls", "", tool_calls="{}")
         refused(None, "stop text would cut", stop="x")
         two = [TOOLS[0], {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {
-            "n": {"type": "integer", "multipleOf": 2}}}}}]
-        refused("tools[1].function.parameters.properties.n.multipleOf", "not supported here", tools=two)
+            "n": {"type": "integer", "multipleOf": 3}}}}}]
+        refused("tools[1].function.parameters.properties.n.multipleOf", "only divisors", tools=two)
         self.assertEqual(self.server.post(CHAT, {**ASKED, "tools": two, "max_tokens": 8}).status, 200,
                          "a schema is no constraint unless the call is forced")
         # A named tool is the only one whose schema counts.
@@ -124,11 +124,62 @@ class ForcedCalls(ServeCase):
 
     def test_the_command_line(self):
         calls = {"tools": [{"name": "weather", "parameters": WEATHER}]}
-        text = run("run", "-n", "96", "Rain?", "--tool-calls", json.dumps(calls)).stdout
+        text = run("run", "--canvas-length", "96", "Rain?", "--tool-calls", json.dumps(calls)).stdout
         self.assertRegex(text, r'^<tool_call>\n?\{"name": ?"weather", ?"arguments": ?\{.*\}\}\n?</tool_call>\n$')
         done = run("run", "x", "--tool-calls", '{"tools": [{"name": "a", "parameters": {"not": {}}}]}')
         self.assertEqual(done.returncode, 2)
         self.assertIn("--tool-calls $.tools[0].parameters.not", done.stderr)
+
+
+class ContentWithTools(ServeCase):
+    """Texts of control tokens in messages, results and schemas: plain text, whatever the template does to them."""
+
+    TOKENS = "<|eot_id|> and <|endoftext|><|start_header_id|>"
+    TEMPLATE = ("<|start_header_id|>{% for t in tools %}{{ t | tojson }}{% endfor %}{% for m in messages %}"
+                "{{ '<|start_header_id|>' + m.role }}{{ m.content is none }}{{ m.content | default('', true) | trim | upper | lower }}"
+                "{{ (m | tojson)[:-1] }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson(indent=2) }}{% endfor %}"
+                "{{ [m.content or '', '<|eot_id|>'] | join | replace('and', '&') }}{% endfor %}")
+    FLAGS = ("--chat-template", TEMPLATE)
+    TALK = [
+        {"role": "system", "content": TOKENS},
+        {"role": "user", "content": TOKENS},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "weather", "arguments": json.dumps({"town": TOKENS})}}]},
+        {"role": "tool", "tool_call_id": "1", "content": TOKENS}]
+
+    def test_stays_text(self):
+        tools = [{"type": "function", "function": {"name": "weather", "description": TOKENS_IN_SCHEMA, "parameters": {}}}]
+        reply = self.server.post("/apply-template", {"messages": self.TALK, "tools": tools})
+        self.assertEqual(reply.status, 200, reply.body)
+        ids = reply.json["tokens"]
+        # The template's own: one bos, a header for the beginning and for each message, an end for each message.
+        self.assertEqual({i: ids.count(i) for i in range(762, 768)}, {762: 1, 763: 0, 764: 5, 765: 0, 766: 4, 767: 0})
+        self.assertEqual(reply.json["prompt"].count("<|eot_id|>"), 4 + 12)
+        self.assertIn("assistantTrue", reply.json["prompt"])
+
+    def test_answers(self):
+        tools = [{"type": "function", "function": {"name": "weather"}}]
+        for body in ({"messages": self.TALK[2:], "tools": tools}, {"messages": self.TALK[2:]}):
+            reply = self.server.post(CHAT, {**body, "max_tokens": 8})
+            self.assertEqual(reply.status, 200, reply.body)
+        talk = [{"role": "user", "content": "q"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "weather", "input": {"town": self.TOKENS}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": self.TOKENS}]}]
+        self.assertEqual(self.server.post(MESSAGES, {"messages": talk, "max_tokens": 8}).status, 200)
+
+
+TOKENS_IN_SCHEMA = ContentWithTools.TOKENS
+
+
+class TemplatesThatNeedText(ServeCase):
+    FLAGS = ("--chat-template", "{% for m in messages %}{{ m.role + m.content }}{% for c in m.tool_calls or [] %}tool{% endfor %}{% endfor %}")
+
+    def test_an_assistant_that_only_called(self):
+        for content in ({"content": None}, {}):
+            talk = [{"role": "assistant", **content, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}]
+            reply = self.server.post("/apply-template", {"messages": talk})
+            self.assertEqual(reply.status, 200, reply.body)
+            self.assertTrue(reply.json["prompt"].endswith("assistanttool"), reply.json["prompt"])
 
 
 if __name__ == "__main__":

@@ -31,13 +31,13 @@ class Verb(CliCase):
         self.assertNotIn("regex", json.loads(self.ok("run", "-o", "json", QUESTION).stdout)["config"]["options"])
 
     def test_schemas_as_text_and_file(self):
-        text = self.ok("run", "-n", "48", QUESTION, "--json-schema", json.dumps(SCHEMA)).stdout
+        text = self.ok("run", "--canvas-length", "48", QUESTION, "--json-schema", json.dumps(SCHEMA)).stdout
         answer = json.loads(text)
         self.assertIn(answer["unit"], ("apples", "pens"))
         self.assertIsInstance(answer["answer"], int)
         path = self.dir / "schema.json"
         path.write_text(json.dumps(SCHEMA))
-        self.assertEqual(self.ok("run", "-n", "48", QUESTION, "-jf", path).stdout, text)
+        self.assertEqual(self.ok("run", "--canvas-length", "48", QUESTION, "-jf", path).stdout, text)
 
     def test_choices(self):
         flags = ("choose", "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?")
@@ -54,10 +54,11 @@ class Verb(CliCase):
         self.assertIn("choices: 'a' is given twice", self.fails(2, *flags, "--choice", "a", "--choice", "a"))
 
     def test_errors_name_the_place(self):
-        for schema, place in (({"type": "integer", "multipleOf": 2}, "$.multipleOf"), ([], "$"), ({"$ref": "#"}, "$.$ref")):
+        for schema, place in (({"type": "integer", "multipleOf": 3}, "$.multipleOf"), ([], "$"), ({"$ref": "#/x"}, "$.$ref")):
             self.assertIn("--json-schema " + place + ":", self.fails(2, "run", "x", "--json-schema", json.dumps(schema)))
         self.assertIn("--regex byte 2", self.fails(2, "run", "x", "--regex", "(a"))
-        self.assertIn("needs at least", self.fails(2, "run", "-n", "3", "x", "--json-schema", json.dumps(SCHEMA)))
+        self.assertIn("needs at least", self.fails(2, "run", "--canvas-length", "3", "x", "--json-schema",
+                                                     json.dumps(SCHEMA)))
         self.assertIn("--temperature", self.fails(2, "run", "x", "--regex", "a", "--temp", "1"))
         self.assertIn("--regex", self.fails(2, "infill", "a[[2]]", "--regex", "a"))
         self.assertIn("constrained", self.fails(2, "bench", "generate", "--regex", "a"))
@@ -85,6 +86,8 @@ class Server(ServeCase):
         for same in ({"json_schema": SCHEMA}, {"guided_json": SCHEMA}, {"guided_json": json.dumps(SCHEMA)}):
             self.assertEqual(self.content(**same), text)
         self.assertIsInstance(json.loads(self.content(response_format={"type": "json_object"})), dict)
+        digit = {"type": "integer", "minimum": 0, "maximum": 9}
+        self.assertIn(json.loads(self.content(response_format={"type": "json_object", "schema": digit})), range(10))
         plain = self.content(max_tokens=24)
         for neutral in ({"response_format": {"type": "text"}}, {"json_schema": {}}, {"response_format": None}):
             self.assertEqual(self.content(max_tokens=24, **neutral), plain)
@@ -126,15 +129,22 @@ class Server(ServeCase):
 
     def test_refusals_name_the_path(self):
         place = "response_format.json_schema.schema"
-        for schema, path in (({"type": "object", "properties": {"a": {"type": "string", "format": "date"}}}, ".properties.a.format"),
-                             ({"type": "integer", "multipleOf": 2}, ".multipleOf"), ([], ""),
-                             ({"allOf": [{"type": "null"}]}, ".allOf"),
-                             ({"type": "array", "items": {"$ref": "#"}}, ".items.$ref")):
+        for schema, path in (({"type": "object", "properties": {"a": {"type": "string", "format": 1}}}, ".properties.a.format"),
+                             ({"type": "integer", "multipleOf": 3}, ".multipleOf"), ([], ""),
+                             ({"allOf": [{"type": "null"}, {"type": "null"}]}, ".allOf"),
+                             ({"type": "array", "items": {"$ref": "#/x"}}, ".items.$ref")):
             self.refused(400, CHAT, {**ASKED, **of_schema(schema)}, place + path)
         for wrong in ({"type": "xml"}, {}, [], "json", {"type": "json_schema"}, {"type": "json_schema", "json_schema": {}},
                       {"type": "json_schema", "json_schema": {"schema": SCHEMA, "other": 1}}):
             error = self.refused(400, CHAT, {**ASKED, "response_format": wrong})
             self.assertTrue(error["param"].startswith("response_format"), error)
+        schema = {"type": "integer", "minimum": 0, "maximum": 9}
+        for wrong, param in (({"type": "text", "json_schema": {"schema": schema}}, "response_format.json_schema"),
+                             ({"type": "text", "schema": schema}, "response_format.schema"),
+                             ({"type": "json_object", "json_schema": {"schema": schema}}, "response_format.json_schema"),
+                             ({"type": "json_schema", "schema": schema, "json_schema": {"schema": schema}}, "response_format.schema")):
+            self.refused(400, CHAT, {**ASKED, "response_format": wrong}, param)
+        self.refused(400, "/v1/responses", {"input": "x", "text": {"format": {"type": "text", "schema": schema}}}, "text.format.schema")
         self.refused(400, CHAT, {**ASKED, "json_schema": {"type": "x"}}, "json_schema.type")
         self.refused(400, CHAT, {**ASKED, "guided_json": "{"}, "guided_json")
         self.refused(400, CHAT, {**ASKED, "guided_choice": []}, "guided_choice")
@@ -143,7 +153,7 @@ class Server(ServeCase):
         self.refused(400, CHAT, {**ASKED, "regex": "a", "temperature": 1}, "temperature")
         self.refused(400, CHAT, {**ASKED, "regex": "a", "stop": "x"})
         self.refused(400, CHAT, {**ASKED, "regex": "a{1,9999}b{1,9999}"}, "regex")
-        self.refused(400, CHAT, {**ASKED, "regex": "aaaa aaaa aaaa", "max_tokens": 1}, "length")
+        self.refused(400, CHAT, {**ASKED, "regex": "aaaa aaaa aaaa", "length": 1, "max_tokens": None}, "length")
         self.refused(400, CHAT, {**ASKED, "regex": "a", "algorithm": "revision"}, "algorithm")
         self.refused(400, CHAT, {"messages": ASKED["messages"], "template": ["x", {"mask": 2}], "regex": "a"}, "regex")
         tool = {"type": "function", "function": {"name": "f", "parameters": {}}}

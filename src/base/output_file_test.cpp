@@ -138,8 +138,10 @@ TEST_F(OutputFiles, OfDeadProcessesAreSweptByTheNextWriter) {
   ASSERT_TRUE(living);
   EXPECT_EQ(entries(), 1u);
   put(".dllm-0123456789abcdef.part.gguf", "somebody's");  // almost the name of a temporary
+  put(".dllm-0123456789abcdef-mine.part", "somebody's");
+  put(".dllm-0123456789ABCDEF.part", "somebody's");
   ASSERT_TRUE(write_file(path("x"), std::string_view("x")));
-  EXPECT_EQ(entries(), 3u);  // x, the living temporary and the other file
+  EXPECT_EQ(entries(), 5u);  // x, the living temporary and the other files
   ASSERT_TRUE(living->commit());
 }
 

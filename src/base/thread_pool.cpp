@@ -32,8 +32,23 @@ bool spin_until(Done done) {
   }
 }
 
-void end_threads(std::vector<std::thread>& threads, std::mutex& mutex, std::atomic<bool>& stop,
-                 std::condition_variable& wake) {
+}  // namespace
+
+/// `all`: throws std::system_error if the system starts fewer threads; else those that it starts are the crew.
+ThreadPool::Crew::Crew(int count, bool all) {
+  threads.reserve(static_cast<std::size_t>(count - 1));
+  try {
+    for (int i = 1; i < count; ++i) threads.emplace_back([this, i] { work(i); });
+  } catch (...) {
+    if (!all) return;
+    end();  // destroying a running std::thread would end the process
+    throw;
+  }
+}
+
+ThreadPool::Crew::~Crew() { end(); }
+
+void ThreadPool::Crew::end() {
   {
     const std::lock_guard lock(mutex);
     stop = true;
@@ -42,49 +57,47 @@ void end_threads(std::vector<std::thread>& threads, std::mutex& mutex, std::atom
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace
-
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads)
+    : shares_(static_cast<std::size_t>(threads)), crew_(new Crew(threads, /*all=*/true)) {
   assert(threads >= 1);
-  shares_ = std::vector<Share>(static_cast<std::size_t>(threads));
-  threads_.reserve(static_cast<std::size_t>(threads - 1));
-  try {
-    for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(i); });
-  } catch (...) {
-    // Destroying a running std::thread would end the process.
-    end_threads(threads_, mutex_, stop_, wake_);
-    throw;
-  }
 }
 
-ThreadPool::~ThreadPool() { end_threads(threads_, mutex_, stop_, wake_); }
+ThreadPool::~ThreadPool() = default;
 
-void ThreadPool::drain(int worker) {
+/// In a child process the pool works like before, so what the system refuses makes it slower instead of failing.
+ThreadPool::Crew& ThreadPool::crew() {
+  if (is_stale(crew_)) [[unlikely]]
+    crew_ = OfThisProcess<Crew>(new Crew(size(), /*all=*/false));
+  return *crew_;
+}
+
+void ThreadPool::Crew::drain(int worker) {
   for (;;) {
-    const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
-    if (task >= tasks_) return;
-    (*body_)(task, worker);
+    const std::int64_t task = next.fetch_add(1, std::memory_order_relaxed);
+    if (task >= tasks) return;
+    (*body)(task, worker);
   }
 }
 
 void ThreadPool::parallel_for(std::int64_t tasks, const std::function<void(std::int64_t, int)>& body) {
   if (tasks <= 0) return;
-  if (threads_.empty() || tasks == 1) {
+  if (size() == 1 || tasks == 1) {
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
     return;
   }
+  Crew& all = crew();
   {
-    std::lock_guard lock(mutex_);
-    body_ = &body;
-    tasks_ = tasks;
-    next_.store(0, std::memory_order_relaxed);
-    running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_release);
+    std::lock_guard lock(all.mutex);
+    all.body = &body;
+    all.tasks = tasks;
+    all.next.store(0, std::memory_order_relaxed);
+    all.running.store(static_cast<int>(all.threads.size()), std::memory_order_relaxed);
+    all.generation.fetch_add(1, std::memory_order_release);
   }
-  wake_.notify_all();
-  drain(0);
+  all.wake.notify_all();
+  all.drain(0);
   // The workers still run tasks whose results the caller needs next: spin, then yield the core between checks.
-  while (!spin_until([this] { return running_.load(std::memory_order_acquire) == 0; })) std::this_thread::yield();
+  while (!spin_until([&all] { return all.running.load(std::memory_order_acquire) == 0; })) std::this_thread::yield();
 }
 
 bool ThreadPool::take(std::size_t share, std::int64_t grain, bool front, std::int64_t& begin, std::int64_t& end) {
@@ -106,7 +119,7 @@ void ThreadPool::parallel_ranges(std::int64_t items, std::int64_t grain,
                                  const std::function<void(std::int64_t, std::int64_t, int)>& body) {
   assert(items < std::int64_t{1} << 32 && grain >= 1);
   if (items <= 0) return;
-  if (threads_.empty() || items <= grain) return body(0, items, 0);
+  if (size() == 1 || items <= grain) return body(0, items, 0);
   const std::int64_t shares = size();
   for (std::int64_t i = 0; i < shares; ++i) {
     const auto first = static_cast<std::uint64_t>(items * i / shares);
@@ -131,20 +144,20 @@ void ThreadPool::parallel_ranges(std::int64_t items, std::int64_t grain,
   parallel_for(shares, std::cref(walk));  // a reference: a std::function would allocate to hold `walk`
 }
 
-void ThreadPool::work(int worker) {
+void ThreadPool::Crew::work(int worker) {
   std::uint64_t seen = 0;
   for (;;) {
     const auto changed = [&] {
-      return stop_.load(std::memory_order_acquire) || generation_.load(std::memory_order_acquire) != seen;
+      return stop.load(std::memory_order_acquire) || generation.load(std::memory_order_acquire) != seen;
     };
     if (!spin_until(changed)) {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, changed);
+      std::unique_lock lock(mutex);
+      wake.wait(lock, changed);
     }
-    if (stop_.load(std::memory_order_acquire)) return;
-    seen = generation_.load(std::memory_order_acquire);
+    if (stop.load(std::memory_order_acquire)) return;
+    seen = generation.load(std::memory_order_acquire);
     drain(worker);
-    running_.fetch_sub(1, std::memory_order_release);
+    running.fetch_sub(1, std::memory_order_release);
   }
 }
 

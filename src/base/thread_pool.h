@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/forks.h"
+
 namespace dllm {
 
 /// Fixed workers that share loops of independent tasks. The calling thread is worker 0, so a pool of 1 starts no
@@ -18,6 +20,9 @@ namespace dllm {
 /// for the slowest core when other programs use the machine.
 ///
 /// Not re-entrant: one parallel_for at a time, from one thread at a time.
+///
+/// A child process of fork() has none of the workers. Its first loop starts new ones, or runs on the calling thread
+/// alone if the system gives none. A loop that another thread of the parent was running is lost.
 class ThreadPool {
  public:
   /// `threads` >= 1.
@@ -26,7 +31,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int size() const { return static_cast<int>(threads_.size()) + 1; }
+  int size() const { return static_cast<int>(shares_.size()); }
 
   /// Calls body(task, worker) for every task in [0, tasks); returns when all are done. `worker` < size() identifies the
   /// scratch memory that a task may use. Exceptions from a body are fatal by design: kernels do not throw.
@@ -45,19 +50,30 @@ class ThreadPool {
   };
   bool take(std::size_t share, std::int64_t grain, bool front, std::int64_t& begin, std::int64_t& end);
 
-  void work(int worker);
-  void drain(int worker);
+  /// The workers, and the loop that they share with the caller.
+  struct Crew {
+    Crew(int threads, bool all);
+    ~Crew();
+    void work(int worker);
+    void drain(int worker);
 
-  std::vector<std::thread> threads_;
+    std::vector<std::thread> threads;
+    const std::function<void(std::int64_t, int)>* body = nullptr;
+    std::int64_t tasks = 0;
+    std::atomic<std::int64_t> next{0};
+    std::atomic<int> running{0};
+    std::atomic<std::uint64_t> generation{0};
+    std::atomic<bool> stop{false};
+    std::mutex mutex;
+    std::condition_variable wake;
+
+   private:
+    void end();
+  };
+  Crew& crew();
+
   std::vector<Share> shares_;
-  const std::function<void(std::int64_t, int)>* body_ = nullptr;
-  std::int64_t tasks_ = 0;
-  std::atomic<std::int64_t> next_{0};
-  std::atomic<int> running_{0};
-  std::atomic<std::uint64_t> generation_{0};
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable wake_;
+  OfThisProcess<Crew> crew_;
 };
 
 /// Number of CPUs that this process may use (affinity mask), at least 1.

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <system_error>
 #include <thread>
@@ -82,6 +88,68 @@ TEST(ThreadPool, RangesOfASlowWorkerAreTakenOver) {
   });
   for (int worker : owner) EXPECT_GE(worker, 0);
 }
+
+/// Runs `body` in a child process. False: it returned false, was killed, or did not end.
+bool in_child(const std::function<bool()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);  // a pool that waits for the parent's workers
+    ::_exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  return child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool sums_up(ThreadPool& pool) {
+  std::vector<std::atomic<int>> hits(500);
+  pool.parallel_for(500, [&](std::int64_t task, int) { ++hits[static_cast<std::size_t>(task)]; });
+  std::atomic<std::int64_t> sum{0};
+  pool.parallel_ranges(1000, 8, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) sum += i;
+  });
+  return std::ranges::all_of(hits, [](const auto& hit) { return hit == 1; }) && sum == 499500;
+}
+
+#ifndef __SANITIZE_THREAD__  // which supports no threads in children of processes with threads
+
+TEST(ThreadPool, WorksInChildrenOfTheProcess) {
+  auto pool = std::make_unique<ThreadPool>(4);
+  EXPECT_TRUE(sums_up(*pool));
+  EXPECT_TRUE(in_child([&] {
+    std::atomic<int> others{0};
+    const auto slow = [&](std::int64_t, int worker) {
+      if (worker != 0) ++others;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    };
+    pool->parallel_for(40, slow);
+    const bool right = sums_up(*pool) && sums_up(*pool) && others > 0 && pool->size() == 4;
+    const bool grandchild = in_child([&] { return sums_up(*pool); });
+    pool.reset();  // joins nobody else's threads
+    return right && grandchild;
+  }));
+  EXPECT_TRUE(in_child([&] {
+    pool.reset();  // never used here
+    return true;
+  }));
+  EXPECT_TRUE(sums_up(*pool)) << "the parent's pool is untouched";
+}
+
+/// A worker or the condition variable may be in any state when another thread forks.
+TEST(ThreadPool, WorksInChildrenMadeDuringALoop) {
+  ThreadPool busy(3);
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) busy.parallel_for(50, [](std::int64_t, int) {});
+  });
+  for (int i = 0; i < 20; ++i) {
+    ThreadPool pool(3);
+    EXPECT_TRUE(in_child([&] { return sums_up(pool); }));
+  }
+  stop = true;
+  other.join();
+}
+
+#endif
 
 }  // namespace
 }  // namespace dllm

@@ -13,12 +13,16 @@
 namespace dllm::constrain {
 namespace {
 
-constexpr std::int32_t kMostNfaStates = 400'000;
+/// States of the nondeterministic automaton by states of the other. A character of a string is 14 states of the one
+/// and up to 35 of the other.
+constexpr std::int32_t kNfaStates = 6;
 
 Error too_large(const std::string& what) {
   return {ErrorCode::kUsage, "the automaton is too large: " + what, "",
           "fewer or smaller bounded repeats and lengths make it smaller; unbounded ones cost nothing"};
 }
+
+Error stopped() { return {ErrorCode::kCancelled, "the structure was not compiled to its end", "", ""}; }
 
 /// Classes of bytes that every edge treats alike. At most 256.
 void set_byte_classes(const Nfa& nfa, Dfa& dfa) {
@@ -42,6 +46,7 @@ class Subsets {
     number({nfa_.start});
     const auto classes = static_cast<std::size_t>(dfa_.classes);
     for (std::size_t i = 0; i < subsets_.size(); ++i) {
+      if (limits_.stop.stop_requested()) return stopped();
       std::vector<std::vector<std::int32_t>> targets(classes);
       for (const std::int32_t member : *subsets_[i])
         for (const Nfa::Edge& edge : nfa_.states[static_cast<std::size_t>(member)].edges) {
@@ -51,7 +56,8 @@ class Subsets {
         }
       for (std::size_t c = 0; c < classes; ++c)
         dfa_.next.push_back(targets[c].empty() ? Dfa::kDead : number(std::move(targets[c])));
-      if (static_cast<std::int32_t>(subsets_.size()) > limits_.states * 4LL || work_ > limits_.work)
+      if (static_cast<std::int64_t>(subsets_.size()) > limits_.states * 2LL || work_ > limits_.work ||
+          static_cast<std::int64_t>(dfa_.next.size()) > limits_.cells)
         return too_large(fmt::format("more than {} states before it is minimized", limits_.states));
     }
     dfa_.states = static_cast<std::int32_t>(subsets_.size());
@@ -75,6 +81,7 @@ class Subsets {
       members.insert(members.end(), state.silent.begin(), state.silent.end());
     }
     std::sort(all.begin(), all.end());
+    work_ += static_cast<std::int64_t>(all.size());
     const auto [place, fresh] = numbers_.try_emplace(std::move(all), static_cast<std::int32_t>(subsets_.size()));
     if (fresh) subsets_.push_back(&place->first);
     return place->second;
@@ -100,8 +107,11 @@ bool Dfa::matches(std::string_view text) const {
 }
 
 Expected<Dfa> compile(const Pattern& pattern, const DfaLimits& limits) {
-  const auto nfa = build_nfa(pattern, kMostNfaStates);
-  if (!nfa) return too_large(fmt::format("more than {} states before it is deterministic", kMostNfaStates));
+  if (pattern.depth > kDeepestPattern) return too_large("its parts are nested too deep");
+  const std::int32_t most = limits.states * kNfaStates;
+  const auto nfa = build_nfa(pattern, {most, limits.work, limits.stop});
+  if (limits.stop.stop_requested()) return stopped();
+  if (!nfa) return too_large(fmt::format("more than {} states before it is deterministic", most));
   DLLM_TRY(const Dfa subsets, Subsets(*nfa, limits).run());
   Dfa dfa = minimize(subsets);
   if (dfa.states == 0) return Error{ErrorCode::kUsage, "no text matches", "", ""};

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <stop_token>
 #include <string_view>
 #include <vector>
 
@@ -27,13 +28,17 @@ struct Dfa {
   bool matches(std::string_view text) const;
 };
 
-/// What an automaton may grow to: compiling then takes less than about a second.
+/// What an automaton may grow to. The limits are counted while it grows, so that a short text that stands for an
+/// enormous automaton is refused as soon as one of them is reached. They are counts and not a time: what one machine
+/// accepts, all do. The defaults aim at 50 ms in all.
 struct DfaLimits {
   std::int32_t states = 10'000;
-  std::int64_t work = 20'000'000;  ///< states of the nondeterministic automaton that are visited
+  std::int64_t work = 3'000'000;   ///< parts of the pattern, and states of the nondeterministic automaton, visited
+  std::int64_t cells = 1'000'000;  ///< of the table of transitions before it is minimized: states by classes of bytes
+  std::stop_token stop{};          ///< ends the compilation with kCancelled
 };
 
-/// Errors: kUsage (it matches nothing; larger than the limits).
+/// Errors: kUsage (it matches nothing; larger than the limits; deeper than kDeepestPattern), kCancelled.
 Expected<Dfa> compile(const Pattern& pattern, const DfaLimits& limits = {});
 
 }  // namespace dllm::constrain

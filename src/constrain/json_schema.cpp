@@ -3,252 +3,194 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/json_reader.h"
 #include "base/try.h"
 #include "constrain/exclusive.h"
+#include "constrain/json_number.h"
 #include "constrain/json_text.h"
-#include "constrain/regex.h"
-#include "constrain/schema_node.h"
+#include "constrain/schema_keywords.h"
+#include "constrain/schema_reader.h"
 
 namespace dllm::constrain {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr std::int32_t kMostLength = 100'000;
-constexpr std::size_t kMostProperties = 512;
+constexpr std::int64_t kMostCount = 100'000;
+constexpr std::size_t kMostBranches = 256;
 constexpr int kMostNesting = 64;
 
-/// Keywords that say nothing about which values are valid, or that are read only where a $ref names them.
-constexpr std::string_view kAnnotations[] = {"title",    "description", "default",     "examples",
-                                             "$schema",  "$id",         "$comment",    "deprecated",
-                                             "readOnly", "writeOnly",   "definitions", "$defs"};
+/// What a schema may take to read: it is kept with the requests that ask for it, and in a cache.
+constexpr std::size_t kMostSchemaBytes = std::size_t{256} << 10U;
+/// A request may have 64 levels, and a schema is at least four below its top: what a file may hold, a request may.
+constexpr int kMostSchemaLevels = 60;
 
-class SchemaReader {
- public:
-  explicit SchemaReader(const Json& root) : root_(root) {}
+std::vector<std::string> all_types() { return {schema_types().begin(), schema_types().end()}; }
 
-  Expected<PatternPtr> read(const SchemaNode& node) {
-    if (++depth_ > kMostNesting) return node.bad(fmt::format("more than {} levels", kMostNesting));
-    auto result = any_of(node);
-    --depth_;
-    return result;
-  }
-
- private:
-  Expected<PatternPtr> any_of(const SchemaNode& node) {
-    if (!node.json.is_object()) return node.bad("a schema is an object", "write {\"type\": ...}");
-    if (node.json.contains("$ref")) return reference(node);
-    if (node.json.contains("const")) {
-      DLLM_CHECK_OK(only(node, {"const", "type"}));
-      DLLM_CHECK_OK(node.check_type(node.json["const"], "const"));
-      return json_value(node.json["const"]);
-    }
-    if (node.json.contains("enum")) return enumeration(node);
-    for (const char* key : {"anyOf", "oneOf"})
-      if (node.json.contains(key)) return branches(node, key);
-    return typed(node);
-  }
-
-  /// An error for the first keyword that is none of these.
-  Expected<void> only(const SchemaNode& node, const std::set<std::string_view>& known) const {
-    for (const auto& [key, value] : node.json.items())
-      if (!known.contains(key) && std::ranges::count(kAnnotations, key) == 0)
-        return node.at(key).bad("the keyword is not supported here", "docs/guide/structure.md lists those that are");
-    return {};
-  }
-
-  Expected<PatternPtr> reference(const SchemaNode& node) {
-    DLLM_CHECK_OK(only(node, {"$ref"}));
-    DLLM_TRY(const SchemaNode target, node.resolve(root_));
-    const std::string name = node.json["$ref"].get<std::string>();
-    if (const auto known = references_.find(name); known != references_.end()) {
-      if (!known->second)
-        return node.at("$ref").bad("the schema contains itself", "values nested without end are no regular language");
-      return known->second;
-    }
-    references_[name] = nullptr;
-    DLLM_TRY(PatternPtr pattern, read(target));
-    references_[name] = pattern;
-    return pattern;
-  }
-
-  Expected<PatternPtr> enumeration(const SchemaNode& node) const {
-    DLLM_CHECK_OK(only(node, {"enum", "type"}));
-    const Json& values = node.json["enum"];
-    if (!values.is_array() || values.empty()) return node.at("enum").bad("it must be a list of values");
-    std::vector<PatternPtr> ways;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      DLLM_CHECK_OK(node.check_type(values[i], fmt::format("enum[{}]", i)));
-      ways.push_back(json_value(values[i]));
-    }
-    return either(std::move(ways));
-  }
-
-  Expected<PatternPtr> branches(const SchemaNode& node, const char* key) {
-    DLLM_CHECK_OK(only(node, {key}));
-    const Json& list = node.json[key];
-    if (!list.is_array() || list.empty()) return node.at(key).bad("it must be a list of schemas");
-    std::vector<PatternPtr> ways;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      DLLM_TRY(PatternPtr way, read({list[i], fmt::format("{}.{}[{}]", node.path, key, i)}));
-      ways.push_back(std::move(way));
-      for (std::size_t j = 0; j < i && key == std::string_view("oneOf"); ++j)
-        if (!exclude_each_other(list[i], list[j], root_))
-          return node.at(key).bad(fmt::format("a value may fit schemas {} and {}, and must fit one", j, i),
-                                  "give anyOf, or different types, or a required property with different constants");
-    }
-    return either(std::move(ways));
-  }
-
-  Expected<PatternPtr> typed(const SchemaNode& node) {
-    DLLM_CHECK_OK(only(node, keywords_of({"string", "integer", "array", "object"})));
-    DLLM_TRY(const std::vector<std::string> types, node.types());
-    DLLM_CHECK_OK(only(node, keywords_of(types)));
-    std::vector<PatternPtr> ways;
-    for (const std::string& type : types) {
-      DLLM_TRY(PatternPtr way, of_type(node, type));
-      ways.push_back(std::move(way));
-    }
-    return either(std::move(ways));
-  }
-
-  static std::set<std::string_view> keywords_of(const std::vector<std::string>& types) {
-    std::set<std::string_view> known = {"type"};
-    for (const std::string& type : types) {
-      if (type == "string") known.insert({"minLength", "maxLength", "pattern"});
-      if (type == "integer") known.insert({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"});
-      if (type == "array") known.insert({"items", "minItems", "maxItems"});
-      if (type == "object") known.insert({"properties", "required", "additionalProperties"});
-    }
-    return known;
-  }
-
-  Expected<PatternPtr> of_type(const SchemaNode& node, const std::string& type) {
-    if (type == "string") return string(node);
-    if (type == "integer") return integer(node);
-    if (type == "number") return json_number();
-    if (type == "boolean") return json_boolean();
-    if (type == "null") return literal("null");
-    if (type == "array") return array(node);
-    return object(node);
-  }
-
-  struct Bounds {
-    std::int32_t least = 0, most = Pattern::kUnbounded;
-  };
-
-  static Expected<Bounds> bounds(const SchemaNode& node, const char* least, const char* most) {
-    DLLM_TRY(const auto from, node.integer(least, 0, kMostLength));
-    DLLM_TRY(const auto to, node.integer(most, 0, kMostLength));
-    if (from && to && *to < *from) return node.at(most).bad(fmt::format("it is less than {}", least));
-    return Bounds{static_cast<std::int32_t>(from.value_or(0)),
-                  static_cast<std::int32_t>(to.value_or(Pattern::kUnbounded))};
-  }
-
-  static Expected<PatternPtr> string(const SchemaNode& node) {
-    DLLM_TRY(const Bounds length, bounds(node, "minLength", "maxLength"));
-    if (!node.json.contains("pattern")) return json_string(length.least, length.most);
-    const SchemaNode own = node.at("pattern");
-    if (!own.json.is_string()) return own.bad("it must be a text");
-    for (const char* key : {"minLength", "maxLength"})
-      if (node.json.contains(key))
-        return node.at(key).bad("it is not supported next to a pattern", "write it as {m,n}");
-    auto content = parse_regex(own.json.get_ref<const std::string&>(), RegexScope::kSearch);
-    if (!content) return own.bad(content.error().where + ": " + content.error().what, content.error().hint);
-    return json_string_of(*content);
-  }
-
-  static Expected<PatternPtr> integer(const SchemaNode& node) {
-    std::int64_t limit = 1;
-    for (std::int32_t i = 0; i < kMostDigits; ++i) limit *= 10;
-    DLLM_TRY(auto low, node.integer("minimum", -limit + 1, limit - 1));
-    DLLM_TRY(auto high, node.integer("maximum", -limit + 1, limit - 1));
-    DLLM_TRY(const auto above, node.integer("exclusiveMinimum", -limit, limit - 2));
-    DLLM_TRY(const auto below, node.integer("exclusiveMaximum", -limit + 2, limit));
-    if (above) low = std::max(low.value_or(*above + 1), *above + 1);
-    if (below) high = std::min(high.value_or(*below - 1), *below - 1);
-    if (low && high && *low > *high) return node.bad("no integer is within the bounds");
-    return json_integer(low, high);
-  }
-
-  Expected<PatternPtr> array(const SchemaNode& node) {
-    DLLM_TRY(const Bounds count, bounds(node, "minItems", "maxItems"));
-    if (!node.json.contains("items")) return json_array(json_any(kOpenLevels - 1), count.least, count.most);
-    DLLM_TRY(const PatternPtr item, read(node.at("items")));
-    return json_array(item, count.least, count.most);
-  }
-
-  Expected<std::set<std::string>> required(const SchemaNode& node, const Json& properties) const {
-    std::set<std::string> names;
-    if (!node.json.contains("required")) return names;
-    const SchemaNode own = node.at("required");
-    if (!own.json.is_array()) return own.bad("it must be a list of names");
-    for (std::size_t i = 0; i < own.json.size(); ++i) {
-      const SchemaNode name{own.json[i], fmt::format("{}[{}]", own.path, i)};
-      if (!name.json.is_string()) return name.bad("it must be a name");
-      if (!properties.contains(name.json.get<std::string>()))
-        return name.bad("the schema's properties lack it", "declare it there");
-      names.insert(name.json.get<std::string>());
-    }
-    return names;
-  }
-
-  Expected<PatternPtr> object(const SchemaNode& node) {
-    const bool more = !node.json.contains("additionalProperties") || node.json["additionalProperties"] == Json(true);
-    if (!more && node.json["additionalProperties"] != Json(false))
-      return node.at("additionalProperties").bad("it must be true or false", "name the properties");
-    const Json none = Json::object();
-    const Json& properties = node.json.contains("properties") ? node.json["properties"] : none;
-    if (!properties.is_object()) return node.at("properties").bad("it must be an object");
-    if (properties.size() > kMostProperties)
-      return node.at("properties").bad(fmt::format("more than {} properties", kMostProperties));
-    DLLM_TRY(const auto needed, required(node, properties));
-    if (properties.empty()) return more ? json_any_object(kOpenLevels) : literal("{}");
-    std::vector<Member> members;
-    for (const auto& [name, schema] : properties.items()) {
-      DLLM_TRY(const PatternPtr value, read({schema, fmt::format("{}.properties.{}", node.path, name)}));
-      members.push_back({sequence({literal(Json(name).dump()), json_colon(), value}), needed.contains(name)});
-    }
-    return sequence({literal("{"), in_order(members), literal("}")});
-  }
-
-  struct Member {
-    PatternPtr text;
-    bool required;
-  };
-
-  /// The members in their order, separated by commas, each optional one present or not. Tails are shared.
-  static PatternPtr in_order(const std::vector<Member>& members) {
-    PatternPtr first = sequence({}), later = first;  // what follows, if nothing was written yet, or something was
-    for (auto one = members.rbegin(); one != members.rend(); ++one) {
-      const PatternPtr begins = sequence({one->text, later});
-      const PatternPtr follows = sequence({json_comma(), one->text});
-      first = one->required ? begins : either({begins, first});
-      later = sequence({one->required ? follows : maybe(follows), later});
-    }
-    return first;
-  }
-
-  const Json& root_;
-  std::map<std::string, PatternPtr> references_;  ///< null: being read
-  int depth_ = 0;
-};
+std::string type_of(const nlohmann::ordered_json& value) { return value.is_number() ? "number" : value.type_name(); }
 
 }  // namespace
 
-Expected<PatternPtr> schema_pattern(const Json& schema) { return SchemaReader(schema).read({schema, "$"}); }
+Expected<PatternPtr> SchemaReader::read(const SchemaNode& node) {
+  if (++depth_ > kMostNesting) return node.bad(fmt::format("more than {} levels", kMostNesting));
+  auto result = any_of(node);
+  --depth_;
+  if (result && (*result)->depth > kDeepestPattern) return node.bad("too many schemas within each other");
+  return result;
+}
+
+Expected<PatternPtr> SchemaReader::any_of(const SchemaNode& node) {
+  if (node.json == Json(true)) return open_value();
+  if (node.json == Json(false)) return either({});
+  if (!node.json.is_object()) return node.bad("a schema is an object, true or false", "write {\"type\": ...}");
+  if (node.json.contains("$ref")) return reference(node);
+  if (node.json.contains("const")) return constant(node);
+  if (node.json.contains("enum")) return enumeration(node);
+  for (const char* key : {"anyOf", "oneOf", "allOf"})
+    if (node.json.contains(key)) return branches(node, key);
+  return typed(node);
+}
+
+PatternPtr SchemaReader::open_value() const { return json_any(depth_ > 1 ? kOpenLevelsWithin : kOpenLevels); }
+
+Expected<void> SchemaReader::only(const SchemaNode& node, std::initializer_list<std::string_view> read) {
+  const std::vector<std::string_view> known(read);
+  return check_keywords(node, known, all_types());
+}
+
+/// A reference that is read within itself is one level of recursion deeper. After the last level nothing fits, so that
+/// what refers to it optionally goes on without.
+Expected<PatternPtr> SchemaReader::reference(const SchemaNode& node) {
+  DLLM_CHECK_OK(only(node, {"$ref"}));
+  DLLM_TRY(const SchemaNode target, node.resolve(root_));
+  const std::string name = node.json["$ref"].get<std::string>();
+  const bool again = open_.contains(name);
+  if (again && level_ == kOpenLevels) return either({});
+  const auto key = std::pair(name, level_ + (again ? 1 : 0));
+  if (const auto known = references_.find(key); known != references_.end()) return known->second;
+  open_.insert(name);
+  level_ += again ? 1 : 0;
+  auto pattern = read(target);
+  level_ -= again ? 1 : 0;
+  if (!again) open_.erase(name);
+  if (pattern) references_[key] = *pattern;
+  return pattern;
+}
+
+Expected<PatternPtr> SchemaReader::constant(const SchemaNode& node) const {
+  const Json& value = node.json["const"];
+  const std::string_view read[] = {"const", "type"};
+  const std::string type[] = {type_of(value)};
+  DLLM_CHECK_OK(check_keywords(node, read, type));
+  DLLM_TRY(const bool fits, node.type_admits(value));
+  if (!fits) return node.at("const").bad("the value is not of the type that \"type\" names");
+  return json_value(value);
+}
+
+/// Values of another type than `type` names fit nothing, and are left out.
+Expected<PatternPtr> SchemaReader::enumeration(const SchemaNode& node) const {
+  const SchemaNode own = node.at("enum");
+  if (!own.json.is_array() || own.json.empty()) return own.bad("it must be a list of values");
+  std::vector<PatternPtr> ways;
+  std::vector<std::string> types;
+  for (const Json& value : own.json) {
+    DLLM_TRY(const bool fits, node.type_admits(value));
+    if (!fits) continue;
+    ways.push_back(json_value(value));
+    if (std::ranges::count(types, type_of(value)) == 0) types.push_back(type_of(value));
+  }
+  if (ways.empty()) return own.bad("no value is of the type that \"type\" names");
+  const std::string_view read[] = {"enum", "type"};
+  DLLM_CHECK_OK(check_keywords(node, read, types));
+  return either(std::move(ways));
+}
+
+Expected<PatternPtr> SchemaReader::branches(const SchemaNode& node, const char* key) {
+  DLLM_CHECK_OK(only(node, {key}));
+  const SchemaNode own = node.at(key);
+  const Json& list = own.json;
+  if (!list.is_array() || list.empty()) return own.bad("it must be a list of schemas");
+  if (list.size() > kMostBranches) return own.bad(fmt::format("more than {} schemas", kMostBranches));
+  if (key == std::string_view("allOf") && list.size() > 1)
+    return own.bad("more than one schema is not supported here", "write their keywords in one schema");
+  Exclusion exclusion(root_);
+  std::vector<PatternPtr> ways;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    DLLM_TRY(PatternPtr way, read({list[i], fmt::format("{}[{}]", own.path, i)}));
+    ways.push_back(std::move(way));
+    for (std::size_t j = 0; j < i && key == std::string_view("oneOf"); ++j)
+      if (!exclusion.holds(list[i], list[j]))
+        return own.bad(fmt::format("a value may fit schemas {} and {}, and must fit one", j, i),
+                       "give anyOf, or different types, or a required property with different constants");
+  }
+  return either(std::move(ways));
+}
+
+Expected<PatternPtr> SchemaReader::typed(const SchemaNode& node) {
+  DLLM_TRY(const std::vector<std::string> types, node.types());
+  static constexpr std::string_view kRead[] = {"type",
+                                               "minLength",
+                                               "maxLength",
+                                               "pattern",
+                                               "format",
+                                               "minimum",
+                                               "maximum",
+                                               "multipleOf",
+                                               "items",
+                                               "prefixItems",
+                                               "uniqueItems",
+                                               "minItems",
+                                               "maxItems",
+                                               "required",
+                                               "exclusiveMinimum",
+                                               "properties",
+                                               "additionalItems",
+                                               "propertyNames",
+                                               "minProperties",
+                                               "maxProperties",
+                                               "exclusiveMaximum",
+                                               "additionalProperties",
+                                               "patternProperties"};
+  DLLM_CHECK_OK(check_keywords(node, kRead, types.empty() ? all_types() : types));
+  if (types.empty()) return open_value();
+  std::vector<PatternPtr> ways;
+  for (const std::string& type : types) {
+    DLLM_TRY(PatternPtr way, of_type(node, type));
+    ways.push_back(std::move(way));
+  }
+  return either(std::move(ways));
+}
+
+Expected<PatternPtr> SchemaReader::of_type(const SchemaNode& node, const std::string& type) {
+  if (type == "string") return string(node);
+  if (type == "integer") return integer(node);
+  if (type == "number") return number(node);
+  if (type == "boolean") return json_boolean();
+  if (type == "null") return literal("null");
+  if (type == "array") return array(node);
+  return object(node);
+}
+
+/// An upper bound beyond the largest count stands for this: no answer reaches it.
+Expected<SchemaReader::Bounds> SchemaReader::bounds(const SchemaNode& node, const char* least, const char* most) {
+  DLLM_TRY(const auto from, node.integer(least, 0, kMostCount));
+  DLLM_TRY(const auto to, node.integer(most, 0, std::int64_t{1} << 53U));
+  if (from && to && *to < *from) return node.at(most).bad(fmt::format("it is less than {}", least));
+  return Bounds{static_cast<std::int32_t>(from.value_or(0)),
+                to ? static_cast<std::int32_t>(std::min(*to, kMostCount)) : Pattern::kUnbounded};
+}
+
+Expected<PatternPtr> schema_pattern(const nlohmann::ordered_json& schema) {
+  return SchemaReader(schema).read({schema, "$"});
+}
 
 Expected<PatternPtr> parse_schema(std::string_view text) {
-  DLLM_TRY(const Json schema, read_json<Json>(text, {.code = ErrorCode::kUsage, .root = "$"}));
+  JsonRules rules{.code = ErrorCode::kUsage, .root = "$"};
+  rules.bytes = kMostSchemaBytes;
+  rules.depth = kMostSchemaLevels;
+  DLLM_TRY(const nlohmann::ordered_json schema, read_json<nlohmann::ordered_json>(text, rules));
   return schema_pattern(schema);
 }
 

@@ -10,6 +10,8 @@ namespace dllm::constrain {
 
 /// The levels of arrays and objects where a schema leaves a value open.
 inline constexpr int kOpenLevels = 4;
+/// The same of a property, an item or another part that is left open: each level doubles the states.
+inline constexpr int kOpenLevelsWithin = 2;
 
 /// The texts that a JSON Schema (draft 2020-12) accepts, or a part of them: every text of the pattern is valid, in the
 /// form of json_text.h, with the properties in the order of the schema and no others. docs/guide/structure.md lists the

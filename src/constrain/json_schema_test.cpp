@@ -4,10 +4,11 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <stop_token>
 #include <string>
 
 #include "constrain/dfa.h"
-#include "constrain/json_text.h"
+#include "constrain/testing/schema_dfa.h"
 #include "constrain/testing/validate.h"
 
 namespace dllm::constrain {
@@ -15,16 +16,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Dfa schema_dfa(const std::string& schema) {
-  auto pattern = parse_schema(schema);
-  EXPECT_TRUE(pattern.has_value()) << schema << ": " << (pattern ? "" : pattern.error().message());
-  auto dfa = compile(**pattern);
-  EXPECT_TRUE(dfa.has_value()) << schema << ": " << (dfa ? "" : dfa.error().message());
-  return *std::move(dfa);
-}
+using test::schema_dfa;
 
-/// A text that the automaton accepts: random bytes for a while, then the shortest way to the end.
-std::string random_match(const Dfa& dfa, std::mt19937& rng) {
+/// The fewest bytes from each state to the end of a text.
+std::vector<std::int32_t> distances(const Dfa& dfa) {
   std::vector<std::int32_t> far(static_cast<std::size_t>(dfa.states), 1 << 20);
   const auto distance = [&](std::int32_t s) -> std::int32_t& { return far[static_cast<std::size_t>(s)]; };
   for (bool changed = true; changed;) {
@@ -38,6 +33,12 @@ std::string random_match(const Dfa& dfa, std::mt19937& rng) {
       distance(s) = best;
     }
   }
+  return far;
+}
+
+/// A text that the automaton accepts: random bytes for a while, then the shortest way to the end.
+std::string random_match(const Dfa& dfa, const std::vector<std::int32_t>& far, std::mt19937& rng) {
+  const auto distance = [&](std::int32_t s) { return far[static_cast<std::size_t>(s)]; };
   std::string text;
   std::int32_t state = 0;
   for (std::size_t budget = rng() % 60;;) {
@@ -82,6 +83,27 @@ const char* const kSchemas[] = {
         {"type": "object", "properties": {"k": {"enum": ["b", "c"]}}, "required": ["k"]}, {"type": "null"}]})",
     R"({"type": "array", "items": {"$ref": "#/$defs/p"}, "$defs": {"p": {"type": "object", "properties":
         {"x": {"$ref": "#/$defs/n"}, "y": {"$ref": "#/$defs/n"}}, "required": ["x", "y"]}, "n": {"type": "integer"}}})",
+    R"({"type": "object", "additionalProperties": {"type": "integer", "minimum": 3}, "maxProperties": 2})",
+    R"({"type": "object", "patternProperties": {"^[ab]{1,2}$": {"type": "boolean"}}, "additionalProperties": false})",
+    R"({"type": "object", "propertyNames": {"enum": ["x", "y"]}, "additionalProperties": {"type": "null"}})",
+    R"({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "boolean"}, {"type": "null"}], "minItems": 1,
+        "items": false})",
+    R"({"type": "array", "prefixItems": [{"type": "null"}], "items": {"enum": [1, 2]}, "minItems": 2, "maxItems": 4})",
+    R"({"type": "array", "items": [{"type": "null"}, {"type": "boolean"}], "additionalItems": {"type": "string"}})",
+    R"({"type": "array", "items": {"enum": ["a", "b", "a", 3]}, "uniqueItems": true, "minItems": 1, "maxItems": 2})",
+    R"({"type": "array", "items": {"enum": [1, 2, 3, 4, 5, 6, 7, 8]}, "uniqueItems": true, "minItems": 2})",
+    R"({"type": "array", "items": {"type": "boolean"}, "uniqueItems": true})",
+    R"({"type": "number", "minimum": 0, "exclusiveMaximum": 1})",
+    R"({"type": "number", "exclusiveMinimum": -2.5, "maximum": 3.25})",
+    R"({"type": "number", "minimum": 0.001})",
+    R"({"type": "integer", "minimum": 9007199254740000, "maximum": 9007199254740991})",
+    R"({"type": "object", "properties": {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+        "required": ["value", "next"]})",
+    R"({"$ref": "#/$defs/a%20b~1c", "$defs": {"a b/c": {"type": "array", "items": {"$ref": "#/$defs/a%20b~1c"}}}})",
+    R"({"type": "object", "properties": {"a": true, "b": false, "c": {}}, "required": ["a"]})",
+    R"({"type": "object", "required": ["undeclared"]})",
+    R"({"allOf": [{"type": "boolean"}], "title": "one"})",
+    "{}",
 };
 
 TEST(JsonSchema, WhatTheAutomatonAcceptsParsesAndValidates) {
@@ -89,8 +111,10 @@ TEST(JsonSchema, WhatTheAutomatonAcceptsParsesAndValidates) {
   for (const char* text : kSchemas) {
     const Dfa dfa = schema_dfa(text);
     const Json schema = Json::parse(text);
-    for (int i = 0; i < 150; ++i) {
-      const std::string answer = random_match(dfa, rng);
+    const std::vector<std::int32_t> far = distances(dfa);
+    // 20,000 of all schemas together.
+    for (std::size_t i = 0; i < 1 + 20'000 / std::size(kSchemas); ++i) {
+      const std::string answer = random_match(dfa, far, rng);
       ASSERT_TRUE(dfa.matches(answer));
       const Json value = Json::parse(answer, nullptr, /*allow_exceptions=*/false);
       ASSERT_FALSE(value.is_discarded()) << text << "\n" << answer;
@@ -135,17 +159,111 @@ TEST(JsonSchema, AcceptsWhatItShould) {
     EXPECT_EQ(schema_dfa(schema).matches(text), expected) << schema << "\n" << text;
 }
 
-TEST(JsonSchema, IntegersWithinBoundsByEnumeration) {
-  std::mt19937 rng(5);
-  for (int i = 0; i < 60; ++i) {
-    const auto low = static_cast<std::int64_t>(rng() % 2500) - 1200,
-               high = low + static_cast<std::int64_t>(rng() % 1500);
-    const auto dfa = compile(*json_integer(low, high));
-    ASSERT_TRUE(dfa.has_value());
-    for (std::int64_t n = low - 30; n <= high + 30; ++n)
-      EXPECT_EQ(dfa->matches(std::to_string(n)), n >= low && n <= high) << low << " " << high << " " << n;
-    EXPECT_FALSE(dfa->matches("-0"));
+/// Short texts that stand for enormous automata. The limits are counts, so that no clock is needed: what is beyond them
+/// is refused, and the work until then is theirs.
+
+TEST(JsonSchema, KeywordsMeanWhatTheStandardSays) {
+  const std::tuple<const char*, const char*, bool> cases[] = {
+      {R"({"type": "boolean", "x-order": 1, "maxLength": 3, "unheard": {"of": 1}})", "true", true},
+      {R"({"type": "integer", "minimum": 0.5, "maximum": 10.0})", "1", true},
+      {R"({"type": "integer", "minimum": 0.5, "maximum": 10.0})", "0", false},
+      {R"({"type": "integer", "minimum": 0.5, "maximum": 10.0})", "10", true},
+      {R"({"type": "integer", "minimum": 0.5, "maximum": 10.0})", "11", false},
+      {R"({"type": "integer", "exclusiveMinimum": -0.5, "exclusiveMaximum": 2.0})", "0", true},
+      {R"({"type": "integer", "exclusiveMinimum": -0.5, "exclusiveMaximum": 2.0})", "-1", false},
+      {R"({"type": "integer", "exclusiveMinimum": -0.5, "exclusiveMaximum": 2.0})", "2", false},
+      {R"({"type": "string", "enum": ["a", 1]})", R"("a")", true},
+      {R"({"type": "string", "enum": ["a", 1]})", "1", false},
+      {R"({"type": "string", "enum": ["a", 1, "b"]})", R"("b")", true},
+      {R"({"type": "number", "minimum": -1})", "-0", false},
+      {R"({"type": "number", "minimum": -1})", "-0.0", false},
+      {R"({"type": "integer", "enum": [1.0, 1.5]})", "1.0", true},
+      {R"({"type": "integer", "enum": [1.0, 1.5]})", "1.5", false},
+      {R"({"type": "string", "pattern": "^\\S$"})", "\"\u00A0\"", false},
+      {R"({"type": "string", "pattern": "^[^\\s]$"})", "\"\u3000\"", false},
+      {R"({"type": "string", "pattern": "^\\s$"})", "\"\uFEFF\"", true},
+      {R"({"type": "string", "pattern": "^\\s$"})", "\"\u180E\"", false},
+      {R"({"type": "string", "pattern": "^.$"})", "\"\u2028\"", false},
+      {R"({"type": "string", "maxLength": 100000})", R"("a")", true},
+      {R"({"type": "string", "maxLength": 1e15})", R"("a")", true},
+      {R"({"type": "string", "pattern": "^[A-Z]{3}$", "maxLength": 3, "minLength": 2})", R"("ABC")", true},
+      {R"({"type": "array", "items": [{"type": "null"}], "minItems": 2})", R"([null, 7])", true},
+      {R"({"type": "array", "prefixItems": [{"type": "null"}]})", R"([])", true},
+      {R"({"type": "array", "prefixItems": [{"type": "null"}]})", R"([null, 7])", false},
+      {R"({"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": true})", R"([2, 1])", true},
+      {R"({"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": true})", R"([1, 1])", false},
+      {R"({"type": "integer", "multipleOf": 5})", "-15", true},
+      {R"({"type": "integer", "multipleOf": 5})", "0", true},
+      {R"({"type": "integer", "multipleOf": 5})", "1234567890", true},
+      {R"({"type": "integer", "multipleOf": 5})", "13", false},
+      {R"({"type": "integer", "multipleOf": 4})", "136", true},
+      {R"({"type": "integer", "multipleOf": 4})", "134", false},
+      {R"({"type": "integer", "multipleOf": 4})", "04", false},
+      {R"({"type": "integer", "multipleOf": 1000.0})", "7000", true},
+      {R"({"type": "integer", "multipleOf": 1000.0})", "7100", false},
+      {R"({"type": "number", "minimum": 0.5})", "0.5", true},
+      {R"({"type": "number", "minimum": 0.5})", "0.499", false},
+      {R"({"type": "number", "exclusiveMinimum": 0.5})", "0.50", false},
+      {R"({"type": "number", "minimum": -1, "maximum": 1})", "-0.25", true},
+      {R"({"type": "number", "maximum": -1})", "-1", true},
+      {R"({"type": "number", "maximum": -1})", "-0.99", false},
+  };
+  for (const auto& [schema, text, expected] : cases)
+    EXPECT_EQ(schema_dfa(schema).matches(text), expected) << schema << "\n" << text;
+}
+
+/// Short texts that stand for enormous automata. The limits are counts, so that no clock is needed: what is beyond them
+/// is refused, and the work until then is theirs.
+TEST(JsonSchema, WhatIsTooLargeIsRefused) {
+  Json laughs = {{"$ref", "#/$defs/d0"}, {"$defs", Json::object()}};
+  for (int i = 0; i < 30; ++i) {
+    const Json next = i == 29 ? Json{{"type", "string"}} : Json{{"$ref", "#/$defs/d" + std::to_string(i + 1)}};
+    laughs["$defs"]["d" + std::to_string(i)] = {
+        {"type", "object"}, {"properties", {{"a", next}, {"b", next}}}, {"required", {"a", "b"}}};
   }
+  const auto pattern = schema_pattern(laughs);
+  ASSERT_TRUE(pattern.has_value()) << pattern.error().message();
+  const auto dfa = compile(**pattern);
+  ASSERT_FALSE(dfa.has_value());
+  EXPECT_NE(dfa.error().what.find("too large: more than 60000 states"), std::string::npos) << dfa.error().what;
+
+  // In oneOf, the same are compared in pairs.
+  Json either = {{"oneOf", {{{"$ref", "#/$defs/d0"}}, {{"$ref", "#/$defs/d1"}}}}, {"$defs", laughs["$defs"]}};
+  EXPECT_FALSE(schema_pattern(either).has_value());
+
+  // A chain of references, of which each is read before the one that refers to it.
+  Json chain = {{"type", "object"}, {"properties", Json::object()}, {"$defs", Json::object()}};
+  for (int i = 500; i-- > 0;) {
+    const std::string name = "d" + std::to_string(i);
+    chain["properties"][name] = {{"$ref", "#/$defs/" + name}};
+    chain["$defs"][name] = i == 499
+                               ? Json{{"type", "null"}}
+                               : Json{{"type", "array"}, {"items", {{"$ref", "#/$defs/d" + std::to_string(i + 1)}}}};
+  }
+  const auto deep = schema_pattern(chain);
+  EXPECT_FALSE(deep && compile(**deep));
+
+  for (const std::size_t levels : {std::size_t{61}, std::size_t{2000}, std::size_t{100'000}}) {
+    std::string text;
+    for (std::size_t i = 0; i < levels; ++i) text += R"({"items":)";
+    EXPECT_FALSE(parse_schema(text + "{}" + std::string(levels, '}')).has_value());
+  }
+  std::stop_source stop;
+  stop.request_stop();
+  const auto stopped = compile(**parse_schema(R"({"type": "string"})"), {.stop = stop.get_token()});
+  ASSERT_FALSE(stopped.has_value());
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+}
+
+TEST(JsonSchema, ReferencesRecurseToTheStatedDepth) {
+  const Dfa dfa =
+      schema_dfa(R"({"$ref": "#/$defs/l", "$defs": {"l": {"type": "array", "items": {"$ref": "#/$defs/l"}}}})");
+  EXPECT_TRUE(dfa.matches("[]"));
+  EXPECT_TRUE(dfa.matches("[[[[[]]]], []]"));
+  EXPECT_FALSE(dfa.matches("[[[[[[]]]]]]"));
+  const auto endless = schema_pattern(Json::parse(R"({"$ref": "#"})"));
+  ASSERT_TRUE(endless.has_value());
+  EXPECT_FALSE(compile(**endless).has_value());
 }
 
 TEST(JsonSchema, ManyOptionalPropertiesStaySmall) {
@@ -157,45 +275,78 @@ TEST(JsonSchema, ManyOptionalPropertiesStaySmall) {
   EXPECT_FALSE(dfa.matches(R"({"p42": "", "p3": "x"})"));
 }
 
-TEST(JsonSchema, ErrorsNameThePath) {
-  const std::tuple<const char*, const char*> cases[] = {
-      {"{", "$"},
-      {"[]", "$"},
-      {R"({"type": "object", "type": "string"})", "$.type"},
-      {"{}", "$"},
-      {R"({"type": "strin"})", "$.type"},
-      {R"({"type": ["string", 3]})", "$.type[1]"},
-      {R"({"type": "integer", "multipleOf": 3})", "$.multipleOf"},
-      {R"({"type": "number", "minimum": 3})", "$.minimum"},
-      {R"({"properties": {"a": {"type": "string", "format": "date"}}})", "$.properties.a.format"},
-      {R"({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["a", "b"]})", "$.required[1]"},
-      {R"({"type": "object", "additionalProperties": {"type": "null"}})", "$.additionalProperties"},
-      {R"({"type": "object", "patternProperties": {}})", "$.patternProperties"},
-      {R"({"type": "array", "items": {"type": "string", "pattern": "(?=b)a"}})", "$.items.pattern"},
-      {R"({"type": "string", "minLength": 3, "maxLength": 2})", "$.maxLength"},
-      {R"({"type": "string", "minLength": -1})", "$.minLength"},
-      {R"({"type": "string", "pattern": "a", "minLength": 1})", "$.minLength"},
-      {R"({"type": "array", "uniqueItems": true})", "$.uniqueItems"},
-      {R"({"anyOf": [{"type": "null"}, {"type": "text"}]})", "$.anyOf[1].type"},
-      {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "$.oneOf"},
-      {R"({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]})", "$.oneOf"},
-      {R"({"allOf": [{"type": "null"}]})", "$.allOf"},
-      {R"({"enum": []})", "$.enum"},
-      {R"({"type": "string", "enum": ["a", 2]})", "$.enum[1]"},
-      {R"({"$ref": "#/$defs/a", "$defs": {"b": {}}})", "$.$ref"},
-      {R"({"$ref": "http://example.org/a"})", "$.$ref"},
-      {R"({"type": "array", "items": {"$ref": "#"}})", "$.items.$ref"},
-      {R"({"type": "integer", "minimum": 4, "maximum": 3})", "$"},
-      {R"({"type": "integer", "minimum": 1.5})", "$.minimum"},
-  };
+using SchemaAndPlace = std::tuple<const char*, const char*>;
+
+void expect_errors(std::initializer_list<SchemaAndPlace> cases) {
   for (const auto& [schema, where] : cases) {
     const auto parsed = parse_schema(schema);
     ASSERT_FALSE(parsed.has_value()) << schema;
     EXPECT_EQ(parsed.error().where, where) << parsed.error().message();
   }
+}
+
+TEST(JsonSchema, ErrorsNameThePath) {
+  expect_errors({
+      {"{", "$"},
+      {"[]", "$"},
+      {R"({"type": "strin"})", "$.type"},
+      {R"({"type": ["string", 3]})", "$.type[1]"},
+      {R"({"type": "integer", "multipleOf": 3})", "$.multipleOf"},
+      {R"({"type": "integer", "multipleOf": 5, "minimum": 0})", "$.multipleOf"},
+      {R"({"type": "integer", "multipleOf": 0.5})", "$.multipleOf"},
+      {R"({"type": "integer", "multipleOf": -5})", "$.multipleOf"},
+      {R"({"type": "number", "multipleOf": 5})", "$.multipleOf"},
+      {R"({"type": "number", "minimum": "3"})", "$.minimum"},
+      {R"({"type": "integer", "minimum": 3, "exclusiveMinimum": true})", "$.exclusiveMinimum"},
+      {R"({"type": "number", "minimum": 1, "exclusiveMaximum": 1})", "$"},
+      {R"({"type": "number", "minimum": 0.1234567890123456})", "$.minimum"},
+      {R"({"type": "integer", "minimum": 9223372036854775808})", "$.minimum"},
+      {R"({"not": {}})", "$.not"},
+      {R"({"$ref": "#/$defs/a%2", "$defs": {}})", "$.$ref"},
+      {R"({"type": "string", "minLength": 3, "maxLength": 2})", "$.maxLength"},
+      {R"({"type": "string", "minLength": -1})", "$.minLength"},
+      {R"({"type": "string", "pattern": "a", "minLength": 2})", "$.minLength"},
+      {R"({"type": "string", "pattern": "a", "maxLength": 9})", "$.maxLength"},
+      {R"({"enum": []})", "$.enum"},
+      {R"({"type": "string", "enum": [1, 2]})", "$.enum"},
+      {R"({"type": "string", "const": 1})", "$.const"},
+      {R"({"$ref": "#/$defs/a", "$defs": {"b": {}}})", "$.$ref"},
+      {R"({"$ref": "http://example.org/a"})", "$.$ref"},
+      {R"({"type": "integer", "minimum": 4, "maximum": 3})", "$"},
+      {R"({"type": "integer", "minimum": 1.2, "maximum": 1.8})", "$"},
+  });
   std::string deep = R"({"type": "null"})";
   for (int i = 0; i < 100; ++i) deep = R"({"items": )" + deep + "}";
   EXPECT_FALSE(parse_schema(deep).has_value());
+}
+
+TEST(JsonSchema, ErrorsOfContainersNameThePath) {
+  expect_errors({
+      {R"({"type": "object", "type": "string"})", "$.type"},
+      {R"({"properties": {"a": {"type": "string", "format": 3}}})", "$.properties.a.format"},
+      {R"({"properties": {"a": {"type": "string", "format": "email", "maxLength": 3}}})", "$.properties.a.maxLength"},
+      {R"({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["a", "b"], "additionalProperties": false})",
+       "$.required[1]"},
+      {R"({"type": "object", "additionalProperties": {"type": "nul"}})", "$.additionalProperties.type"},
+      {R"({"type": "object", "additionalProperties": 1, "properties": {"a": {}}})", "$.additionalProperties"},
+      {R"({"type": "object", "patternProperties": {"a": {}, "b": {}}})", "$.patternProperties"},
+      {R"({"type": "object", "patternProperties": {"a": {}}, "properties": {"xax": {}}})", "$.patternProperties.a"},
+      {R"({"type": "object", "minProperties": 2})", "$.minProperties"},
+      {R"({"type": "object", "maxProperties": 1, "properties": {"a": {}, "b": {}}})", "$.maxProperties"},
+      {R"({"type": "object", "propertyNames": {"type": "integer"}})", "$.propertyNames"},
+      {R"({"type": "object", "dependentRequired": {}})", "$.dependentRequired"},
+      {R"({"contains": {}})", "$.contains"},
+      {R"({"type": "array", "prefixItems": {}})", "$.prefixItems"},
+      {R"({"type": "array", "items": false, "minItems": 1})", "$.minItems"},
+      {R"({"type": "array", "items": {"enum": [1, 1]}, "uniqueItems": true, "minItems": 2})", "$.minItems"},
+      {R"({"type": "array", "items": {"type": "string", "pattern": "(?=b)a"}})", "$.items.pattern"},
+      {R"({"type": "array", "uniqueItems": true})", "$.uniqueItems"},
+      {R"({"anyOf": [{"type": "null"}, {"type": "text"}]})", "$.anyOf[1].type"},
+      {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "$.oneOf"},
+      {R"({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]})", "$.oneOf"},
+      {R"({"oneOf": [{"properties": {"a": {}}}, {"type": "string"}]})", "$.oneOf"},
+      {R"({"allOf": [{"type": "null"}, {}]})", "$.allOf"},
+  });
 }
 
 }  // namespace

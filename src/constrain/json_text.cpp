@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "constrain/json_number.h"
+
 namespace dllm::constrain {
 namespace {
 
@@ -54,41 +56,6 @@ PatternPtr escaped_chars(const CharSet& set) {
   return either(std::move(ways));
 }
 
-PatternPtr digits(std::int32_t least, std::int32_t most) { return repeat(one_of({'0', '9'}), least, most); }
-
-/// Decimal numbers of the same length, from `low` to `high`.
-PatternPtr same_length(std::string_view low, std::string_view high) {
-  if (low.empty()) return sequence({});
-  const std::string_view low_rest = low.substr(1), high_rest = high.substr(1);
-  const auto rest = static_cast<std::int32_t>(low_rest.size());
-  const auto digit = [](char c) { return static_cast<char32_t>(static_cast<unsigned char>(c)); };
-  if (low[0] == high[0]) return sequence({one_of({digit(low[0]), digit(low[0])}), same_length(low_rest, high_rest)});
-  const std::string nines(low_rest.size(), '9'), zeros(low_rest.size(), '0');
-  std::vector<PatternPtr> ways = {sequence({one_of({digit(low[0]), digit(low[0])}), same_length(low_rest, nines)}),
-                                  sequence({one_of({digit(high[0]), digit(high[0])}), same_length(zeros, high_rest)})};
-  if (high[0] - low[0] > 1)
-    ways.push_back(sequence({one_of({digit(low[0]) + 1, digit(high[0]) - 1}), digits(rest, rest)}));
-  return either(std::move(ways));
-}
-
-/// Numbers from `low` to `high` >= `low` >= 0.
-PatternPtr natural_range(std::int64_t low, std::int64_t high) {
-  std::vector<PatternPtr> ways;
-  for (std::int64_t first = low;;) {
-    const std::string text = std::to_string(first);
-    const std::int64_t last = std::min<std::int64_t>(high, std::stoll(std::string(text.size(), '9')));
-    ways.push_back(same_length(text, std::to_string(last)));
-    if (last == high) return either(std::move(ways));
-    first = last + 1;
-  }
-}
-
-PatternPtr object_of(const PatternPtr& value) {
-  const PatternPtr member = sequence({json_string(), json_colon(), value});
-  const PatternPtr more = repeat(sequence({json_comma(), member}), 0, Pattern::kUnbounded);
-  return sequence({literal("{"), maybe(sequence({member, more})), literal("}")});
-}
-
 }  // namespace
 
 PatternPtr json_comma() { return sequence({literal(","), maybe(literal(" "))}); }
@@ -100,26 +67,6 @@ PatternPtr json_string(std::int32_t least, std::int32_t most) {
 
 PatternPtr json_string_of(const PatternPtr& content) {
   return sequence({literal("\""), replace_chars(content, escaped_chars), literal("\"")});
-}
-
-PatternPtr json_integer(std::optional<std::int64_t> minimum, std::optional<std::int64_t> maximum) {
-  if (!minimum && !maximum)
-    return sequence(
-        {maybe(literal("-")), either({literal("0"), sequence({one_of({'1', '9'}), digits(0, kMostDigits - 1)})})});
-  std::int64_t most = 1;
-  for (std::int32_t i = 0; i < kMostDigits; ++i) most *= 10;
-  const std::int64_t low = minimum.value_or(-most + 1), high = maximum.value_or(most - 1);
-  std::vector<PatternPtr> ways;
-  if (low > high) return either({});
-  if (high >= 0) ways.push_back(natural_range(std::max<std::int64_t>(low, 0), high));
-  if (low < 0) ways.push_back(sequence({literal("-"), natural_range(-std::min<std::int64_t>(high, -1), -low)}));
-  return either(std::move(ways));
-}
-
-PatternPtr json_number() {
-  const PatternPtr sign = maybe(one_of(chars_of("+-")));
-  return sequence({json_integer(), maybe(sequence({literal("."), digits(1, kMostDigits)})),
-                   maybe(sequence({one_of(chars_of("eE")), sign, digits(1, kMostExponentDigits)}))});
 }
 
 PatternPtr json_boolean() { return either({literal("true"), literal("false")}); }
@@ -136,21 +83,31 @@ PatternPtr json_value(const Json& value) {
   return sequence(std::move(parts));
 }
 
-PatternPtr json_array(const PatternPtr& item, std::int32_t least, std::int32_t most) {
-  const PatternPtr more = repeat(sequence({json_comma(), item}), std::max(least - 1, 0),
-                                 most == Pattern::kUnbounded ? most : std::max(most - 1, 0));
-  const PatternPtr items = most == 0 ? sequence({}) : sequence({item, more});
-  return sequence({literal("["), least == 0 ? maybe(items) : items, literal("]")});
+PatternPtr json_list(const PatternPtr& item, std::int32_t least, std::int32_t most) {
+  if (most == 0) return sequence({});
+  const PatternPtr more =
+      repeat(sequence({json_comma(), item}), std::max(least - 1, 0), most == Pattern::kUnbounded ? most : most - 1);
+  const PatternPtr items = sequence({item, more});
+  return least == 0 ? maybe(items) : items;
 }
 
-PatternPtr json_any_object(int levels) { return object_of(json_any(levels - 1)); }
+PatternPtr json_array(const PatternPtr& item, std::int32_t least, std::int32_t most) {
+  return sequence({literal("["), json_list(item, least, most), literal("]")});
+}
+
+PatternPtr json_map(const PatternPtr& key, const PatternPtr& value, std::int32_t least, std::int32_t most) {
+  const PatternPtr member = sequence({key, json_colon(), value});
+  return sequence({literal("{"), json_list(member, least, most), literal("}")});
+}
+
+PatternPtr json_any_object(int levels) { return json_map(json_string(), json_any(levels - 1)); }
 
 PatternPtr json_any(int levels) {
   std::vector<PatternPtr> ways = {json_string(), json_number(), json_boolean(), literal("null")};
   if (levels > 0) {
     const PatternPtr inner = json_any(levels - 1);
     ways.push_back(json_array(inner));
-    ways.push_back(object_of(inner));
+    ways.push_back(json_map(json_string(), inner));
   }
   return either(std::move(ways));
 }

@@ -1,5 +1,9 @@
 #include "constrain/nfa.h"
 
+#include <unordered_map>
+
+#include "base/hash.h"
+
 namespace dllm::constrain {
 namespace {
 
@@ -7,7 +11,7 @@ namespace {
 /// exists once, so that the optional members of an object cost as many states as they are, and not their square.
 class NfaBuilder {
  public:
-  explicit NfaBuilder(std::int32_t most) : most_(most) {}
+  explicit NfaBuilder(const NfaLimits& limits) : limits_(limits) {}
 
   std::optional<Nfa> run(const Pattern& pattern) {
     nfa_.accepting = add();
@@ -18,7 +22,7 @@ class NfaBuilder {
 
  private:
   std::int32_t add() {
-    if (static_cast<std::int32_t>(nfa_.states.size()) >= most_) {
+    if (static_cast<std::int32_t>(nfa_.states.size()) >= limits_.states) {
       full_ = true;
       return 0;
     }
@@ -29,6 +33,8 @@ class NfaBuilder {
 
   /// The state from which `pattern`, then `next` is matched.
   std::int32_t entry(const Pattern& pattern, std::int32_t next) {
+    // Parts that match the empty text add no states, and are visited all the same.
+    if (++visits_ > limits_.visits || (visits_ % 1024 == 0 && limits_.stop.stop_requested())) full_ = true;
     if (full_) return 0;
     const auto key = std::pair(&pattern, next);
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
@@ -60,7 +66,7 @@ class NfaBuilder {
 
   std::int32_t chars(const CharSet& set, std::int32_t next) {
     const std::int32_t from = add();
-    for (const ByteRanges& ranges : utf8_ranges(set)) {
+    for (const ByteRanges& ranges : bytes_of(set)) {
       std::int32_t to = next;
       for (std::size_t i = ranges.size(); i-- > 1 && !full_;) {
         const std::int32_t between = add();
@@ -70,6 +76,12 @@ class NfaBuilder {
       state(from).edges.push_back({ranges[0].first, ranges[0].second, to});
     }
     return from;
+  }
+
+  const std::vector<ByteRanges>& bytes_of(const CharSet& set) {
+    const auto [place, fresh] = bytes_.try_emplace(&set);
+    if (fresh) place->second = utf8_ranges(set);
+    return place->second;
   }
 
   std::int32_t repeats(const Pattern& pattern, std::int32_t next) {
@@ -92,14 +104,25 @@ class NfaBuilder {
     return next;
   }
 
-  std::int32_t most_;
+  struct KeyHash {
+    std::size_t operator()(const std::pair<const Pattern*, std::int32_t>& key) const {
+      return static_cast<std::size_t>(
+          mix64(std::hash<const Pattern*>()(key.first), static_cast<std::uint64_t>(key.second)));
+    }
+  };
+
+  const NfaLimits& limits_;
   bool full_ = false;
+  std::int64_t visits_ = 0;
   Nfa nfa_;
-  std::map<std::pair<const Pattern*, std::int32_t>, std::int32_t> known_;
+  std::unordered_map<std::pair<const Pattern*, std::int32_t>, std::int32_t, KeyHash> known_;
+  std::unordered_map<const CharSet*, std::vector<ByteRanges>> bytes_;  ///< by the pattern's set
 };
 
 }  // namespace
 
-std::optional<Nfa> build_nfa(const Pattern& pattern, std::int32_t most) { return NfaBuilder(most).run(pattern); }
+std::optional<Nfa> build_nfa(const Pattern& pattern, const NfaLimits& limits) {
+  return NfaBuilder(limits).run(pattern);
+}
 
 }  // namespace dllm::constrain

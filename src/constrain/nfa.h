@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -25,7 +25,14 @@ struct Nfa {
   std::int32_t accepting = 0;
 };
 
-/// nullopt: it would have more than `most` states.
-std::optional<Nfa> build_nfa(const Pattern& pattern, std::int32_t most);
+struct NfaLimits {
+  std::int32_t states = 0;
+  std::int64_t visits = 0;  ///< of parts of the pattern
+  std::stop_token stop{};
+};
+
+/// nullopt: it exceeds a limit, or was stopped. The time is that of the limits whatever the pattern, which may stand
+/// for exponentially many states. Precondition: the pattern is at most kDeepestPattern deep.
+std::optional<Nfa> build_nfa(const Pattern& pattern, const NfaLimits& limits);
 
 }  // namespace dllm::constrain

@@ -1,14 +1,25 @@
 #include "constrain/pattern.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "text/utf8.h"
 
 namespace dllm::constrain {
+namespace {
+
+PatternPtr make_pattern(Pattern::Kind kind, std::vector<PatternPtr> parts, std::int32_t least = 0,
+                        std::int32_t most = 0) {
+  std::int32_t depth = 0;
+  for (const PatternPtr& part : parts) depth = std::max(depth, part->depth + 1);
+  return std::make_shared<Pattern>(Pattern{kind, {}, std::move(parts), least, most, depth});
+}
+
+}  // namespace
 
 PatternPtr one_of(CharSet chars) {
-  return std::make_shared<Pattern>(Pattern{Pattern::Kind::kChars, std::move(chars), {}, 0, 0});
+  return std::make_shared<Pattern>(Pattern{Pattern::Kind::kChars, std::move(chars), {}, 0, 0, 0});
 }
 
 PatternPtr literal(std::string_view text) {
@@ -23,16 +34,16 @@ PatternPtr literal(std::string_view text) {
 
 PatternPtr sequence(std::vector<PatternPtr> parts) {
   if (parts.size() == 1) return parts.front();
-  return std::make_shared<Pattern>(Pattern{Pattern::Kind::kSequence, {}, std::move(parts), 0, 0});
+  return make_pattern(Pattern::Kind::kSequence, std::move(parts));
 }
 
 PatternPtr either(std::vector<PatternPtr> parts) {
   if (parts.size() == 1) return parts.front();
-  return std::make_shared<Pattern>(Pattern{Pattern::Kind::kEither, {}, std::move(parts), 0, 0});
+  return make_pattern(Pattern::Kind::kEither, std::move(parts));
 }
 
 PatternPtr repeat(PatternPtr part, std::int32_t least, std::int32_t most) {
-  return std::make_shared<Pattern>(Pattern{Pattern::Kind::kRepeat, {}, {std::move(part)}, least, most});
+  return make_pattern(Pattern::Kind::kRepeat, {std::move(part)}, least, most);
 }
 
 namespace {
@@ -47,9 +58,9 @@ class CharReplacement {
     if (pattern->kind == Pattern::Kind::kChars) {
       result = replace_(pattern->chars);
     } else {
-      Pattern copy = *pattern;
-      for (PatternPtr& part : copy.parts) part = of(part);
-      result = std::make_shared<Pattern>(std::move(copy));
+      std::vector<PatternPtr> parts = pattern->parts;
+      for (PatternPtr& part : parts) part = of(part);
+      result = make_pattern(pattern->kind, std::move(parts), pattern->least, pattern->most);
     }
     done_.emplace(pattern.get(), result);
     return result;

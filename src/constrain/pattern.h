@@ -28,7 +28,13 @@ struct Pattern {
   CharSet chars{};
   std::vector<PatternPtr> parts{};
   std::int32_t least = 0, most = kUnbounded;
+  /// Of the longest way down to a part without parts. What walks a pattern recurses, so that readers of untrusted texts
+  /// limit it; parts that are shared make patterns deeper than any text is nested.
+  std::int32_t depth = 0;
 };
+
+/// The deepest pattern that is compiled: recursion then takes less than 2 MB of stack.
+inline constexpr std::int32_t kDeepestPattern = 4000;
 
 PatternPtr one_of(CharSet chars);
 /// The text itself. Precondition: it is UTF-8.

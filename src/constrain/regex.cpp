@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMostGroups = 200;  ///< nested: parsing recurses
 constexpr std::int32_t kMostRepeats = 10000;
+constexpr std::size_t kMostRegexBytes = std::size_t{256} << 10U;  ///< each takes some 100 bytes as a pattern
 
 CharSet digit_chars() { return {'0', '9'}; }
 CharSet word_chars() {
@@ -23,9 +24,19 @@ CharSet word_chars() {
   set.add('_', '_');
   return set;
 }
+/// ECMA-262's LineTerminator: what `.` does not match.
+CharSet line_ends() {
+  CharSet set('\n', '\n');
+  set.add('\r', '\r');
+  set.add(0x2028, 0x2029);
+  return set;
+}
+/// ECMA-262's WhiteSpace (with the characters of category Zs) and LineTerminator: \s.
 CharSet spaces() {
   CharSet set('\t', '\r');
-  set.add(' ', ' ');
+  for (const char32_t c : {0x20U, 0xA0U, 0x1680U, 0x202FU, 0x205FU, 0x3000U, 0xFEFFU}) set.add(c, c);
+  set.add(0x2000, 0x200A);
+  set.add(0x2028, 0x2029);
   return set;
 }
 
@@ -34,6 +45,9 @@ class RegexParser {
   RegexParser(std::string_view text, RegexScope scope) : text_(text), scope_(scope) {}
 
   Expected<PatternPtr> run() {
+    if (text_.size() > kMostRegexBytes)
+      return Error{ErrorCode::kUsage, fmt::format("the expression has more than {} bytes", kMostRegexBytes),
+                   fmt::format("byte {}", kMostRegexBytes), ""};
     for (std::size_t i = 0; i < text_.size();) {
       const Utf8Char c = utf8_at(text_, i);
       if (!c.valid) return Error{ErrorCode::kUsage, "the expression is not UTF-8", fmt::format("byte {}", i), ""};
@@ -141,7 +155,7 @@ class RegexParser {
         return char_class();
       case '.':
         ++at_;
-        return one_of(CharSet('\n', '\n').complement());
+        return one_of(line_ends().complement());
       case '\\': {
         ++at_;
         DLLM_TRY(CharSet set, escape(/*in_class=*/false));

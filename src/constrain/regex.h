@@ -14,7 +14,8 @@ enum class RegexScope {
 };
 
 /// Parses a regular expression in UTF-8: literals, escapes (\n \t \r \f \v \0 \xHH \uHHHH and punctuation), `.` (every
-/// character but a newline), classes with ranges, negation and \d \w \s \D \W \S (ASCII, as in ECMAScript), groups,
+/// character but \n, \r, U+2028 and U+2029), classes with ranges, negation and \d \w \s \D \W \S as in ECMA-262 (the
+/// digits and words of ASCII, the spaces of Unicode and U+FEFF), groups,
 /// alternatives, * + ? {m} {m,} {m,n} (a ? after them changes nothing, as only whole matches count), ^ and $ at the
 /// ends of the outermost alternatives. Errors: kUsage with the byte in `where` (syntax; look-around, back references,
 /// word boundaries, flags and Unicode properties, which are not supported).

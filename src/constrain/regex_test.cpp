@@ -5,11 +5,13 @@
 #include <functional>
 #include <random>
 #include <regex>
+#include <stop_token>
 #include <string>
 
 #include "base/fuzz_replay.h"
 #include "constrain/dfa.h"
-#include "constrain/fuzz_entry.h"
+#include "constrain/testing/fuzz_entry.h"
+#include "constrain/nfa.h"
 #include "text/utf8.h"
 
 namespace dllm::constrain {
@@ -85,7 +87,8 @@ TEST(Regex, CharactersAreUtf8) {
     if (c >= 0xD800 && c <= 0xDFFF) continue;
     std::string text;
     append_utf8(text, c);
-    EXPECT_EQ(any.matches(text), c != '\n') << std::hex << static_cast<unsigned>(c);
+    EXPECT_EQ(any.matches(text), c != '\n' && c != '\r' && c != 0x2028 && c != 0x2029)
+        << std::hex << static_cast<unsigned>(c);
     EXPECT_EQ(not_a.matches(text), c != 'a') << std::hex << static_cast<unsigned>(c);
     EXPECT_EQ(greek.matches(text), c >= 0x3B1 && c <= 0x3C9) << std::hex << static_cast<unsigned>(c);
   }
@@ -141,6 +144,30 @@ TEST(Regex, ErrorsSayWhere) {
 }
 
 TEST(Regex, FuzzCorpus) { dllm::test::replay_corpus("constraint", 60, fuzz_constraint); }
+
+/// ECMA-262, 12.2 and 12.3.
+TEST(Regex, SpacesAreThoseOfEcmaScript) {
+  const std::u32string spaces =
+      U"\t\n\v\f\r \u00A0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
+      U"\u2009\u200A\u2028\u2029\u202F\u205F\u3000\uFEFF";
+  const Dfa space = dfa_of("\\s"), other = dfa_of("[^\\s]");
+  for (char32_t c = 0; c < 0x10000; ++c) {
+    if (c >= 0xD800 && c <= 0xDFFF) continue;
+    std::string text;
+    append_utf8(text, c);
+    EXPECT_EQ(space.matches(text), spaces.find(c) != spaces.npos) << std::hex << static_cast<unsigned>(c);
+    EXPECT_NE(space.matches(text), other.matches(text)) << std::hex << static_cast<unsigned>(c);
+  }
+}
+
+TEST(Regex, CompilingCanBeStoppedBeforeTheAutomatonIsDeterministic) {
+  const auto pattern = parse_regex("(abcd){2000}");
+  std::stop_source stop;
+  const NfaLimits limits{.states = 100'000, .visits = 100'000, .stop = stop.get_token()};
+  EXPECT_TRUE(build_nfa(**pattern, limits).has_value());
+  stop.request_stop();
+  EXPECT_FALSE(build_nfa(**pattern, limits).has_value());
+}
 
 TEST(Regex, SizeIsLimited) {
   for (const char* pattern : {"(a|b)*a(a|b){20}", "(.{9000}){9000}", "((a{100}){100}){100}"}) {

@@ -22,11 +22,11 @@ struct SchemaNode {
 
   /// The integer of a member; absent: nullopt.
   Expected<std::optional<std::int64_t>> integer(const char* key, std::int64_t minimum, std::int64_t maximum) const;
-  /// The names of `type`, or what the other keywords imply. Errors: an unknown name, none.
+  /// The names of `type`, or else the types to which the other keywords apply; empty: any. Errors: an unknown name.
   Expected<std::vector<std::string>> types() const;
-  /// An error if `type` is given and the value has another one. `place`: of the value, for the message.
-  Expected<void> check_type(const nlohmann::ordered_json& value, std::string_view place) const;
-  /// The schema that `$ref` names. Errors: not of this document, or not there.
+  /// Whether `type` is absent or one of the value's types. Errors: as types().
+  Expected<bool> type_admits(const nlohmann::ordered_json& value) const;
+  /// The schema that `$ref` names. Errors: not of this document, or not there, or among too many.
   Expected<SchemaNode> resolve(const nlohmann::ordered_json& root) const;
 };
 

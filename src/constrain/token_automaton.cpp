@@ -2,16 +2,28 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/try.h"
 
 namespace dllm::constrain {
 namespace {
 
-constexpr std::size_t kMostPairs = 16'000'000;  ///< of all functions together: 128 MB
+/// Of all functions together: 64 MB. The time is about proportional to them, so that this bounds it as well.
+constexpr std::size_t kMostPairs = 8'000'000;
 
 using Function = TokenAutomaton::Function;
+
+struct FunctionHash {
+  std::size_t operator()(const Function& function) const {
+    std::uint64_t hash = function.size();
+    for (const auto& [from, to] : function)
+      hash = mix64(hash, (static_cast<std::uint64_t>(from) << 32U) | static_cast<std::uint64_t>(to));
+    return static_cast<std::size_t>(hash);
+  }
+};
 
 /// The functions of texts, each with a number; 0 is that of the empty text.
 class Functions {
@@ -54,7 +66,7 @@ class Functions {
   }
 
   const Dfa& dfa_;
-  std::map<Function, std::int32_t> numbers_;
+  std::unordered_map<Function, std::int32_t, FunctionHash> numbers_;  ///< its keys stay where they are
   std::vector<const Function*> functions_;
   std::vector<std::int32_t> then_;  ///< [function][class of bytes]
   std::size_t pairs_ = 0;
@@ -68,7 +80,7 @@ Error too_complex() {
 }  // namespace
 
 Expected<TokenAutomaton> TokenAutomaton::build(const Dfa& dfa, std::span<const std::string_view> tokens,
-                                               std::span<const TokenId> stops) {
+                                               std::span<const TokenId> stops, const std::stop_token& stop) {
   TokenAutomaton result;
   result.accepting_ = dfa.accepting;
   const std::int32_t ended = dfa.states;
@@ -84,6 +96,8 @@ Expected<TokenAutomaton> TokenAutomaton::build(const Dfa& dfa, std::span<const s
     for (std::size_t i = 0; i < tokens[t].size() && !functions.dead(f); ++i)
       f = functions.after(f, static_cast<std::uint8_t>(tokens[t][i]));
     if (functions.full()) return too_complex();
+    if (t % 256 == 0 && stop.stop_requested())
+      return Error{ErrorCode::kCancelled, "the structure was not compiled to its end", "", ""};
     if (functions.dead(f)) continue;
     const auto [place, fresh] = class_of_function.try_emplace(f, static_cast<std::int32_t>(classes.size()));
     if (fresh) {
@@ -94,16 +108,16 @@ Expected<TokenAutomaton> TokenAutomaton::build(const Dfa& dfa, std::span<const s
   }
   if (pairs > kMostPairs) return too_complex();
 
-  Function stop;
+  Function end;
   for (std::int32_t s = 0; s <= ended; ++s)
-    if (result.accepts(s)) stop.emplace_back(s, ended);
+    if (result.accepts(s)) end.emplace_back(s, ended);
   bool stops_exist = false;
   for (const TokenId id : stops) {
     if (id < 0 || static_cast<std::size_t>(id) >= tokens.size()) continue;
     result.class_of_[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(classes.size());
     stops_exist = true;
   }
-  if (stops_exist) classes.push_back(&stop);
+  if (stops_exist) classes.push_back(&end);
   result.classes_ = static_cast<std::int32_t>(classes.size());
 
   result.set_moves(classes);

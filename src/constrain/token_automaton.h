@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,9 +24,9 @@ class TokenAutomaton {
   static constexpr std::int32_t kNoClass = 0;  ///< of tokens that no state allows
 
   /// `tokens`: their bytes by id; empty ones are never allowed. `stops`: ids that end the text; only stop tokens follow
-  /// them. Errors: kUsage (too complex).
+  /// them. Errors: kUsage (too complex), kCancelled (`stop`).
   static Expected<TokenAutomaton> build(const Dfa& dfa, std::span<const std::string_view> tokens,
-                                        std::span<const TokenId> stops);
+                                        std::span<const TokenId> stops, const std::stop_token& stop = {});
 
   /// Pairs (from, to) by ascending first; states that are not listed have no successor.
   using Function = std::vector<std::pair<std::int32_t, std::int32_t>>;

@@ -45,6 +45,7 @@ Expected<PatternPtr> call_pattern(const OrderedJson& tool, const std::string& pa
 Expected<PatternPtr> arguments_pattern(const OrderedJson& schema) {
   if (schema.is_null() || (schema.is_object() && schema.empty())) return json_any_object(kOpenLevels);
   DLLM_TRY(PatternPtr pattern, schema_pattern(schema));
+  if (!schema.is_object()) return bad_calls("arguments are an object, and this schema allows other values", "$");
   const bool implied = !schema.contains("type") && (schema.contains("properties") || schema.contains("required"));
   if (!implied && schema.value("type", OrderedJson()) != "object")
     return bad_calls("arguments are an object, and this schema may allow other values", "$.type",

@@ -69,8 +69,8 @@ TEST(ToolCallPattern, ErrorsNameTheirPlace) {
   EXPECT_EQ(error_place(R"({"tools": [{"name": "a", "parameters": {"type": ["object", "null"]}}]})"),
             "$.tools[0].parameters.type");
   EXPECT_EQ(error_place(R"({"tools": [{"name": "a", "parameters": {"type": "object", "properties":
-                        {"at": {"type": "string", "format": "date"}}}}]})"),
-            "$.tools[0].parameters.properties.at.format");
+                        {"at": {"type": "integer", "multipleOf": 3}}}}]})"),
+            "$.tools[0].parameters.properties.at.multipleOf");
 }
 
 }  // namespace

@@ -238,6 +238,33 @@ TEST_F(WeightCache, GoesOnWhereItCannotWrite) {
   EXPECT_TRUE(warned("check the permissions")) << said();
 }
 
+TEST_F(WeightCache, NothingIsKeptOfASourceThatChanged) {
+  const TinyModel m = model();
+  options_.check_source = [] { return Expected<void>(Error{ErrorCode::kIo, "changed while it was read", "", ""}); };
+  expect_right(pack(m), m);
+  EXPECT_TRUE(warned("changed while it was read")) << said();
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(WeightCache, ChecksumsAndFingerprintsSeeFirstAndLastBytes) {
+  // Of these sizes the last sample ends with the last byte; of others up to two bytes before it.
+  for (const std::size_t size : {1u, 63u, 64u, 67u, 1024u}) {
+    std::vector<std::byte> bytes(size);
+    const auto fingerprint = [&] {
+      const CachedTensor tensor{"a", TensorType::kF32, 1, 1, 0, size, bytes};
+      return source_fingerprint({&tensor, 1});
+    };
+    const std::uint64_t sum = checksum_of(bytes), print = fingerprint();
+    for (const std::size_t at : {std::size_t{0}, size - 1}) {
+      bytes[at] = std::byte{1};
+      EXPECT_NE(checksum_of(bytes), sum) << size;
+      EXPECT_NE(fingerprint(), print) << size;
+      bytes[at] = std::byte{0};
+    }
+    EXPECT_EQ(checksum_of(bytes), sum);
+  }
+}
+
 // If the panels' bytes change, kLayoutVersion in weight_cache.cpp must change too, or old caches would be read as if
 // they were new. If this fails: increment the version, then update the hash.
 TEST_F(WeightCache, LayoutVersionStandsForThePanels) {

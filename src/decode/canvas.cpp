@@ -8,12 +8,21 @@ namespace dllm {
 Canvas::Canvas(std::vector<TokenId> prompt, Position length, TokenId mask)
     : tokens_(std::move(prompt)),
       prompt_end_(static_cast<Position>(tokens_.size())),
+      answer_begin_(prompt_end_),
       masked_total_(length),
       mask_(mask) {
   const std::size_t total = tokens_.size() + static_cast<std::size_t>(length);
   masked_.assign(tokens_.size(), 0);
   tokens_.resize(total, mask);
   masked_.resize(total, 1);
+}
+
+void Canvas::extend(Position length) {
+  assert(masked_total_ == 0);
+  prompt_end_ = size();
+  tokens_.resize(tokens_.size() + static_cast<std::size_t>(length), mask_);
+  masked_.resize(tokens_.size(), 1);
+  masked_total_ = length;
 }
 
 Position Canvas::masked_count(PositionRange range) const {

@@ -38,7 +38,10 @@ class Canvas {
   Canvas(std::vector<TokenId> prompt, Position length, TokenId mask);
 
   Position size() const { return static_cast<Position>(tokens_.size()); }
+  /// What is before it never changes: the prompt, and after extend() the answer so far.
   Position prompt_end() const { return prompt_end_; }
+  /// Where the answer begins.
+  Position answer_begin() const { return answer_begin_; }
   std::span<const TokenId> prompt() const { return std::span(tokens_).first(static_cast<std::size_t>(prompt_end_)); }
   TokenId mask() const { return mask_; }
   TokenId token(Position p) const { return tokens_[static_cast<std::size_t>(p)]; }
@@ -53,12 +56,17 @@ class Canvas {
   /// its state allows this kind of edit.
   bool apply(const Edit& edit);
 
+  /// The answer goes on: all that is there becomes part of what never changes, and `length` masks follow. Precondition:
+  /// no mask is left.
+  void extend(Position length);
+
  private:
   bool shift(const Edit& edit);
 
   std::vector<TokenId> tokens_;
   std::vector<std::uint8_t> masked_;
   Position prompt_end_;
+  Position answer_begin_;
   Position masked_total_;
   TokenId mask_;
 };

@@ -29,12 +29,12 @@ Candidate with_token(const Candidate& predicted, TokenId token, float logit) {
 Expected<void> ConstraintGuide::apply(const Canvas& canvas, const DenoisePass& pass, const Scores& scores,
                                       std::vector<Candidate>& candidates) {
   if (!on() || candidates.empty()) return {};
-  const Position begin = canvas.prompt_end(), end = begin + config_.length;
+  const Position begin = canvas.answer_begin(), end = begin + config_.length;
   if (scores.logits.empty())
     return Error{ErrorCode::kUnsupported, "this backend returns no logits", "constrained answer", "give --backend cpu"};
   const std::size_t vocabulary = scores.logits.size() / scores.rows.size();
   // Behind the last position that is given or predicted, all are alike.
-  Position last = end;
+  Position last = std::min(end, canvas.size());
   while (last > begin && canvas.masked(last - 1) && last - 1 > candidates.back().position) --last;
   std::vector<constrain::Slot> slots(static_cast<std::size_t>(last - begin));
   for (Position p = begin; p < last; ++p)

@@ -16,7 +16,8 @@ namespace dllm {
 /// What an answer must spell.
 struct ConstraintConfig {
   std::shared_ptr<const constrain::TokenAutomaton> automaton{};  ///< null: anything
-  Position length = 0;                                           ///< of the answer; text given after it is not part
+  /// Tokens that the answer may take, also on canvases after this one; text given after it is not part.
+  Position length = 0;
 };
 
 /// Keeps an answer within a language. In each pass it finds the most probable completion of the canvas that the

@@ -28,6 +28,16 @@ struct DenoiseCounters {
   std::int64_t rows_forwarded = 0;
   std::int64_t rows_scored = 0;
 
+  void add(const DenoiseCounters& more) {
+    steps += more.steps;
+    nfe += more.nfe;
+    forced += more.forced;
+    second_passes += more.second_passes;
+    rounds += more.rounds;
+    round_tokens += more.round_tokens;
+    rows_forwarded += more.rows_forwarded;
+    rows_scored += more.rows_scored;
+  }
   void add_rows(const StepPlan& plan) {
     rows_forwarded += static_cast<std::int64_t>(plan.rows.size());
     rows_scored += static_cast<std::int64_t>(plan.scored.size());

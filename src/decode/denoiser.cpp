@@ -179,7 +179,7 @@ std::span<const SequenceStep> Denoiser::send(PositionRange window) {
   if (unconditional_) {
     SequenceStep unconditional{unconditional_, prepared_[0].plan, prepared_[0].request, std::nullopt};
     for (PlanRow& row : unconditional.plan.rows)
-      if (row.position < canvas_.prompt_end()) row.token = canvas_.mask();
+      if (row.position < canvas_.answer_begin()) row.token = canvas_.mask();
     prepared_[0].guidance = Guidance{1, options_.cfg_scale};
     prepared_.push_back(std::move(unconditional));
   }
@@ -226,7 +226,11 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
     counters_.nfe += 1;
     counters_.add_rows(step.plan);
   }
-  if (growth_.measures()) return absorb_measure(candidates_of(pass_, scores[0], front_));
+  if (growth_.measures()) {
+    std::vector<Candidate> answer = candidates_of(pass_, scores[0], front_);
+    DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], answer));
+    return absorb_measure(answer);
+  }
   if (pass_.idle) return absorb_idle(scores[0]);
   front_.keep(pass_, cursor_.range(), scores[0]);
   std::vector<Candidate> all = candidates_of(pass_, scores[0], front_);

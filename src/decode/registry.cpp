@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 
@@ -96,7 +97,7 @@ CanvasEntry canvas_entropy_bound();
 
 namespace {
 
-/// Every list of decoders that decoders() may have returned, each one entry longer than the one before.
+/// Every list of decoders that decoders() may have returned. The first is the build's; the others begin with it.
 struct DecoderLists {
   std::mutex mutex{};
   std::deque<std::vector<DecoderEntry>> lists{{DLLM_DECODERS(DLLM_CALL)}};
@@ -133,12 +134,23 @@ Expected<void> register_decoder(DecoderEntry entry) {
                  "use lower-case letters, digits and hyphens"};
   DecoderLists& all = decoder_lists();
   const std::lock_guard lock(all.mutex);
-  if (find_method(all.lists.back(), name))
-    return Error{ErrorCode::kUsage, fmt::format("there is a decoder '{}' already", name), "", "choose another name"};
-  std::vector<DecoderEntry> longer = all.lists.back();
-  longer.push_back(std::move(entry));
-  all.lists.push_back(std::move(longer));
+  if (find_method(all.lists.front(), name))
+    return Error{ErrorCode::kUsage, fmt::format("there is a decoder '{}' already", name), "",
+                 "it is the engine's, which is not replaced: choose another name"};
+  std::vector<DecoderEntry> list = all.lists.back();
+  const auto before = std::ranges::find_if(list, [&](const DecoderEntry& one) { return one.info.name == name; });
+  if (before != list.end())
+    *before = std::move(entry);
+  else
+    list.push_back(std::move(entry));
+  all.lists.push_back(std::move(list));
   return {};
+}
+
+bool is_replaceable(std::string_view name) {
+  DecoderLists& all = decoder_lists();
+  const std::lock_guard lock(all.mutex);
+  return !find_method(all.lists.front(), std::string(name));
 }
 
 const std::vector<WindowEntry>& windows() {

@@ -37,11 +37,14 @@ const std::vector<ModeEntry>& modes();
 /// For models that refine whole canvases instead of filling masks (Refiner).
 const std::vector<CanvasEntry>& canvas_decoders();
 
-/// Adds a decoder at run time (the Python package's dllm.Decoder). Lists returned earlier stay valid and do not contain
-/// it. Thread-safe. Errors: kUsage if the name is taken or is no name (lower-case letters, digits, hyphens).
+/// Adds a decoder at run time (the Python package's dllm.Decoder), or replaces one of the same name that was added
+/// before. Lists returned earlier stay valid and do not contain it. Thread-safe. Errors: kUsage if this build has a
+/// decoder of the name, or if it is no name (lower-case letters, digits, hyphens).
 Expected<void> register_decoder(DecoderEntry entry);
-/// How many were added: what was derived from a shorter list is out of date.
+/// How often a decoder was added or replaced: what was derived from an earlier list is out of date.
 std::size_t registered_decoders();
+/// Whether the decoder of this name, if there is one, was added at run time.
+bool is_replaceable(std::string_view name);
 
 template <class Entries>
 std::vector<std::string> method_names(const Entries& entries) {

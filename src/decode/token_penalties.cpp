@@ -18,7 +18,7 @@ LogitAdjustments adjustments(const PenaltyConfig& config, const Canvas& canvas, 
     for (Position p = 0; p < canvas.size(); ++p) {
       if (canvas.masked(p) || std::ranges::count(config.uncounted, canvas.token(p)) > 0) continue;
       LogitAdjustments::Token& one = tokens[canvas.token(p)];
-      p < canvas.prompt_end() ? void(one.in_prompt = true) : void(++one.in_answer);
+      p < canvas.answer_begin() ? void(one.in_prompt = true) : void(++one.in_answer);
     }
     result.shown.assign(scored, -1);
     for (std::size_t i = 0; i < pass.wanted.size(); ++i)

@@ -32,6 +32,8 @@ struct RunningBackend {
   std::string device;                  ///< of that clock
   /// Whether files that it reads besides the model's are unchanged, so that its scores are valid; null: no such files.
   std::function<Expected<void>()> check;
+  /// The model files among these: of the model that computes drafts.
+  std::vector<std::shared_ptr<const MappedFile>> files;
   /// Makes a runner with its own `threads` that works concurrently and must not outlive the backend; null: unsupported.
   std::function<Expected<std::unique_ptr<PassRunner>>(int threads)> second_path;
 };

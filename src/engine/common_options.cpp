@@ -38,10 +38,17 @@ CommonOption on_canvas(CommonOption one) {
 
 std::vector<CommonOption> answer_options() {
   return {
+      on_canvas(
+          standing(spelled(common("max_tokens", &G::max_tokens, &R::max_tokens, -1, kMostInteger, "tokens",
+                                  "maximum length of the answer; -1: as the context allows. It cuts the answer, or "
+                                  "lets it go on after the canvas, and changes no word before"),
+                           {"--predict", "-n", "--n-predict", "--max-tokens"}),
+                   "the canvas")),
       on_canvas(standing(spelled(common("length", &G::length, &R::length, 1, kMostPositions, "tokens",
-                                        "maximum length of the answer: the canvas after the prompt"),
-                                 {"--predict", "-n", "--n-predict", "--max-tokens"}),
-                         "as the model recommends, else 128")),
+                                        "length of the canvas: masks after the prompt, which the model reads as the "
+                                        "length of the answer"),
+                                 {"--canvas-length"}),
+                         "as the model recommends")),
       on_canvas(standing(spelled(common("context", &G::context, &R::context, 1, kMostPositions, "tokens",
                                         "maximum length of prompt and canvas together"),
                                  {"--ctx-size", "-c"}),

@@ -13,6 +13,7 @@
 #include "constrain/json_schema.h"
 #include "constrain/regex.h"
 #include "constrain/tool_calls.h"
+#include "engine/answer_length.h"
 #include "engine/method.h"
 
 namespace dllm {
@@ -31,17 +32,18 @@ Error at_flag(Error error, std::string_view flag) {
   return error;
 }
 
-Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved) {
+Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved, const std::stop_token& stop) {
   DLLM_TRY(const constrain::PatternPtr pattern, !resolved.regex.empty() ? constrain::parse_regex(resolved.regex)
                                                 : !resolved.json_schema.empty()
                                                     ? constrain::parse_schema(resolved.json_schema)
                                                     : constrain::parse_tool_calls(resolved.tool_calls));
-  return constrain::compile(*pattern);
+  return constrain::compile(*pattern, {.stop = stop});
 }
 
 /// Tokens that may be written, and those that end the answer. The mask is neither.
-Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer& tokenizer) {
-  DLLM_TRY(const constrain::Dfa dfa, language_of(resolved));
+Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer& tokenizer,
+                              const std::stop_token& stop) {
+  DLLM_TRY(const constrain::Dfa dfa, language_of(resolved, stop));
   std::vector<std::string_view> tokens(static_cast<std::size_t>(desc.vocab));
   for (TokenId id = 0; id < std::min<TokenId>(static_cast<TokenId>(desc.vocab), tokenizer.vocab_size()); ++id)
     if (!tokenizer.is_control(id) && desc.mask != id) tokens[static_cast<std::size_t>(id)] = tokenizer.bytes(id);
@@ -50,24 +52,8 @@ Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& 
     std::erase(stops, desc.eos.value_or(-1));
     if (desc.eos) tokens[static_cast<std::size_t>(*desc.eos)] = {};
   }
-  DLLM_TRY(constrain::TokenAutomaton automaton, constrain::TokenAutomaton::build(dfa, tokens, stops));
+  DLLM_TRY(constrain::TokenAutomaton automaton, constrain::TokenAutomaton::build(dfa, tokens, stops, stop));
   return ConstraintPtr(std::make_shared<const constrain::TokenAutomaton>(std::move(automaton)));
-}
-
-/// An answer of this length must be able to hold an accepted text.
-Expected<void> check_length(const ResolvedOptions& resolved, const constrain::TokenAutomaton& automaton) {
-  constrain::PathFinder finder(automaton);
-  if (finder.fits(resolved.length)) return {};
-  const auto fewest = finder.fewest_tokens(kLongestSearch);
-  if (!fewest)
-    return Error{ErrorCode::kUsage, "the model's tokens spell no such text", std::string(flag_of(resolved)), ""};
-  if (*fewest <= resolved.length)
-    return Error{ErrorCode::kUsage,
-                 fmt::format("no such text has exactly {} tokens, and none ends an answer before", resolved.length),
-                 std::string(flag_of(resolved)), ""};
-  return Error{ErrorCode::kUsage,
-               fmt::format("such a text needs at least {} tokens, and the answer has {}", *fewest, resolved.length),
-               "--predict", fmt::format("give at least {}", *fewest)};
 }
 
 /// Options that would choose other tokens than the constraint's.
@@ -88,7 +74,6 @@ Expected<void> check_options(const ResolvedOptions& resolved) {
   if (resolved.exact_length) return refuse("a constrained answer ends where its text does", "--exact-length");
   if (resolved.defer_eos) return refuse("where a constrained answer ends depends on its text", "--defer-eos");
   if (!resolved.stop.empty()) return refuse("a stop text would cut the constrained answer", "--stop");
-  if (resolved.suffix.name == "grow") return refuse("a constraint is for an answer of one length", "--suffix");
   if (resolved.compat) return refuse("no reference implementation has constraints", "--compat");
   return {};
 }
@@ -99,12 +84,31 @@ Error constraint_error(const ResolvedOptions& resolved, std::string what) {
   return {ErrorCode::kUsage, std::move(what), std::string(flag_of(resolved)), "leave the option out"};
 }
 
+Expected<void> check_fits(const ResolvedOptions& resolved, const constrain::TokenAutomaton& automaton,
+                          std::int32_t tokens) {
+  constrain::PathFinder finder(automaton);
+  if (finder.fits(tokens)) return {};
+  const auto fewest = finder.fewest_tokens(kLongestSearch);
+  if (!fewest)
+    return Error{ErrorCode::kUsage, "the model's tokens spell no such text", std::string(flag_of(resolved)), ""};
+  if (*fewest <= tokens)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("no such text has exactly {} tokens, and none ends an answer before", tokens),
+                 std::string(flag_of(resolved)), ""};
+  const std::string what = fmt::format("such a text needs at least {} tokens, and ", *fewest);
+  if (tokens == resolved.length)
+    return Error{ErrorCode::kUsage, what + fmt::format("the canvas has {}", tokens), "--canvas-length",
+                 fmt::format("give at least {}", *fewest)};
+  return Error{ErrorCode::kUsage, what + fmt::format("the context leaves {}", tokens), "--ctx-size",
+               "shorten the prompt"};
+}
+
 Expected<ConstraintConfig> constraint_config(const ResolvedOptions& resolved, const ConstraintPtr& automaton,
-                                             bool replayed) {
+                                             std::int32_t tokens, bool replayed) {
   if (!is_constrained(resolved)) return ConstraintConfig();
   if (replayed) return constraint_error(resolved, "a replay commits what was recorded, not what is accepted");
   if (!automaton) return constraint_error(resolved, "answers are not constrained here");
-  return ConstraintConfig{automaton, resolved.length};
+  return ConstraintConfig{automaton, tokens};
 }
 
 Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc& desc) {
@@ -127,33 +131,40 @@ Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc
   return {};
 }
 
+std::optional<Expected<ConstraintPtr>> Constraints::recall(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  for (std::list<Known>* list : {&recent_, &refused_})
+    if (const auto known = std::ranges::find(*list, key, &Known::key); known != list->end()) {
+      list->splice(list->begin(), *list, known);
+      return known->automaton;
+    }
+  return std::nullopt;
+}
+
+void Constraints::keep(std::string key, const Expected<ConstraintPtr>& automaton) {
+  const std::lock_guard lock(mutex_);
+  std::list<Known>& list = automaton ? recent_ : refused_;
+  list.push_front({std::move(key), automaton});
+  if (list.size() > kMostKnown) list.pop_back();
+}
+
 Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const ModelDesc& desc,
-                                         const Tokenizer* tokenizer) {
+                                         const Tokenizer* tokenizer, const std::stop_token& stop) {
   if (!is_constrained(resolved)) return ConstraintPtr();
   DLLM_CHECK_OK(check_constraint(resolved, desc));
   if (tokenizer == nullptr)
     return Error{ErrorCode::kUnsupported, "the model has no tokenizer", std::string(flag_of(resolved)), ""};
   const std::string key = fmt::format("{} {} {}{}{}", flag_of(resolved), resolved.suppress_eos, resolved.regex,
                                       resolved.json_schema, resolved.tool_calls);
-  ConstraintPtr found;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto known = std::ranges::find(recent_, key, &Known::key);
-    if (known != recent_.end()) {
-      recent_.splice(recent_.begin(), recent_, known);
-      found = known->automaton;
-    }
-  }
+  auto found = recall(key);
   if (!found) {
-    auto built = build(resolved, desc, *tokenizer);
-    if (!built) return at_flag(std::move(built).error(), flag_of(resolved));
-    found = *std::move(built);
-    const std::lock_guard lock(mutex_);
-    recent_.push_front({key, found});
-    if (recent_.size() > kMostKnown) recent_.pop_back();
+    found = build(resolved, desc, *tokenizer, stop);
+    if (!*found && found->error().code == ErrorCode::kCancelled) return *found;
+    keep(key, *found);
   }
-  DLLM_CHECK_OK(check_length(resolved, *found));
-  return found;
+  if (!*found) return at_flag(std::move(*found).error(), flag_of(resolved));
+  DLLM_CHECK_OK(check_fits(resolved, ***found, most_tokens(desc, resolved)));
+  return **found;
 }
 
 }  // namespace dllm

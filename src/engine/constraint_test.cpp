@@ -146,7 +146,7 @@ TEST_F(ConstraintTest, WhatCannotBeCombinedIsRefused) {
       {{{"algorithm", "draft-edit"}}, "--algorithm"},
       {{{"window", "lookahead"}, {"draft_acceptance", "instant"}}, "--draft-acceptance"},
       {{{"json_schema", R"({"type": "null"})"}}, "--regex"},
-      {{{"length", std::int64_t{3}}}, "--predict"},
+      {{{"length", std::int64_t{3}}}, "--canvas-length"},
       {{{"regex", "(a"}}, "--regex byte 2 of '(a'"},
       {{{"regex", "a{1,9000}b{1,9000}"}}, "--regex"},
       {{{"regex", ""}}, "--regex"},

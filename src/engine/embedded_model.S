@@ -7,3 +7,12 @@ dllm_embedded_model_begin:
     .incbin DLLM_EMBEDDED_MODEL
 dllm_embedded_model_end:
     .section .note.GNU-stack,"",%progbits
+#if defined(__x86_64__)
+/* No code, so indirect branch tracking and shadow stacks (bits 0 and 1) work: without this note the linker would say that
+   the whole program does not support them. */
+    .section .note.gnu.property,"a"
+    .balign 8
+    .long 4, 16, 5
+    .asciz "GNU"
+    .long 0xc0000002, 4, 3, 0
+#endif

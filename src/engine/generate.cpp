@@ -25,7 +25,7 @@ Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, cons
   for (;;) {
     cancelled = stop.stop_requested();
     if (cancelled) break;
-    const auto batch = sequence->prepare();
+    DLLM_TRY(const auto batch, sequence->prepare());
     if (batch.empty()) break;
     DLLM_TRY(const auto scores, backend.forward(batch));
     DLLM_TRY(const DenoiseStep step, sequence->absorb(scores));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <utility>
 
@@ -25,6 +26,13 @@ Error with_index(Error error, std::size_t index) {
   return error;
 }
 
+ResolvedOptions with_seed(ResolvedOptions options, std::uint64_t seed) {
+  options.seed = seed;
+  for (auto& [key, value] : options.values)
+    if (key == "seed") value = OptionValue(seed);
+  return options;
+}
+
 class Batch {
  public:
   Batch(Backend& backend, const AnswerCallback& on_answer, std::size_t requests)
@@ -40,7 +48,7 @@ class Batch {
   /// One pass; finished sequences leave first.
   Expected<void> round() {
     const auto start = std::chrono::steady_clock::now();
-    std::vector<SequenceStep> steps = gather();
+    DLLM_TRY(const std::vector<SequenceStep> steps, gather());
     if (steps.empty()) return {};
     DLLM_TRY(const auto scores, backend_.forward(steps));
     for (Active& one : active_) {
@@ -58,11 +66,13 @@ class Batch {
   }
 
  private:
-  std::vector<SequenceStep> gather() {
+  Expected<std::vector<SequenceStep>> gather() {
     std::vector<SequenceStep> steps;
     std::vector<Active> staying;
     for (Active& one : active_) {
-      const auto mine = one.sequence->prepare();
+      const auto prepared = one.sequence->prepare();
+      if (!prepared) return with_index(prepared.error(), one.index);
+      const std::span<const SequenceStep> mine = *prepared;
       if (mine.empty()) {
         answers_[one.index] = one.sequence->finish(/*cancelled=*/false, one.seconds);
         if (on_answer_ && !on_answer_(one.index, answers_[one.index])) ended_ = true;
@@ -86,19 +96,19 @@ class Batch {
 
 }  // namespace
 
-Expected<std::vector<Generation>> generate_batch(Backend& backend, const Tokenizer* tokenizer,
-                                                 const std::vector<std::vector<TokenId>>& prompts,
-                                                 const ResolvedOptions& resolved, const LatencyTable* latency,
-                                                 std::int32_t batch, const AnswerCallback& on_answer,
-                                                 std::stop_token stop, PassRunner* second,
-                                                 std::span<const CommitSchedule> replays,
-                                                 const ConstraintPtr& constraint) {
+Expected<std::vector<Generation>> generate_batch(
+    Backend& backend, const Tokenizer* tokenizer, const std::vector<std::vector<TokenId>>& prompts,
+    const ResolvedOptions& resolved, const LatencyTable* latency, std::int32_t batch, const AnswerCallback& on_answer,
+    std::stop_token stop, PassRunner* second, std::span<const CommitSchedule> replays, const ConstraintPtr& constraint,
+    std::span<const std::uint64_t> seeds) {
+  std::deque<ResolvedOptions> own;  // sequences refer to theirs
   Batch rounds(backend, on_answer, prompts.size());
   std::size_t next = 0;
   while (!stop.stop_requested() && !rounds.ended()) {
     for (; next < prompts.size() && rounds.active() < static_cast<std::size_t>(batch); ++next) {
-      auto sequence = Sequence::start(backend, tokenizer, prompts[next], resolved, latency, second,
-                                      {.constraint = constraint}, replays.empty() ? nullptr : &replays[next]);
+      if (!seeds.empty()) own.push_back(with_seed(resolved, seeds[next]));
+      auto sequence = Sequence::start(backend, tokenizer, prompts[next], seeds.empty() ? resolved : own.back(), latency,
+                                      second, {.constraint = constraint}, replays.empty() ? nullptr : &replays[next]);
       if (!sequence) return with_index(std::move(sequence).error(), next);
       rounds.join(next, *std::move(sequence));
     }

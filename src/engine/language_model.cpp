@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "base/try.h"
 #include "engine/choices.h"
 #include "engine/embedded_model.h"
@@ -36,7 +40,7 @@ Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadO
   DLLM_TRY(const BackendEntry* const entry, find_backend(options.backend));
   DLLM_TRY(auto source, open_or_embedded(path));
   source.device_tiles = options.backend == "npu";
-  auto impl = std::make_unique<Impl>();
+  auto impl = std::make_unique<Impl>(options.poll);
   impl->log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
   const Error stopped{ErrorCode::kCancelled, "the load was stopped", path, ""};
   // Both parts of a load can take seconds: reading a vocabulary and packing weights.
@@ -68,14 +72,17 @@ Expected<Generation> LanguageModel::generate_ids(const std::vector<std::int32_t>
 
 Expected<std::vector<Generation>> LanguageModel::generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
                                                                 const GenerateOptions& options, std::int32_t batch,
-                                                                const AnswerCallback& on_answer,
-                                                                std::stop_token stop) const {
+                                                                const AnswerCallback& on_answer, std::stop_token stop,
+                                                                const std::vector<std::uint64_t>& seeds) const {
+  if (!seeds.empty() && seeds.size() != conversations.size())
+    return Error{ErrorCode::kUsage, fmt::format("{} seeds for {} answers", seeds.size(), conversations.size()), "seeds",
+                 "give one for each"};
   std::vector<std::vector<TokenId>> prompts;
   for (const std::vector<ChatTurn>& turns : conversations) {
     DLLM_TRY(std::vector<TokenId> ids, impl_->encode_turns(turns));
     prompts.push_back(std::move(ids));
   }
-  return impl_->generate_batch(prompts, options, batch, on_answer, std::move(stop));
+  return impl_->generate_batch(prompts, options, batch, on_answer, std::move(stop), seeds);
 }
 
 Expected<Generation> LanguageModel::replay(const Generation& recorded, std::stop_token stop) const {
@@ -99,7 +106,7 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
     if (ids[i] < 0 || ids[i] >= desc.vocab)
       return Error{ErrorCode::kUsage, fmt::format("token id {} is outside the vocabulary of {}", ids[i], desc.vocab),
                    fmt::format("--tokens, position {}", i), ""};
-  const std::lock_guard lock(impl_->mutex);
+  DLLM_TRY(const Turns::Turn turn, impl_->passes.take());
   DLLM_TRY(const auto cache, impl_->running.backend->make_cache(count));
   std::vector<float> result;
   const auto pass = [&](PositionRange range, Region region, std::int32_t causal_block) -> Expected<void> {
@@ -132,13 +139,13 @@ Expected<std::vector<double>> LanguageModel::masked_log_probs(const std::vector<
 
 Expected<std::vector<std::vector<double>>> LanguageModel::masked_log_probs_batch(const std::vector<MaskedText>& texts,
                                                                                  double cfg_scale) const {
-  const std::lock_guard lock(impl_->mutex);
+  DLLM_TRY(const Turns::Turn turn, impl_->passes.take());
   return impl_->checked(dllm::masked_log_probs(*impl_->running.backend, texts, cfg_scale));
 }
 
 Expected<double> LanguageModel::answer_log_prob(const std::vector<std::int32_t>& prompt,
                                                 const std::vector<std::int32_t>& answer, std::int32_t canvas) const {
-  const std::lock_guard lock(impl_->mutex);
+  DLLM_TRY(const Turns::Turn turn, impl_->passes.take());
   return impl_->checked(
       dllm::answer_log_prob(*impl_->running.backend, prompt, answer, impl_->model->desc().stop_ids, canvas));
 }
@@ -155,6 +162,44 @@ Expected<std::vector<ChoiceScore>> LanguageModel::score_choices(const std::vecto
   return scores;
 }
 
+Expected<std::vector<TokenId>> LanguageModel::Impl::encode_turns(const std::vector<ChatTurn>& turns) const {
+  if (turns.empty()) return Error{ErrorCode::kUsage, "the conversation is empty", "", ""};
+  const ChatTemplate* chat = chat_template();
+  if (!chat) {
+    if (turns.size() == 1) return encode_prompt(MarkedText::content(turns.front().content), special_content);
+    return Error{ErrorCode::kUsage, "the model file has no chat template", "tokenizer.chat_template",
+                 "give one with --chat-template-file, or complete raw text with --raw"};
+  }
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  for (const ChatTurn& turn : turns) messages.push_back({{"role", turn.role}, {"content", turn.content}});
+  return encode_variables({{"messages", std::move(messages)}, {"add_generation_prompt", true}});
+}
+
+Expected<std::vector<TokenId>> LanguageModel::Impl::encode_variables(nlohmann::ordered_json variables) const {
+  std::vector<std::string> absent;
+  for (const char* name : {"tools", "documents"})
+    if (!variables.contains(name)) absent.emplace_back(name);
+  for (const std::string& name : absent) variables[name] = nullptr;
+  const ChatTemplate* chat = chat_template(!variables["tools"].is_null());
+  if (!chat)
+    return Error{ErrorCode::kUsage, "the model file has no chat template", "tokenizer.chat_template",
+                 "give one with --chat-template-file, or complete raw text with --raw"};
+  DLLM_TRY(const Tokenizer* const tok, tokenizer());
+  const TokenizerSpec& spec = tok->spec();
+  variables["bos_token"] = spec.bos ? tok->bytes(*spec.bos) : "";
+  variables["eos_token"] = spec.eos ? tok->bytes(*spec.eos) : "";
+  if (spec.pad) variables["pad_token"] = tok->bytes(*spec.pad);
+  if (spec.unk) variables["unk_token"] = tok->bytes(*spec.unk);
+  auto text = chat->render_marked(variables);
+  // Templates that were written for other programs may not expect none: there an absent variable is undefined.
+  if (!text && text.error().code != ErrorCode::kUsage && !absent.empty()) {
+    for (const std::string& name : absent) variables.erase(name);
+    if (auto again = chat->render_marked(variables)) text = std::move(again);
+  }
+  if (!text) return std::move(text).error();
+  return encode_prompt(*text, special_content);
+}
+
 Expected<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view text, bool special) const {
   DLLM_TRY(const Tokenizer* const tokenizer, impl_->tokenizer());
   return tokenizer->encode(text, special);
@@ -169,6 +214,12 @@ Expected<std::vector<std::int32_t>> LanguageModel::apply_template(const std::vec
   return impl_->encode_turns(turns);
 }
 
+Expected<std::vector<std::int32_t>> LanguageModel::apply_template_variables(const std::string& variables) const {
+  auto json = nlohmann::ordered_json::parse(variables, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Error{ErrorCode::kUsage, "the variables are no JSON object", "", ""};
+  return impl_->encode_variables(std::move(json));
+}
+
 Expected<std::vector<std::int32_t>> LanguageModel::prompt_ids(std::string_view text, bool special) const {
   return impl_->encode_prompt(MarkedText::content(std::string(text)), special);
 }
@@ -180,8 +231,8 @@ SpecialTokens LanguageModel::special_tokens() const {
   return {spec.bos, spec.eos, spec.eot, spec.pad, spec.mask, spec.add_bos};
 }
 
-std::string LanguageModel::chat_template() const {
-  const ChatTemplate* const chat = impl_->chat_template();
+std::string LanguageModel::chat_template(bool tools) const {
+  const ChatTemplate* const chat = impl_->chat_template(tools);
   return chat != nullptr ? chat->source() : "";
 }
 
@@ -206,6 +257,18 @@ std::int32_t LanguageModel::logit_shift() const { return impl_->model->desc().lo
 bool LanguageModel::autoregressive() const { return impl_->model->desc().autoregressive(); }
 std::string LanguageModel::architecture() const { return impl_->model->desc().architecture; }
 std::string LanguageModel::name() const { return impl_->model->desc().name; }
+ModelSize LanguageModel::size() const {
+  ModelSize size;
+  std::map<TensorType, std::int64_t> parameters;
+  for (const SourceTensor& tensor : impl_->model->tensors()) {
+    parameters[tensor.type] += element_count(tensor.shape);
+    size.parameters += element_count(tensor.shape);
+    size.bytes += static_cast<std::int64_t>(byte_size(tensor));
+  }
+  const auto most = std::ranges::max_element(parameters, {}, &std::pair<const TensorType, std::int64_t>::second);
+  if (most != parameters.end()) size.type = codec(most->first).name;
+  return size;
+}
 std::string LanguageModel::isa() const { return impl_->running.isa; }
 std::string LanguageModel::arithmetic() const { return impl_->running.arithmetic; }
 std::int32_t LanguageModel::threads() const { return impl_->running.threads; }

@@ -4,12 +4,13 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/forks.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "dllm/model.h"
@@ -20,6 +21,7 @@
 #include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/resolve.h"
+#include "engine/turns.h"
 #include "engine/virtual_time.h"
 #include "model/describe.h"
 #include "model/model.h"
@@ -33,14 +35,19 @@ struct LanguageModel::Impl {
   RunningBackend running;
   std::optional<ChatTemplate> own_template;
   bool special_content = false;  ///< see set_special_content()
-  std::mutex mutex;              ///< a backend runs one forward at a time
+  Turns passes;                  ///< a backend runs one forward at a time
   Log log;
   Constraints constraints;
-  std::map<int, std::unique_ptr<PassRunner>> second_paths;  ///< by threads; guarded by mutex
+  std::map<int, OfThisProcess<PassRunner>> second_paths;  ///< by threads; guarded by passes
   std::map<std::string, LatencyTable, std::less<>>
-      latency_tables;  ///< by the window option `latency`; guarded by mutex
+      latency_tables;  ///< by the window option `latency`; guarded by passes
 
-  const ChatTemplate* chat_template() const { return own_template ? &*own_template : model->chat_template(); }
+  explicit Impl(Turns::Poll poll) : passes(std::move(poll)) {}
+
+  const ChatTemplate* chat_template(bool tools = false) const {
+    if (own_template) return &*own_template;
+    return tools ? model->tool_template() : model->chat_template();
+  }
 
   Expected<const Tokenizer*> tokenizer() const { return model->require_tokenizer(); }
 
@@ -57,28 +64,43 @@ struct LanguageModel::Impl {
     return result;
   }
 
+  /// What a generation needs of the model. Its passes are turns among those of other calls. A virtual clock counts one
+  /// answer at a time, which then has the backend until its end.
+  struct Answering {
+    std::unique_ptr<SharedBackend> backend;
+    const LatencyTable* latency = nullptr;
+    PassRunner* second = nullptr;
+  };
+  Expected<Answering> begin(const ResolvedOptions& resolved, std::stop_token stop) {
+    Answering answering;
+    DLLM_TRY(Turns::Turn turn, passes.take());
+    DLLM_TRY(answering.latency, latency_table(resolved, std::move(stop)));
+    DLLM_TRY(answering.second, second_path(resolved));
+    reset_clock(running);
+    std::optional<Turns::Turn> whole;
+    if (running.timed != nullptr) whole.emplace(std::move(turn));
+    answering.backend = std::make_unique<SharedBackend>(*running.backend, passes, std::move(whole));
+    return answering;
+  }
+
   Expected<Generation> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
                                 const StepCallback& on_step, std::stop_token stop) {
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
     DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer()));
-    const std::lock_guard lock(mutex);
-    DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
-    DLLM_TRY(PassRunner* const second, second_path(resolved));
-    reset_clock(running);
-    DLLM_TRY(Generation answer, checked(dllm::generate(*running.backend, model->tokenizer(), prompt, resolved, latency,
-                                                       on_step, std::move(stop), second, nullptr, constraint)));
+    DLLM_TRY(const Answering answering, begin(resolved, stop));
+    DLLM_TRY(Generation answer,
+             checked(dllm::generate(*answering.backend, model->tokenizer(), prompt, resolved, answering.latency,
+                                    on_step, std::move(stop), answering.second, nullptr, constraint)));
     if (running.timed != nullptr) answer.virtual_time = virtual_time(running, answer);
     return answer;
   }
 
   Expected<Generation> replay(const Generation& recorded, std::stop_token stop) {
     DLLM_TRY(const CommitSchedule schedule, schedule_of(recorded));
-    const std::lock_guard lock(mutex);
-    DLLM_TRY(const LatencyTable* const latency, latency_table(recorded.options, stop));
-    DLLM_TRY(PassRunner* const second, second_path(recorded.options));
+    DLLM_TRY(const Answering answering, begin(recorded.options, stop));
     DLLM_TRY(Generation again,
-             checked(dllm::generate(*running.backend, model->tokenizer(), recorded.prompt_ids, recorded.options,
-                                    latency, {}, std::move(stop), second, &schedule)));
+             checked(dllm::generate(*answering.backend, model->tokenizer(), recorded.prompt_ids, recorded.options,
+                                    answering.latency, {}, std::move(stop), answering.second, &schedule)));
     if (again.finish == FinishReason::kCancelled) return again;
     DLLM_CHECK_OK(check_replayed(again, schedule));
     DLLM_CHECK_OK(check_same_work(again, recorded));
@@ -87,16 +109,14 @@ struct LanguageModel::Impl {
 
   Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<TokenId>>& prompts,
                                                    const GenerateOptions& options, std::int32_t batch,
-                                                   const AnswerCallback& on_answer, std::stop_token stop) {
+                                                   const AnswerCallback& on_answer, std::stop_token stop,
+                                                   const std::vector<std::uint64_t>& seeds) {
     if (batch < 1) return Error{ErrorCode::kUsage, fmt::format("a batch of {}", batch), "--batch", "give at least 1"};
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
     DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer()));
-    const std::lock_guard lock(mutex);
-    DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, stop));
-    DLLM_TRY(PassRunner* const second, second_path(resolved));
-    reset_clock(running);
-    return checked(dllm::generate_batch(*running.backend, model->tokenizer(), prompts, resolved, latency, batch,
-                                        on_answer, std::move(stop), second, {}, constraint));
+    DLLM_TRY(const Answering answering, begin(resolved, stop));
+    return checked(dllm::generate_batch(*answering.backend, model->tokenizer(), prompts, resolved, answering.latency,
+                                        batch, on_answer, std::move(stop), answering.second, {}, constraint, seeds));
   }
 
   /// The cost of steps, if the request or one of its methods needs it; else null.
@@ -125,9 +145,10 @@ struct LanguageModel::Impl {
     if (!running.second_path)
       return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",
                    "leave the option out"};
-    std::unique_ptr<PassRunner>& runner = second_paths[wanted->refresh_threads];
-    if (!runner) {
-      DLLM_TRY(runner, running.second_path(wanted->refresh_threads));
+    OfThisProcess<PassRunner>& runner = second_paths[wanted->refresh_threads];
+    if (!runner || is_stale(runner)) {
+      DLLM_TRY(auto made, running.second_path(wanted->refresh_threads));
+      runner = OfThisProcess<PassRunner>(made.release());
     }
     return runner.get();
   }
@@ -143,23 +164,10 @@ struct LanguageModel::Impl {
     return ids;
   }
 
-  Expected<std::vector<TokenId>> encode_turns(const std::vector<ChatTurn>& turns) const {
-    if (turns.empty()) return Error{ErrorCode::kUsage, "the conversation is empty", "", ""};
-    const ChatTemplate* chat = chat_template();
-    if (!chat) {
-      if (turns.size() == 1) return encode_prompt(MarkedText::content(turns.front().content), special_content);
-      return Error{ErrorCode::kUsage, "the model file has no chat template", "tokenizer.chat_template",
-                   "give one with --chat-template-file, or complete raw text with --raw"};
-    }
-    DLLM_TRY(const Tokenizer* const tok, tokenizer());
-    std::vector<ChatMessage> messages;
-    for (const ChatTurn& turn : turns) messages.push_back({turn.role, turn.content});
-    ChatTemplate::Options options;
-    if (tok->spec().bos) options.bos_token = tok->bytes(*tok->spec().bos);
-    if (tok->spec().eos) options.eos_token = tok->bytes(*tok->spec().eos);
-    DLLM_TRY(const MarkedText text, chat->render_marked(messages, options));
-    return encode_prompt(text, special_content);
-  }
+  Expected<std::vector<TokenId>> encode_turns(const std::vector<ChatTurn>& turns) const;
+  /// The ids of what the chat template makes of `variables`, an object. Like transformers, adds the special tokens'
+  /// texts, and `tools` and `documents` as none if they are absent.
+  Expected<std::vector<TokenId>> encode_variables(nlohmann::ordered_json variables) const;
 };
 
 }  // namespace dllm

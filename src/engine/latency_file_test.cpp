@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/fuzz_replay.h"
-#include "engine/fuzz_entry.h"
+#include "base/testing/fuzz_replay.h"
+#include "engine/testing/fuzz_entry.h"
 
 namespace dllm {
 namespace {
@@ -109,6 +109,7 @@ TEST_F(LatencyFile, DamagedFilesAreMeasuredAnew) {
   with("\"ms_per_pair\": 0.0", "\"ms_per_pair\": \"x\"");
   with("1000.0", "1e300");
   with("2000.0", "null");
+  with("   2,\n", "   1,\n");  // two times for one row
   for (const std::string& content : bad) {
     std::ofstream(good.path) << content;
     EXPECT_TRUE(get().measured) << content;

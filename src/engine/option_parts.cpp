@@ -1,6 +1,10 @@
 #include "engine/option_parts.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <mutex>
 
@@ -189,15 +193,26 @@ bool same_declaration(const OptionInfo& a, const OptionInfo& b) {
          a.choices == b.choices;
 }
 
+std::string_view type_name(OptionType type) {
+  constexpr std::string_view kNames[] = {"a switch", "an integer", "an integer", "a number", "a text", "a choice"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
 /// Errors: kUsage if another option makes the key or a flag ambiguous.
 Expected<void> check_distinct(const OptionInfo& info, const OptionInfo& other, bool same_part) {
   const bool shared = names_option(other, info.key) || std::ranges::any_of(info.flags, [&](const std::string& flag) {
                         return names_option(other, flag);
                       });
   if (!shared || (same_part && info.key == other.key && same_declaration(info, other))) return {};
-  return Error{ErrorCode::kUsage,
-               "an option of this name exists already" + std::string(same_part ? ", with another type or range" : ""),
-               info.key, "choose another name"};
+  std::string what = fmt::format("there is an option '{}' already", other.key);
+  if (same_part) {
+    what += fmt::format(", with another type, range or choices: {}", type_name(other.type));
+    if (std::isfinite(other.minimum) || std::isfinite(other.maximum))
+      what += fmt::format(" from {} to {}", other.minimum, other.maximum);
+    if (!other.choices.empty()) what += fmt::format(" of {}", fmt::join(other.choices, ", "));
+  }
+  return Error{ErrorCode::kUsage, std::move(what), info.key,
+               same_part ? "declare it alike, or choose another name" : "choose another name"};
 }
 
 }  // namespace
@@ -216,9 +231,11 @@ Expected<void> add_decoder(DecoderEntry entry) {
     for (const OptionInfo& other : all.common) DLLM_CHECK_OK(check_distinct(info, other, false));
     for (const PartInfo& part : all.parts) {
       if (!part.selector.key.empty()) DLLM_CHECK_OK(check_distinct(info, part.selector, false));
-      for (const MethodInfo& method : part.methods)
-        for (const OptionInfo& other : method.options)
-          DLLM_CHECK_OK(check_distinct(info, other, part.name == "decoder"));
+      for (const MethodInfo& method : part.methods) {
+        const bool decoder = part.name == "decoder";
+        if (decoder && method.name == entry.info.name && is_replaceable(method.name)) continue;
+        for (const OptionInfo& other : method.options) DLLM_CHECK_OK(check_distinct(info, other, decoder));
+      }
     }
   }
   return register_decoder(std::move(entry));

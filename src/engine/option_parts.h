@@ -29,8 +29,8 @@ struct OptionPart {
 /// References stay valid; a decoder that is added later is in later lists only.
 const std::vector<OptionPart>& option_parts();
 
-/// Adds a decoder at run time, with its options. Errors: kUsage if the name is taken, or if an option has a key or flag
-/// of another part or a key that other decoders declare differently.
+/// Adds a decoder at run time, with its options, or replaces one that was added before. Errors: kUsage if the name is
+/// the engine's, or if an option has a key or flag of another part or a key that other decoders declare differently.
 Expected<void> add_decoder(DecoderEntry entry);
 
 /// Whether `word` is the option's key or one of its flags.

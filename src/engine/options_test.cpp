@@ -106,22 +106,28 @@ TEST(Options, AnAnswerGrowsOnlyWhereItsEndIsPredicted) {
   desc.stop_ids = {2};
   desc.eos = 2;
   EXPECT_TRUE(resolve_options(options, desc));
-  GenerateOptions exact = options, late = options, sliding = options, revises = options, moved = options,
-                  smooth = options;
+  GenerateOptions exact = options, late = options;
   exact.exact_length = true;
   refused(exact, "--exact-length");
   late.defer_eos = true;
   refused(late, "--defer-eos");
+  EXPECT_EQ(resolve_options(options, desc)->suffix.options.at("grow_insert"), OptionValue(std::int64_t{8}));
+  GenerateOptions sliding = options, revises = options, moved = options, smooth = options, structure = options;
   sliding.window.name = "sliding";
-  refused(sliding, "--window block");
   revises.decoder.name = "revision";
-  refused(revises, "'revision' revises tokens");
   moved.decoder.name = "credit";
-  refused(moved, "--grow-insert 1");
-  moved.suffix.options["grow_insert"] = std::int64_t{1};
-  EXPECT_TRUE(resolve_options(moved, desc));
   smooth.smoothing.options["smooth"] = 0.3;
-  refused(smooth, "--smooth");
+  structure.regex = "a*";
+  for (GenerateOptions given : {sliding, revises, moved, smooth, structure}) {
+    const auto fixed = resolve_options(given, desc);
+    ASSERT_TRUE(fixed) << fixed.error().message();
+    EXPECT_EQ(fixed->suffix.options.at("grow_insert"), OptionValue(std::int64_t{1})) << "nothing may move";
+    EXPECT_FALSE(fixed->suffix.options.contains("grow_insert_until"));
+    given.suffix.options["grow_insert"] = std::int64_t{1};
+    EXPECT_TRUE(resolve_options(given, desc));
+    given.suffix.options["grow_insert"] = std::int64_t{4};
+    refused(given, "--grow-insert 1");
+  }
 }
 
 TEST(Options, OptionsWithAConditionAreRefusedWithoutIt) {
@@ -310,7 +316,8 @@ TEST(Options, TextIsReadByKeyOrFlag) {
   EXPECT_TRUE(options.set("seed", "18446744073709551615"));
   EXPECT_TRUE(options.set("preset", "fast"));
   EXPECT_EQ(options.decoder.options.at("threshold"), OptionValue(0.8));
-  EXPECT_EQ(options.length, 64);
+  EXPECT_EQ(options.max_tokens, 64);
+  EXPECT_FALSE(options.length);
   EXPECT_EQ(options.decoder.name, "low-confidence");
   EXPECT_EQ(options.seed, 18446744073709551615u);
   EXPECT_TRUE(options.set("algorithm", "maskgit_plus"));
@@ -319,7 +326,7 @@ TEST(Options, TextIsReadByKeyOrFlag) {
   EXPECT_FALSE(options.set("threshold", "3"));
   EXPECT_FALSE(options.set("preset", "slow"));
   EXPECT_NE(options.set("treshold", "1").error().hint.find("threshold"), std::string::npos);
-  EXPECT_EQ(options.set("length", "0").error().where, "--predict");
+  EXPECT_EQ(options.set("length", "0").error().where, "--canvas-length");
 }
 
 TEST(Options, AResultCarriesWhatWasUsed) {

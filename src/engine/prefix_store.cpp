@@ -51,7 +51,7 @@ Position PrefixStore::read(std::span<const TokenId> tokens, KvCache& cache) {
 
 void PrefixStore::keep(Backend& backend, const KvCache& cache, Position end, TokenId mask) {
   if (cache.bytes() == 0) return;
-  end = final_rows(cache, end, mask);
+  end = final_rows(cache, block_, end, mask);
   Piece* last = nullptr;
   Pieces* pieces = &roots_;
   bool grows = false;
@@ -80,16 +80,16 @@ void PrefixStore::keep(Backend& backend, const KvCache& cache, Position end, Tok
 
 /// If every block was written at once and no block before an earlier one, then a block's pass saw what is in the cache
 /// now: earlier blocks as they are, and itself.
-Position PrefixStore::final_rows(const KvCache& cache, Position end, TokenId mask) const {
+Position PrefixStore::final_rows(const KvCache& cache, Position block, Position end, TokenId mask) {
   end = std::min(end, cache.capacity());
   std::uint32_t epoch = 1;
-  for (Position at = 0; at + block_ <= end; at += block_) {
+  for (Position at = 0; at + block <= end; at += block) {
     if (cache.epoch_of(at) < epoch) return at;
     epoch = cache.epoch_of(at);
-    for (Position p = at; p < at + block_; ++p)
+    for (Position p = at; p < at + block; ++p)
       if (cache.epoch_of(p) != epoch || cache.token_of(p) == mask) return at;
   }
-  return end / block_ * block_;
+  return end / block * block;
 }
 
 /// Moves a piece and those before it to the front, the first of the text foremost.

@@ -40,13 +40,15 @@ class PrefixStore {
   /// Memory that cannot be had is no error: less is held.
   void keep(Backend& backend, const KvCache& cache, Position end, TokenId mask);
 
+  /// How many of the first `end` rows of a cache are final, in the sense of keep().
+  static Position final_rows(const KvCache& cache, Position block, Position end, TokenId mask);
+
   const PrefixCounters& counters() const { return counters_; }
 
  private:
   struct Piece;
   using Pieces = std::map<std::vector<TokenId>, std::unique_ptr<Piece>>;
 
-  Position final_rows(const KvCache& cache, Position end, TokenId mask) const;
   void use(Piece* last);
   bool make_room(std::int64_t bytes, const Piece* last);
   void drop(Piece* piece);

@@ -76,14 +76,14 @@ Expected<CommitSchedule> Recording::schedule(std::size_t answer, std::int32_t po
   const auto cut = schedule.pass_of.begin() + std::min(positions, length);
   if (positions > length || (!in_order() && positions % block_length != 0))
     return Error{ErrorCode::kUsage, fmt::format("a recording of {} positions is not one of {}", length, positions),
-                 "--predict", fmt::format("give {} or fewer, in whole blocks of {}", length, block_length)};
+                 "--canvas-length", fmt::format("give {} or fewer, in whole blocks of {}", length, block_length)};
   const std::int32_t last = *std::max_element(schedule.pass_of.begin(), cut);
   if (!in_order() &&
       std::any_of(cut, schedule.pass_of.end(), [last](std::int32_t pass) { return pass >= 0 && pass <= last; }))
     return Error{ErrorCode::kUsage,
                  fmt::format("answer {} of the recording commits positions after the first {} together with these",
                              answer, positions),
-                 "--predict", fmt::format("leave it out: the recorded length is {}", length)};
+                 "--canvas-length", fmt::format("leave it out: the recorded length is {}", length)};
   schedule.pass_of.erase(cut, schedule.pass_of.end());
   if (!schedule.passes.empty()) {
     const bool ends_before = schedule.stop && *schedule.stop < positions;
@@ -103,7 +103,7 @@ OptionMap given_options(const GenerateOptions& options) {
   if (!options.preset.empty()) given.emplace("preset", options.preset);
   for (const CommonOption& one : common_options())
     if (const auto value = one.given.load(options)) given.emplace(one.info().key, *value);
-  for (const char* key : {"length", "block_length", "seed", "context"}) given.erase(key);
+  for (const char* key : {"length", "max_tokens", "block_length", "seed", "context"}) given.erase(key);
   for (const OptionPart& part : option_parts()) {
     const MethodChoice& choice = options.*part.given;
     if (!choice.name.empty()) given.emplace(part.selector.key, choice.name);

@@ -49,7 +49,7 @@ struct Recording {
   Expected<CommitSchedule> schedule(std::size_t answer, std::int32_t positions) const;
 };
 
-/// The given options of a generation by key, without length, block length, seed and context.
+/// The given options of a generation by key, without length, bound, block length, seed and context.
 OptionMap given_options(const GenerateOptions& options);
 
 /// Adds a finished answer. Errors: kUsage, as schedule_of(); a length or block length other than that of the others, or

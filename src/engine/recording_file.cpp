@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kRecordingFormat = "dllm-recording";
 // Version 1 has the pass of each commit, version 2 all that passes did.
 constexpr std::int64_t kCommitsVersion = 1, kPassesVersion = 2;
-constexpr std::int64_t kMostLength = 1 << 20;  // as --predict
+constexpr std::int64_t kMostLength = 1 << 20;  // as --canvas-length
 constexpr std::int64_t kMostListed = 1 << 24;
 constexpr std::int64_t kMostCount = std::numeric_limits<std::int32_t>::max();
 

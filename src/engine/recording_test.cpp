@@ -6,9 +6,9 @@
 
 #include <string>
 
-#include "base/fuzz_replay.h"
+#include "base/testing/fuzz_replay.h"
 #include "dllm/model.h"
-#include "engine/recording_fuzz.h"
+#include "engine/testing/recording_fuzz.h"
 
 namespace dllm {
 namespace {

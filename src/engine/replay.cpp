@@ -39,6 +39,11 @@ Expected<CommitSchedule> schedule_of(const Generation& generation) {
     return Error{ErrorCode::kUsage, "passes under guidance are not recorded", "--cfg-scale", "leave the option out"};
   if (!generation.options.stop.empty())
     return Error{ErrorCode::kUsage, "stop texts do not apply to replayed tokens", "--stop", "leave the option out"};
+  if (generation.commit_step.size() != static_cast<std::size_t>(generation.options.length))
+    return Error{ErrorCode::kUsage,
+                 fmt::format("the answer has {} positions, and the canvas {}: a schedule is for one canvas",
+                             generation.commit_step.size(), generation.options.length),
+                 "--predict", "give the length as --canvas-length"};
   CommitSchedule schedule{.pass_of = generation.commit_step, .passes = generation.passes};
   if (generation.finish == FinishReason::kStop) schedule.stop = generation.stats.answer_tokens - 1;
   return schedule;
@@ -54,7 +59,8 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
                  fmt::format("'{}' changed tokens in a way that a recording does not hold", resolved.decoder.name),
                  "--algorithm", "record a method that inserts and deletes none, without --compat"};
   if (resolved.suffix.name == "grow")
-    return Error{ErrorCode::kUsage, "how far an answer grows depends on predictions", "--suffix", "leave it out"};
+    return Error{ErrorCode::kUsage, "how far an answer grows depends on predictions", "--suffix",
+                 "give --canvas-length, or --suffix full"};
   if (schedule.pass_of.size() != static_cast<std::size_t>(resolved.length))
     return Error{
         ErrorCode::kUsage,

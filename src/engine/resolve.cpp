@@ -10,7 +10,9 @@
 #include "base/try.h"
 #include "decode/registry.h"
 #include "decode/reviser.h"
+#include "engine/answer_length.h"
 #include "engine/common_options.h"
+#include "engine/constraint.h"
 #include "engine/logit_bias.h"
 #include "engine/method.h"
 #include "engine/option_parts.h"
@@ -22,6 +24,9 @@ namespace {
 Error bad(std::string what, std::string_view flag, std::string hint = "") {
   return {ErrorCode::kUsage, std::move(what), std::string(flag), std::move(hint)};
 }
+
+/// Positions in which `--suffix grow` looks for the end of an answer. Independent of the bound, which changes no words.
+constexpr std::int32_t kGrowingCanvas = 512;
 
 bool is_canvas(const ModelDesc& desc) { return desc.canvas.length > 0; }
 
@@ -67,7 +72,10 @@ class Resolution {
       return Error{ErrorCode::kInvalidFile, "the model names no mask token", "tokenizer.ggml.mask_token_id",
                    "convert the model again, or set the key"};
     const std::int32_t recommended = is_canvas(desc_) ? desc_.canvas.length : canvas_length_;
+    resolved_.own_length = !given_.length;
     if (!given_.length && recommended > 0) resolved_.length = recommended;
+    if (given_.max_tokens == 0) return bad("an answer of 0 tokens", "--predict", "give at least 1, or -1 for no limit");
+    if (!given_.max_tokens) unread_.insert("max_tokens");
     resolved_.context = static_cast<std::int32_t>(
         given_.context ? std::min<std::int64_t>(*given_.context, desc_.context_length) : desc_.context_length);
     const std::int32_t own = is_canvas(desc_) ? desc_.canvas.length : desc_.block_length;
@@ -250,7 +258,7 @@ class Resolution {
     DLLM_CHECK_OK(full_drains(*decoder));
     DLLM_CHECK_OK(bias());
     if (second_path_of(*decoder)) DLLM_CHECK_OK(second_path());
-    if (resolved_.suffix.name == "grow") DLLM_CHECK_OK(growth(*decoder));
+    if (resolved_.suffix.name == "grow") DLLM_CHECK_OK(check_growth(given_, desc_, *decoder, resolved_));
     return smoothing(request);
   }
 
@@ -262,29 +270,6 @@ class Resolution {
                           resolved_.frequency_penalty != 0 || !resolved_.logit_bias.empty();
     if (adjusted)
       return bad("the second path supports neither penalties nor biases", "--refresh-path", "leave them or it out");
-    return {};
-  }
-
-  /// What finds the length of the answer itself.
-  Expected<void> growth(const Decoder& decoder) const {
-    const auto no = [](std::string what, const char* hint = "leave the option out") {
-      return bad(std::move(what), "--suffix", hint);
-    };
-    if (desc_.stop_ids.empty()) return no("the model names no token that ends an answer");
-    if (resolved_.exact_length) return no("an answer of exact length does not grow", "leave it or --exact-length out");
-    if (resolved_.suppress_eos || resolved_.defer_eos)
-      return no("the answer grows until its end is predicted", "leave it or --suppress-eos and --defer-eos out");
-    if (resolved_.window.name != "block") return no("a growing answer is decoded in blocks", "give --window block");
-    if (decoder.revises())
-      return no(fmt::format("'{}' revises tokens", resolved_.decoder.name), "give --algorithm threshold");
-    if (resolved_.smoothing.options.contains("smooth") &&
-        std::get<double>(resolved_.smoothing.options.at("smooth")) != 0)
-      return no("positions that move cannot be smoothed", "leave --smooth out");
-    const auto insert = resolved_.suffix.options.find("grow_insert");
-    if (insert != resolved_.suffix.options.end() && insert->second != OptionValue(std::int64_t{1}) &&
-        !decoder.stateless())
-      return no(fmt::format("'{}' does not follow positions that move", resolved_.decoder.name),
-                "give --grow-insert 1, or --algorithm threshold");
     return {};
   }
 
@@ -384,7 +369,19 @@ MethodContext method_context(const ResolvedOptions& resolved, const ModelDesc& d
 
 Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc, std::int32_t canvas) {
   DLLM_TRY(GenerateOptions given, with_preset(options, desc));
-  return Resolution(std::move(given), desc, canvas).run();
+  if (given.exact_length.value_or(false)) DLLM_CHECK_OK(take_bound_as_canvas(given));
+  auto plain = Resolution(given, desc, canvas).run();
+  if (!plain || given.length || is_canvas(desc)) return plain;
+  // Where the length is to be found, the canvas is how far an end is looked for. So it is by default where the model
+  // recommends no length: a fixed guess costs answers (docs/lab/methods.md, "Answers of unknown length").
+  const bool asked = plain->suffix.name == "grow";
+  if (!asked && (canvas > 0 || !given.suffix.name.empty() || plain->compat)) return plain;
+  given.suffix.name = "grow";
+  given.length = std::max(canvas, kGrowingCanvas);
+  auto growing = Resolution(std::move(given), desc, canvas).run();
+  if (!growing) return asked ? std::move(growing) : std::move(plain);
+  growing->own_length = true;
+  return growing;
 }
 
 }  // namespace dllm

@@ -29,7 +29,7 @@ struct Scheduler::Impl {
   RequestId next_id = 1;
 
   std::vector<SchedulerJob> running{};    ///< owned by the thread that steps
-  std::optional<PrefixStore> prefixes{};  ///< guarded by the model's mutex
+  std::optional<PrefixStore> prefixes{};  ///< guarded by the model's passes
 
   Expected<std::vector<RequestId>> submit(std::vector<ScheduledRequest> requests, std::size_t* refused);
   bool cancel(RequestId id);
@@ -111,7 +111,8 @@ void Scheduler::Impl::keep_prefix(const SchedulerJob& job) {
   if (!prefixes) return;
   PrefixCounters now;
   {
-    const std::lock_guard lock(model.mutex);
+    const auto turn = model.passes.take();
+    if (!turn) return;
     job.sequence->keep_prefix(*prefixes, *model.running.backend);
     now = prefixes->counters();
   }
@@ -176,7 +177,7 @@ void Scheduler::Impl::drop_waiting() {
 }
 
 Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
-  const std::lock_guard lock(model.mutex);
+  DLLM_TRY(const Turns::Turn turn, model.passes.take());
   DLLM_TRY(const LatencyTable* const latency, model.latency_table(job.resolved, {}));
   DLLM_TRY(PassRunner* const second, model.second_path(job.resolved));
   DLLM_TRY(job.sequence,
@@ -215,7 +216,13 @@ std::vector<SequenceStep> Scheduler::Impl::gather() {
   std::vector<SchedulerJob> staying;
   do {
     for (SchedulerJob& job : running) {
-      const auto mine = job.sequence->prepare();
+      const auto turn = model.passes.take();  // an answer that goes on asks for memory
+      const auto prepared = turn ? job.sequence->prepare() : Expected<std::span<const SequenceStep>>(turn.error());
+      if (!prepared) {
+        end(job, prepared.error());
+        continue;
+      }
+      const std::span<const SequenceStep> mine = *prepared;
       if (mine.empty()) {
         finish(job, /*cancelled=*/false);
         continue;
@@ -247,8 +254,8 @@ void Scheduler::Impl::report(SchedulerJob& job, const DenoiseStep& step) {
 
 void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto scores = [&] {
-    const std::lock_guard lock(model.mutex);
+  const auto scores = [&]() -> Expected<std::vector<Scores>> {
+    DLLM_TRY(const Turns::Turn turn, model.passes.take());
     return model.running.backend->forward(steps);
   }();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -32,6 +32,7 @@ RequestState SchedulerJob::state() const {
   state.length = resolved.length;
   state.seconds = seconds_between(submitted, std::chrono::steady_clock::now());
   if (!sequence) return state;
+  state.length = sequence->answer_size();
   state.decided = sequence->decided();
   state.steps = sequence->counters().steps;
   state.nfe = sequence->counters().nfe;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <thread>
 
@@ -187,6 +188,7 @@ TEST_F(SchedulerTest, TheQueueIsBoundedAndDeadlinesPass) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where, kQueueFull);
   EXPECT_TRUE(all->requests().empty()) << "all or none";
+  EXPECT_EQ(all->counters().refused, 4u);
 
   std::optional<Error> late;
   std::vector<ScheduledRequest> two;
@@ -201,6 +203,33 @@ TEST_F(SchedulerTest, TheQueueIsBoundedAndDeadlinesPass) {
   while (all->step()) {
   }
   EXPECT_EQ(answers.size(), 1u);
+}
+
+TEST_F(SchedulerTest, SecondsOfRequestsAddUpToThoseOfTheRounds) {
+  std::vector<std::pair<int, Generation>> answers;
+  const auto all = scheduler(3);
+  const Question question{"3 + 4 =", {{"length", "16"}, {"exact_length", "true"}}};
+  std::vector<ScheduledRequest> requests;
+  for (int i = 0; i < 3; ++i) requests.push_back(request(question, &answers, i));
+  ASSERT_TRUE(all->submit(std::move(requests)));
+  while (all->step()) {
+  }
+  double sum = 0;
+  for (const auto& [number, answer] : answers) sum += answer.stats.seconds;
+  EXPECT_NEAR(sum, all->counters().round_seconds, 1e-6);
+}
+
+TEST_F(SchedulerTest, ItsEndIsToldToAllThatRunOrWait) {
+  std::vector<std::pair<int, Generation>> answers;
+  auto all = scheduler(2);
+  const Question slow{"Copy: x y z", {{"length", "64"}, {"algorithm", "low-confidence"}, {"exact_length", "true"}}};
+  std::vector<ScheduledRequest> requests;
+  for (int i = 0; i < 3; ++i) requests.push_back(request(slow, &answers, i));
+  ASSERT_TRUE(all->submit(std::move(requests)));
+  ASSERT_TRUE(all->step());
+  all.reset();
+  ASSERT_EQ(answers.size(), 3u);
+  for (const auto& [number, answer] : answers) EXPECT_EQ(answer.finish, FinishReason::kCancelled);
 }
 
 TEST_F(SchedulerTest, RefusesWhatGenerateRefuses) {
@@ -335,6 +364,32 @@ TEST_F(SchedulerTest, RunsOnAThreadOfItsOwnDuringOtherWork) {
   runner.request_stop();
   runner.join();
   EXPECT_EQ(hashes, std::vector<std::uint64_t>(12, alone));
+}
+
+/// A scheduler that sleeps is woken by what is submitted, posted and cancelled.
+TEST_F(SchedulerTest, SleepsUntilThereIsWork) {
+  const auto all = scheduler(1);
+  std::jthread runner([&](const std::stop_token& stop) { all->run(stop); });
+  const auto soon = [](auto condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!condition() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return condition();
+  };
+  std::atomic<int> done = 0;
+  for (int i = 1; i <= 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it sleeps by then
+    ScheduledRequest one = request({"3 + 4 =", {{"length", "8"}}}, nullptr, 0);
+    one.on_done = [&](const Expected<Generation>& answer) { done += answer ? 1 : 100; };
+    std::vector<ScheduledRequest> requests;
+    requests.push_back(std::move(one));
+    ASSERT_TRUE(all->submit(std::move(requests)));
+    EXPECT_TRUE(soon([&] { return done == i; }));
+    std::atomic<bool> posted = false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    all->post([&] { posted = true; });
+    ASSERT_TRUE(soon([&] { return posted.load(); }));
+  }
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <system_error>
 
-#include "npu/answers/timed_backend.h"
+#include "npu_backend/timed/timed_backend.h"
 
 namespace dllm {
 

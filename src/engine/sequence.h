@@ -17,21 +17,15 @@
 #include "decode/replay_decoder.h"
 #include "decode/second_path.h"
 #include "dllm/generate.h"
+#include "engine/answer_length.h"
 #include "engine/constraint.h"
 #include "engine/prefix_store.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 
-/// What is given of an answer. The tokens never change, and the model sees them from the first step on.
-struct Given {
-  std::vector<TokenId> suffix{};  ///< after the answer
-  std::vector<TokenId> form{};    ///< the answer's positions, -1 where a token is to be found; empty: all are
-  ConstraintPtr constraint{};     ///< the language of the answer, if its options ask for one
-};
-
 /// One request while it is denoised: its caches, its loop, and the records for the result. The caller owns the batch:
-/// prepare(), forward, absorb(), until prepare() returns nothing.
+/// prepare(), forward, absorb(), until prepare() returns nothing. How long the answer may become: AnswerLength.
 class Sequence {
  public:
   /// The checks of start(), without starting. Errors: kUsage; kUnsupported (given tokens).
@@ -54,8 +48,9 @@ class Sequence {
   /// Gives the store what is final by now. `backend`: the one of start().
   void keep_prefix(PrefixStore& store, Backend& backend) const;
 
-  /// See Denoiser::prepare() and Refiner::prepare(). Also empty once a stop text is final.
-  std::span<const SequenceStep> prepare();
+  /// See Denoiser::prepare() and Refiner::prepare(). Also empty once a stop text is final, or all tokens up to the
+  /// bound. Uses the backend if another canvas follows. Errors: kResource.
+  Expected<std::span<const SequenceStep>> prepare();
   /// See their absorb(). Records the step.
   Expected<DenoiseStep> absorb(std::span<const Scores> scores);
 
@@ -63,18 +58,38 @@ class Sequence {
   StepEvent event(const DenoiseStep& step, bool with_canvas = true) const;
   DenoiseCounters counters() const;
   Position capacity() const { return cache_->capacity(); }  ///< K/V positions held, without those of guidance
-  Position length() const { return length_; }
+  /// Positions of the canvases so far, at most the bound.
+  Position answer_size() const { return std::min(size_, length_.most); }
   /// End of the final prefix of the answer, without the prompt.
   Position settled() const;
-  Position decided() const { return length_ - std::min(length_, canvas().masked_count()); }
+  Position decided() const { return answer_size() - std::min(answer_size(), canvas().masked_count()); }
   /// The result so far; the sequence must not be used afterwards. `cancelled`: the caller stopped it.
   Generation finish(bool cancelled, double seconds);
 
  private:
-  Sequence(const Tokenizer* tokenizer, std::vector<TokenId> prompt) : tokenizer_(tokenizer) {
+  Sequence(Backend& backend, const Tokenizer* tokenizer, const LatencyTable* latency, PassRunner* second,
+           std::vector<TokenId> prompt, const AnswerLength& length)
+      : backend_(backend),
+        tokenizer_(tokenizer),
+        latency_(latency),
+        second_(second),
+        length_(length),
+        begin_(static_cast<Position>(prompt.size())) {
     result_.prompt_ids = std::move(prompt);
   }
+  static Expected<AnswerLength> checked(const ModelDesc& desc, const std::vector<TokenId>& prompt,
+                                        const ResolvedOptions& resolved, const Given& given);
+  Expected<void> make_caches(Position capacity, Position kept);
+  void hold_records(const Canvas& canvas);
+  Expected<void> begin_loop(Canvas canvas, const CommitSchedule* replay);
+  bool is_cut() const;
+  bool goes_on() const;
+  Position next_length() const;
+  Position next_capacity() const;
+  Expected<void> go_on();
   bool shares_prefix() const;
+  Position finished_rows() const;
+  Position final_rows() const;
   void move_record(const Edit& edit);
   void show_canvas(const DenoiseStep& step, StepEvent& event) const;
   Position answer_end() const;
@@ -88,7 +103,14 @@ class Sequence {
   /// The first of the request's stop texts in the answer's tokens up to `end`.
   std::optional<StopText> find_stop_text(Position end) const;
 
+  Backend& backend_;
   const Tokenizer* tokenizer_;
+  const LatencyTable* latency_;
+  PassRunner* second_;
+  ConstraintPtr constraint_;
+  AnswerLength length_;
+  const Position begin_;  ///< of the answer
+  Position size_ = 0;     ///< of the canvases so far, without text given after the answer
   std::unique_ptr<KvCache> cache_, unconditional_, side_;
   /// Masks are filled, canvases refined, or one of several modes runs: the loops have the same calls.
   using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>, std::unique_ptr<ModeLoop>>;
@@ -104,8 +126,11 @@ class Sequence {
   bool stopped_ = false;       ///< by a stop text
   std::vector<TokenId> form_;  ///< see Given
   Position cached_ = 0;        ///< positions of the prompt from the store
-  Position length_ = 0;        ///< requested positions; the canvas may end after them
-  std::int32_t pass_ = 0;      ///< index of the forward pass being made (the first of a guided pair)
+  // Of earlier canvases.
+  bool extended_ = false;  ///< there were some
+  DenoiseCounters before_;
+  std::optional<Position> earlier_stop_;  ///< under --exact-length
+  std::int32_t pass_ = 0;                 ///< index of the forward pass being made (the first of a guided pair)
   Generation result_;
 };
 

@@ -20,15 +20,24 @@ void Sequence::read_prefix(PrefixStore& store) {
   if (shares_prefix()) cached_ = store.read(result_.prompt_ids, *cache_);
 }
 
-void Sequence::keep_prefix(PrefixStore& store, Backend& backend) const {
-  if (!shares_prefix()) return;
-  const Position end = in_loop([](const auto& loop) {
+/// End of what the loop has finished.
+Position Sequence::finished_rows() const {
+  return in_loop([](const auto& loop) {
     if constexpr (requires { loop.read(); })
       return loop.read();
     else
       return loop.canvas().size();
   });
-  store.keep(backend, *cache_, end, canvas().mask());
+}
+
+Position Sequence::final_rows() const {
+  const auto block = prefix_block(backend_.desc());
+  if (!shares_prefix() || !block || cache_->bytes() == 0) return 0;
+  return PrefixStore::final_rows(*cache_, *block, finished_rows(), canvas().mask());
+}
+
+void Sequence::keep_prefix(PrefixStore& store, Backend& backend) const {
+  if (shares_prefix()) store.keep(backend, *cache_, finished_rows(), canvas().mask());
 }
 
 }  // namespace dllm

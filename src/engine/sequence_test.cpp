@@ -99,6 +99,10 @@ TEST(Sequence, LengthsComeFromTheModelAndContextsFromTheRequest) {
   EXPECT_EQ(model.generate(kPrompt, {})->ids.size(), 64u) << "the file says so";
   GenerateOptions options;
   options.context = 64 + 10;
+  const auto shrunk = model.generate(kPrompt, options);
+  ASSERT_TRUE(shrunk) << shrunk.error().message();
+  EXPECT_EQ(shrunk->prompt_ids.size() + shrunk->ids.size(), 74u) << "the model's own length is what the context leaves";
+  options.length = 64;
   const auto refused = model.generate(kPrompt, options);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message().find("context of 74"), std::string::npos) << refused.error().message();

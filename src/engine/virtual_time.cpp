@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "npu/answers/timed_backend.h"
+#include "npu_backend/timed/timed_backend.h"
 
 namespace dllm {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/fuzz_replay.h"
-#include "eval/fuzz_entry.h"
+#include "base/testing/fuzz_replay.h"
+#include "eval/testing/fuzz_entry.h"
 
 namespace dllm {
 namespace {

@@ -4,12 +4,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <utility>
+#include <vector>
 
+#include "base/checksum.h"
 #include "base/file_descriptor.h"
+#include "base/hash.h"
 #include "base/system_error.h"
 #include "base/try.h"
 
@@ -127,14 +131,43 @@ std::shared_ptr<const MappedFile> MappedFile::wrap(std::span<const std::byte> by
   return std::shared_ptr<const MappedFile>(new MappedFile(bytes, std::move(name)));
 }
 
-Expected<void> MappedFile::check() const {
-  if (range_ == nullptr) return {};
+MappedFile::State MappedFile::state() const {
+  if (range_ == nullptr) return State::kSame;
   struct stat status{};
-  if (!range_->damaged && ::fstat(fd_, &status) == 0 && static_cast<std::size_t>(status.st_size) == bytes_.size() &&
-      modified_at(status) == modified_)
-    return {};
+  if (range_->damaged || ::fstat(fd_, &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes_.size())
+    return State::kChanged;
+  return modified_at(status) == modified_ ? State::kSame : State::kTouched;
+}
+
+Expected<void> MappedFile::check() const {
+  if (state() == State::kSame) return {};
   return Error{ErrorCode::kIo, "the file changed while it was read", name_,
                "is another program writing it? begin again when it has finished"};
+}
+
+std::int64_t MappedFile::modified() const {
+  struct stat status{};
+  return range_ != nullptr && ::fstat(fd_, &status) == 0 ? modified_at(status) : 0;
+}
+
+std::optional<std::uint64_t> MappedFile::digest(const std::stop_token& stop) const {
+  Checksum sum;
+  std::vector<std::byte> bytes(std::size_t{1} << 20);
+  for (off_t at = 0; at < static_cast<off_t>(bytes_.size());) {
+    if (stop.stop_requested()) return std::nullopt;
+    const auto size = ::pread(fd_, bytes.data(), bytes.size(), at);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return std::nullopt;
+    sum.add(std::span(bytes).first(static_cast<std::size_t>(size)));
+    at += size;
+  }
+  return sum.value();
+}
+
+bool MappedFile::replaced() const {
+  if (range_ == nullptr) return false;
+  const auto now = file_identity(name_);
+  return !now || *now != identity_;
 }
 
 void MappedFile::drop_pages(std::span<const std::byte> bytes) {

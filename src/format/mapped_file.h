@@ -1,9 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 
@@ -42,6 +45,22 @@ class MappedFile {
   /// missing. Errors: kIo, "the file changed while it was read".
   Expected<void> check() const;
 
+  enum class State {
+    kSame,     ///< check() succeeds
+    kTouched,  ///< as large as it was and all pages were there, but its modification time is another: digest() tells
+    kChanged,  ///< it has another size, or a page was missing and read as zeros
+  };
+  State state() const;
+  /// The file's modification time now, in ns; of one that cannot be examined 0.
+  std::int64_t modified() const;
+  /// A digest of the file's bytes as they are now, for comparing it with itself. It reads the whole file, so that the
+  /// pages of the map stay as they are. nullopt: stopped, or not readable.
+  std::optional<std::uint64_t> digest(const std::stop_token& stop) const;
+  /// The file of this modification time has the mapped bytes: check() accepts it from now on.
+  void accept(std::int64_t modified) const { modified_ = modified; }
+  /// Whether the path leads to another file now, or to none.
+  bool replaced() const;
+
   /// Releases the memory of the pages that are entirely inside `bytes`, a part of a mapped file: they are read again on
   /// access. Never call it for other memory, whose content would be lost.
   static void drop_pages(std::span<const std::byte> bytes);
@@ -53,9 +72,9 @@ class MappedFile {
   std::span<const std::byte> bytes_;
   std::string name_;
   FileIdentity identity_;
-  std::int64_t modified_ = 0;  ///< in ns
-  int fd_ = -1;                ///< of the map, for check()
-  Range* range_ = nullptr;     ///< the handler's record of the map; null for other memory
+  mutable std::atomic<std::int64_t> modified_ = 0;  ///< in ns; accept() may change it
+  int fd_ = -1;                                     ///< of the map, for check()
+  Range* range_ = nullptr;                          ///< the handler's record of the map; null for other memory
 };
 
 /// The first error of check() among `files`.

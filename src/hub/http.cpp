@@ -33,8 +33,8 @@ struct Exchange {
   Response response;
   const Download* download = nullptr;
   const std::function<bool()>* go_on = nullptr;
-  std::uint64_t offset = 0;
-  bool begun = false, stopped = false, too_long = false, wrong_range = false;
+  std::uint64_t offset = 0, at = 0;  ///< at: after the bytes received so far
+  bool begun = false, stopped = false, too_long = false, wrong_range = false, overflows = false;
 
   bool succeeded() const { return response.status == 200 || response.status == 206; }
 };
@@ -64,6 +64,7 @@ bool range_begins_at(std::string_view range, std::uint64_t offset) {
 bool begin_download(Exchange& exchange) {
   if (exchange.begun) return true;
   exchange.begun = true;
+  exchange.at = exchange.response.status == 200 ? 0 : exchange.offset;
   if (exchange.response.status == 200) return exchange.download->begin(0);
   exchange.wrong_range = !range_begins_at(exchange.response.header("content-range"), exchange.offset);
   return !exchange.wrong_range && exchange.download->begin(exchange.offset);
@@ -74,8 +75,13 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* user)
   const std::size_t bytes = size * count;
   curl_easy_getinfo(exchange.handle, CURLINFO_RESPONSE_CODE, &exchange.response.status);
   if (exchange.download != nullptr && exchange.succeeded()) {
-    if (begin_download(exchange) && exchange.download->write({data, bytes})) return bytes;
-    exchange.stopped = !exchange.wrong_range;
+    const bool begun = begin_download(exchange);
+    exchange.overflows = begun && bytes > exchange.download->most - std::min(exchange.at, exchange.download->most);
+    if (begun && !exchange.overflows && exchange.download->write({data, bytes})) {
+      exchange.at += bytes;
+      return bytes;
+    }
+    exchange.stopped = !exchange.wrong_range && !exchange.overflows;
     return 0;
   }
   std::string& body = exchange.response.body;
@@ -101,6 +107,7 @@ struct HttpClient::Impl {
   CURL* handle = nullptr;
   curl_slist* headers = nullptr;
   std::array<char, CURL_ERROR_SIZE> message{};
+  bool reached = false;
 
   Expected<Response> perform(const std::string& url, Exchange& exchange) {
     exchange.handle = handle;
@@ -109,10 +116,19 @@ struct HttpClient::Impl {
     curl_easy_setopt(handle, CURLOPT_HEADERDATA, &exchange);
     curl_easy_setopt(handle, CURLOPT_WRITEDATA, &exchange);
     curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &exchange);
+    curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, reached ? kConnectMs : kFirstContactMs);
     const CURLcode code = curl_easy_perform(handle);
+    long connections = 0;
+    curl_easy_getinfo(handle, CURLINFO_NUM_CONNECTS, &connections);
+    reached = reached || connections > 0;
     curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &exchange.response.status);
     if (exchange.stopped) return Error{ErrorCode::kCancelled, "the download was stopped", url, ""};
     if (exchange.too_long) return Error{ErrorCode::kResource, "the answer is longer than 64 MiB", url, ""};
+    if (exchange.overflows)
+      return Error{
+          ErrorCode::kMismatch,
+          fmt::format("the server sends more than the {} bytes that the hub announced", exchange.download->most), url,
+          "the file at the hub is another one, or damaged"};
     if (exchange.wrong_range) return Error{ErrorCode::kIo, "the server sent another range than requested", url, ""};
     if (code != CURLE_OK)
       return Error{ErrorCode::kIo, message[0] != '\0' ? message.data() : curl_easy_strerror(code), url, ""};
@@ -133,7 +149,6 @@ HttpClient::HttpClient(const Config& config) : impl_(std::make_unique<Impl>()) {
   const char* const protocols = config.endpoint.starts_with("https") ? "https" : "http,https";
   curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, protocols);
   curl_easy_setopt(handle, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
-  curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT, 20L);
   // A connection that transfers nothing for a minute is considered dead.
   curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, 60L);
@@ -153,6 +168,8 @@ HttpClient::~HttpClient() {
   curl_easy_cleanup(impl_->handle);
   curl_slist_free_all(impl_->headers);
 }
+
+bool HttpClient::reached() const { return impl_->reached; }
 
 Expected<Response> HttpClient::get(const std::string& url, const std::function<bool()>& go_on) {
   Exchange exchange;

@@ -32,6 +32,8 @@ struct Download {
   std::function<bool(std::span<const char>)> write;
   /// Called about ten times a second, even if nothing is received; false cancels the transfer.
   std::function<bool()> go_on;
+  /// Bytes of the whole file; a server that sends more is stopped there.
+  std::uint64_t most = 0;
 };
 
 /// GET and HEAD over one connection, with libcurl. Follows redirects; the token is not sent to other hosts. Not
@@ -48,8 +50,12 @@ class HttpClient {
   Expected<Response> get(const std::string& url, const std::function<bool()>& go_on);
   Expected<Response> head(const std::string& url, const std::function<bool()>& go_on);
   /// Starts at byte `offset`, if the server supports it. Bodies of errors go to the response. Errors: as get(), and kIo
-  /// if fewer bytes arrive than announced.
+  /// if fewer bytes arrive than announced; kMismatch, if more than Download::most arrive.
   Expected<Response> download(const std::string& url, std::uint64_t offset, const Download& to);
+
+  /// Whether any server has been reached yet. Until then, connections are given up after kFirstContactMs.
+  bool reached() const;
+  static constexpr long kFirstContactMs = 2500, kConnectMs = 20000;
 
   /// `text` with all characters escaped that have a meaning in a path; `/` is kept unless `slash`.
   static std::string escaped(std::string_view text, bool slash = false);

@@ -98,7 +98,14 @@ class Puller {
     if (listing) return fetch(*std::move(listing));
     if (listing.error().code != ErrorCode::kIo) return std::move(listing).error();
     auto kept = from_cache();
-    if (!kept) return std::move(listing).error();
+    if (!kept) {
+      Error error = std::move(listing).error();
+      if (!http_.reached()) {
+        error.what = "the hub cannot be reached: " + error.what;
+        error.hint = "is there a network? the model is not in the cache either";
+      }
+      return error;
+    }
     listener_.log.warning("{}; using the cached files", listing.error().message());
     return kept;
   }
@@ -168,6 +175,12 @@ class Puller {
     state_.file = file.path;
     DLLM_TRY(const FileLock lock, FileLock::take(cache_.lock(file.etag), [this] { return tell(); }));
     const std::string blob = cache_.blob(file.etag), partial = cache_.incomplete(file.etag);
+    std::error_code ignored;
+    // Cut by something else than this program.
+    if (fs::exists(blob) && file.size > 0 && size_of(blob) != file.size) fs::remove(blob, ignored);
+    // Nothing would tell whether what an earlier call left is sound.
+    if (digest_kind(file.etag) == DigestKind::kNone) fs::remove(partial, ignored);
+    best_ = 0;
     if (!fs::exists(blob)) {
       if (file.size == 0 || size_of(partial) != file.size)
         DLLM_CHECK_OK(retried([&] { return download(file, repository_.url_of(file, commit)); }, config_.retries));
@@ -197,8 +210,15 @@ class Puller {
       return out.write(bytes);
     };
     to.go_on = [this] { return tell(); };
+    to.most = file.size > 0 ? file.size : kMostUnannounced;
     const auto response = http_.download(url, std::min(size_of(path), file.size), to);
     out.sync();
+    best_ = std::max(best_, size_of(path));
+    if (!response && response.error().code == ErrorCode::kMismatch) {
+      std::error_code ignored;
+      fs::remove(path, ignored);
+      return response.error();
+    }
     if (const auto failure = out.failure()) {
       disk_failed_ = true;
       return *failure;
@@ -237,20 +257,21 @@ class Puller {
 
   bool tell() { return !listener_.progress || listener_.progress(state_); }
 
-  /// Repeats `attempt` while connections fail; the count restarts whenever bytes were received.
+  /// Repeats `attempt` while connections fail; the count restarts when the file has grown. (Not when bytes were
+  /// received: a server may send the same ones again and again.) Without a network, it says so at once.
   template <class Attempt>
   auto retried(Attempt attempt, int retries) -> decltype(attempt()) {
     std::int64_t wait = config_.first_wait_ms;
-    std::uint64_t fetched = state_.fetched;
+    std::uint64_t grown = best_;
     for (int tries = 0;; ++tries) {
       auto outcome = attempt();
       if (outcome || outcome.error().code != ErrorCode::kIo || disk_failed_) return outcome;
-      if (state_.fetched > fetched) {
-        fetched = state_.fetched;
+      if (best_ >= grown + kProgress) {
+        grown = best_;
         tries = 0;
         wait = config_.first_wait_ms;
       }
-      if (tries >= retries) return outcome;
+      if (tries >= retries || !http_.reached()) return outcome;
       if (!pause(wait)) return Error{ErrorCode::kCancelled, "the download was stopped", place(request_), ""};
       wait *= 2;
     }
@@ -272,7 +293,10 @@ class Puller {
   HttpClient http_;
   Repository repository_;
   PullProgress state_;
-  std::uint64_t base_ = 0;    ///< bytes of the completed files
+  static constexpr std::uint64_t kProgress = std::uint64_t{1} << 16;         ///< bytes that make another try worthwhile
+  static constexpr std::uint64_t kMostUnannounced = std::uint64_t{4} << 30;  ///< of a file whose size no answer names
+  std::uint64_t base_ = 0;                                                   ///< bytes of the completed files
+  std::uint64_t best_ = 0;    ///< largest size of the current partial file
   bool disk_failed_ = false;  ///< further attempts would not help
 };
 

@@ -15,6 +15,7 @@
 #include "format/gguf.h"
 #include "format/safetensors.h"
 #include "model/hf_text.h"
+#include "model/peft_config.h"
 
 namespace dllm {
 namespace {
@@ -58,6 +59,12 @@ Expected<Adapter> adapter_from_gguf(const AdapterRequest& request, const Archite
       return Error{ErrorCode::kInvalidFile, fmt::format("the key is '{}', not '{}'", found.value_or(""), wanted),
                    fmt::format("{}, {}", request.path, key), "give a LoRA adapter of this model"};
   }
+  // Others might change what is computed: activated LoRA acts only after certain tokens.
+  for (const auto& [key, value] : meta.entries())
+    if (key.starts_with("adapter.") && key != "adapter.type" && key != "adapter.lora.alpha" &&
+        key != "adapter.lora.task_name" && key != "adapter.lora.prompt_prefix")
+      return Error{ErrorCode::kUnsupported, "this key of an adapter is not supported",
+                   fmt::format("{}, {}", request.path, key), ""};
   Halves halves;
   for (const GgufTensor& tensor : file->tensors()) {
     const bool a = tensor.name.ends_with(".lora_a");
@@ -97,32 +104,14 @@ std::string gguf_weight(const Architecture& architecture, std::string_view modul
   return name + ".weight";
 }
 
-/// What PEFT's configuration says of the scale: alpha / r, or alpha / sqrt(r) (rsLoRA, arXiv 2312.03732).
-struct PeftConfig {
-  double alpha = 0;
-  bool root = false;
-};
-
-Expected<PeftConfig> peft_config(const std::string& directory) {
-  DLLM_TRY(const std::string text, read_hf_file(directory, kConfigFile, true));
-  DLLM_TRY(const HfConfig config, HfConfig::parse(text, (std::filesystem::path(directory) / kConfigFile).string()));
-  DLLM_CHECK_OK(config.expect("peft_type", "LORA"));
-  for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias"}) DLLM_CHECK_OK(config.expect(key, false));
-  DLLM_CHECK_OK(config.expect("bias", "none"));
-  for (const char* key : {"rank_pattern", "alpha_pattern"}) DLLM_CHECK_OK(config.expect(key, nlohmann::json::object()));
-  DLLM_CHECK_OK(config.expect("modules_to_save", nlohmann::json::array()));
-  PeftConfig result;
-  DLLM_TRY(result.alpha, config.number_or("lora_alpha", 8));
-  DLLM_TRY(result.root, config.boolean_or("use_rslora", false));
-  return result;
-}
-
 Expected<Adapter> adapter_from_peft(const AdapterRequest& request, const Architecture& architecture, std::int64_t heads,
                                     std::int64_t kv_heads, std::optional<double> scale) {
   const std::string path = (std::filesystem::path(request.path) / "adapter_model.safetensors").string();
   DLLM_TRY(auto opened, Safetensors::open(path));
   const auto files = std::make_shared<const Safetensors>(std::move(opened));
+  if (!files->unread().empty()) return files->unread().front().why;
   Halves halves;
+  std::map<std::string, std::string> modules;  // of the weights
   for (const SafeTensor& tensor : files->tensors()) {
     std::string_view module = tensor.name;
     if (module.starts_with("base_model.model.")) module.remove_prefix(17);
@@ -132,6 +121,7 @@ Expected<Adapter> adapter_from_peft(const AdapterRequest& request, const Archite
     if (weight.empty() || !tensor.name.ends_with(".weight"))
       return Error{ErrorCode::kUnsupported, "the architecture has no matrix that this belongs to",
                    fmt::format("{}, {}", path, tensor.name), ""};
+    modules.emplace(weight, module.substr(0, found));
     SourceTensor half{tensor.name, tensor.type, tensor.shape, tensor.data, 0, true};
     if (a != std::string_view::npos) {
       halves[weight].first = std::move(half);
@@ -148,10 +138,13 @@ Expected<Adapter> adapter_from_peft(const AdapterRequest& request, const Archite
     for (AdapterPart& part : adapter.parts) part.scale = request.scale * static_cast<float>(*scale);
     return adapter;
   }
-  DLLM_TRY(const PeftConfig config, peft_config(request.path));
-  set_scale(adapter.parts, config.alpha, static_cast<double>(request.scale));
-  if (config.root)
-    for (AdapterPart& part : adapter.parts) part.scale *= std::sqrt(static_cast<float>(part.a.shape[1]));
+  DLLM_TRY(const std::string text, read_hf_file(request.path, kConfigFile, true));
+  DLLM_TRY(const HfConfig json, HfConfig::parse(text, (std::filesystem::path(request.path) / kConfigFile).string()));
+  DLLM_TRY(const PeftConfig config, PeftConfig::read(json));
+  for (AdapterPart& part : adapter.parts) {
+    DLLM_TRY(const double own, config.scale_of(modules.at(part.weight), part.a.shape[1]));
+    part.scale = static_cast<float>(own * static_cast<double>(request.scale));
+  }
   return adapter;
 }
 

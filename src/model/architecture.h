@@ -61,6 +61,8 @@ struct Architecture {
   /// For checkpoints whose tensors are not the model's own, but determine them (constants that are computed once):
   /// makes all of the model's tensors, and `renames`, `left_out`, `derived` and `generate` are not used.
   std::function<Expected<std::vector<GeneratedTensor>>(const HfConfig&, const Safetensors&)> fold{};
+  /// A checkpoint without `weight_tying` and `tie_word_embeddings` has one table for embedding and head.
+  bool tied_by_default = false;
   /// Q/K rows are stored interleaved (llama.cpp's convention for this family): see permute_qk().
   bool permute_qk = false;
 };

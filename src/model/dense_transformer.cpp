@@ -150,7 +150,8 @@ Metadata dense_metadata(std::string_view arch, const DenseDims& dims) {
   return meta;
 }
 
-Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, std::optional<std::int64_t> ffn_width) {
+Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, const HfDefaults& defaults,
+                                       std::optional<std::int64_t> ffn_width) {
   DenseDims dims{};
   DLLM_CHECK_OK(config.expect("hidden_act", "silu"));
   DLLM_CHECK_OK(config.expect("mlp_bias", false));
@@ -159,17 +160,24 @@ Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, std::optional<std
   DLLM_TRY(dims.width, config.integer("hidden_size"));
   DLLM_TRY(dims.layers, config.integer("num_hidden_layers"));
   DLLM_TRY(dims.heads, config.integer("num_attention_heads"));
-  DLLM_TRY(dims.kv_heads, config.integer_or("num_key_value_heads", dims.heads));
-  if (dims.heads <= 0 || dims.width % dims.heads != 0)
+  const bool omits_kv = defaults.kv_heads > 0 && !config.json().contains("num_key_value_heads");
+  DLLM_TRY(dims.kv_heads, config.integer_or("num_key_value_heads", omits_kv ? defaults.kv_heads : dims.heads));
+  const bool omits_dim = defaults.head_dim > 0 && !config.json().contains("head_dim");
+  const bool named_dim = omits_dim || config.contains("head_dim");
+  if (dims.heads <= 0 || (!named_dim && dims.width % dims.heads != 0))
     return Error{ErrorCode::kInvalidFile,
                  fmt::format("hidden_size {} is not a multiple of num_attention_heads {}", dims.width, dims.heads),
                  config.file(), ""};
-  DLLM_TRY(dims.head_dim, config.integer_or("head_dim", dims.width / dims.heads));
+  DLLM_TRY(dims.head_dim, config.integer_or("head_dim", omits_dim ? defaults.head_dim : dims.width / dims.heads));
   DLLM_TRY(dims.ffn_width,
            ffn_width ? config.integer_or("intermediate_size", *ffn_width) : config.integer("intermediate_size"));
-  DLLM_TRY(dims.context_length, config.integer_or("max_position_embeddings", 2048));
-  DLLM_TRY(dims.norm_eps, config.number_or("rms_norm_eps", 1e-6));
-  DLLM_TRY(dims.rope, rope_from_hf(config));
+  DLLM_TRY(dims.context_length, config.integer_or("max_position_embeddings", defaults.context_length));
+  DLLM_TRY(dims.norm_eps, config.number_or("rms_norm_eps", defaults.norm_eps));
+  DLLM_TRY(dims.rope, rope_from_hf(config, defaults.rope_theta));
+  DLLM_TRY(const double share, config.number_or("partial_rotary_factor", 1.0));
+  if (defaults.whole_heads && dims.rope.rotated_share.value_or(share) != 1)
+    return Error{ErrorCode::kUnsupported, "'partial_rotary_factor' is set, and this architecture turns whole heads",
+                 config.file(), ""};
   dims.rope_theta = dims.rope.theta;
   return dims;
 }

@@ -26,9 +26,21 @@ struct DenseDims {
 };
 Metadata dense_metadata(std::string_view architecture, const DenseDims& dims);
 
+/// What the original code takes where config.json has no key. (transformers leaves out keys that have their default
+/// when it writes a config.json.)
+struct HfDefaults {
+  double rope_theta = 10000.0;
+  double norm_eps = 1e-6;
+  std::int64_t context_length = 2048;
+  std::int64_t kv_heads = 0;  ///< 0, and null in the file: as many as there are heads
+  std::int64_t head_dim = 0;  ///< 0: width / heads
+  bool whole_heads = true;    ///< RoPE turns all of a head, and a partial_rotary_factor other than 1 is refused
+};
+
 /// Reads hidden_size, num_hidden_layers, ...: the spelling of Llama, Qwen2 and their descendants. `ffn_width` is used
 /// if there is no intermediate_size, as in models whose layers all consist of experts.
-Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, std::optional<std::int64_t> ffn_width = std::nullopt);
+Expected<DenseDims> dense_dims_from_hf(const HfConfig& config, const HfDefaults& defaults,
+                                       std::optional<std::int64_t> ffn_width = std::nullopt);
 
 /// Tensor names in the same spelling: model.layers.{}.self_attn.q_proj, ...; including the norms of q and k, and the
 /// additional or alternative tensors of a layer with experts.

@@ -190,6 +190,13 @@ Expected<void> read_tokens(const Architecture& architecture, const Metadata& met
     DLLM_CHECK_OK(read_token(metadata, name, name, desc.vocab, token));
     if (token) stops.insert(*token);
   }
+  DLLM_TRY(const auto more, metadata.integers(kMoreStopsKey));
+  for (const std::int64_t id : more.value_or(std::vector<std::int64_t>())) {
+    if (id < 0 || id >= desc.vocab)
+      return Error{ErrorCode::kInvalidFile, fmt::format("{} is outside the vocabulary of {}", id, desc.vocab),
+                   std::string(kMoreStopsKey), ""};
+    stops.insert(static_cast<TokenId>(id));
+  }
   if (tokenizer)
     for (std::string_view text : architecture.stop_texts)
       if (const auto id = tokenizer->find(text); id && tokenizer->is_control(*id) && *id < desc.vocab)

@@ -30,6 +30,9 @@ struct TensorFacts {
 Expected<ModelDesc> describe(const Architecture& architecture, const Metadata& metadata, const TensorFacts& facts,
                              const Tokenizer* tokenizer, const Log& log);
 
+/// Ids that end an answer beyond the three that GGUF has keys for (eos, eot, eom).
+inline constexpr std::string_view kMoreStopsKey = "dllm.tokenizer.stop_token_ids";
+
 /// `dllm.quantization.rotation`: how the weights were rotated before they were quantized; absent: not at all.
 inline constexpr std::string_view kRotationKey = "dllm.quantization.rotation";
 

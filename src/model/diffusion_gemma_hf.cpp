@@ -21,7 +21,7 @@ Error invalid(const HfConfig& config, std::string what, ErrorCode code = ErrorCo
 Expected<HfConfig> text_config(const HfConfig& config) {
   const auto it = config.json().find("text_config");
   if (it == config.json().end() || !it->is_object()) return invalid(config, "'text_config' is missing");
-  return HfConfig::parse(it->dump(), config.file() + ", text_config");
+  return HfConfig::of(*it, config.file() + ", text_config");
 }
 
 /// By layer: it has a sliding window.
@@ -58,7 +58,8 @@ Expected<Heads> global_heads(const HfConfig& text, std::int64_t kv_heads, const 
   for (std::size_t layer = 0; layer < slides.size(); ++layer) {
     const auto own = by_layer.find(std::to_string(layer));
     if (own == by_layer.end()) continue;
-    DLLM_TRY(const HfConfig config, HfConfig::parse(own->dump(), fmt::format("{}, layer {}", text.file(), layer)));
+    if (!own->is_object()) return invalid(text, "'per_layer_config' holds no objects");
+    const HfConfig config = HfConfig::of(*own, fmt::format("{}, layer {}", text.file(), layer));
     DLLM_TRY(const std::int64_t dim, config.integer_or("head_dim", heads.dim));
     DLLM_TRY(const std::int64_t count, config.integer_or("num_key_value_heads", kv_heads));
     if (slides[layer]) return invalid(config, "a sliding layer departs from the others", ErrorCode::kUnsupported);
@@ -77,7 +78,8 @@ Expected<Rope> rope_of(const HfConfig& text, std::string_view kind, Rope default
   if (all == text.json().end() || all->is_null()) return defaults;
   const auto it = all->is_object() ? all->find(kind) : all->end();
   if (!all->is_object() || it == all->end()) return invalid(text, fmt::format("'rope_parameters' has no '{}'", kind));
-  DLLM_TRY(const HfConfig own, HfConfig::parse(it->dump(), fmt::format("{}, rope_parameters.{}", text.file(), kind)));
+  if (!it->is_object()) return invalid(text, fmt::format("'rope_parameters.{}' is no object", kind));
+  const HfConfig own = HfConfig::of(*it, fmt::format("{}, rope_parameters.{}", text.file(), kind));
   DLLM_CHECK_OK(own.expect("rope_type", std::string(wanted_type)));
   DLLM_CHECK_OK(own.expect("factor", 1.0));
   Rope rope;
@@ -102,7 +104,7 @@ Expected<void> check_switches(const HfConfig& config, const HfConfig& text) {
 Expected<void> set_sampler(const HfConfig& config, Metadata& meta) {
   const auto it = config.json().find("generation_config");
   if (it == config.json().end()) return {};
-  DLLM_TRY(const HfConfig generation, HfConfig::parse(it->dump(), "generation_config.json"));
+  const HfConfig generation = HfConfig::of(*it, "generation_config.json");
   const auto integer = [&](const HfConfig& from, std::string_view key, std::string_view gguf) -> Expected<void> {
     DLLM_TRY(const auto value, from.optional_integer(key));
     if (value && (*value < 0 || *value > kMaxModelDim)) return invalid(from, fmt::format("'{}' is {}", key, *value));

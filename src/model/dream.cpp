@@ -16,7 +16,7 @@ void set_dream_defaults(ModelDesc& desc) {
 }
 
 Expected<Metadata> dream_metadata(const HfConfig& config) {
-  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, kQwen2HfDefaults));
   Metadata meta = dense_metadata("dream", dims);
   meta.set("dream.attention.causal", MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(true));

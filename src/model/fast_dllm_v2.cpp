@@ -21,7 +21,7 @@ void set_fast_dllm_v2_defaults(ModelDesc& desc) {
 }
 
 Expected<Metadata> fast_dllm_v2_metadata(const HfConfig& config) {
-  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, kQwen2HfDefaults));
   Metadata meta = dense_metadata("fast-dllm-v2", dims);
   meta.set("fast-dllm-v2.attention.causal", MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(true));

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -12,15 +15,36 @@ namespace dllm {
 
 using Json = nlohmann::json;
 
+namespace {
+
+/// For messages: short, and with the numbers that JSON does not have.
+std::string shown(const Json& value) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))
+    return std::isnan(value.get<double>()) ? "NaN" : value.get<double>() > 0 ? "Infinity" : "-Infinity";
+  constexpr std::size_t kMost = 80;
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > kMost) text.replace(kMost, std::string::npos, "...");
+  return text;
+}
+
+}  // namespace
+
 Expected<HfConfig> HfConfig::parse(const std::string& text, std::string file) {
   HfConfig config;
   config.file_ = std::move(file);
   // Nesting is limited: copying a value takes stack for each level.
-  auto json = parse_strict_json(std::as_bytes(std::span(text)), config.file_);
+  auto json = parse_strict_json(std::as_bytes(std::span(text)), config.file_, 0, JsonNumbers::kPython);
   if (!json || !json->is_object())
     return Error{ErrorCode::kInvalidFile, "not a JSON object", config.file_,
                  "the file is damaged or cut short: fetch it again"};
   config.json_ = std::make_shared<const Json>(*std::move(json));
+  return config;
+}
+
+HfConfig HfConfig::of(const Json& object, std::string file) {
+  HfConfig config;
+  config.file_ = std::move(file);
+  config.json_ = std::make_shared<const Json>(object);
   return config;
 }
 
@@ -40,7 +64,7 @@ bool HfConfig::contains(std::string_view key) const { return find(key) != nullpt
 Error HfConfig::wrong_type(std::string_view key, std::string_view wanted) const {
   const Json* value = find(key);
   return {ErrorCode::kInvalidFile,
-          value ? fmt::format("'{}' is {}, wanted {}", key, value->dump(), wanted)
+          value ? fmt::format("'{}' is {}, wanted {}", key, shown(*value), wanted)
                 : fmt::format("'{}' is missing (wanted {})", key, wanted),
           file_, ""};
 }
@@ -48,9 +72,18 @@ Error HfConfig::wrong_type(std::string_view key, std::string_view wanted) const 
 Expected<std::optional<std::int64_t>> HfConfig::optional_integer(std::string_view key) const {
   const Json* value = find(key);
   if (!value) return std::optional<std::int64_t>{};
-  // Lists occur for token ids (several eos tokens); the first one is the main one.
-  if (value->is_array() && !value->empty()) value = &value->front();
-  if (!value->is_number_integer()) return wrong_type(key, "an integer");
+  if (value->is_array() && !value->empty()) {
+    // Of several tokens of a role (eos), the first one is the main one. Other lists are by layer.
+    const Json& first = value->front();
+    if (!key.ends_with("_token_id") && std::ranges::any_of(*value, [&](const Json& one) { return one != first; }))
+      return Error{ErrorCode::kUnsupported, fmt::format("'{}' differs between layers: {}", key, shown(*value)), file_,
+                   "models whose layers are alike are supported"};
+    value = &first;
+  }
+  const bool fits = value->is_number_integer() &&
+                    (!value->is_number_unsigned() ||
+                     value->get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()});
+  if (!fits) return wrong_type(key, "an integer");
   return std::optional<std::int64_t>{value->get<std::int64_t>()};
 }
 
@@ -68,7 +101,7 @@ Expected<std::int64_t> HfConfig::integer_or(std::string_view key, std::int64_t f
 Expected<double> HfConfig::number_or(std::string_view key, double fallback) const {
   const Json* value = find(key);
   if (!value) return fallback;
-  if (!value->is_number()) return wrong_type(key, "a number");
+  if (!value->is_number() || !std::isfinite(value->get<double>())) return wrong_type(key, "a number");
   return value->get<double>();
 }
 
@@ -97,7 +130,7 @@ Expected<void> HfConfig::expect(std::string_view key, const Json& expected) cons
   const Json* value = find(key);
   if (!value || *value == expected) return {};
   return Error{ErrorCode::kUnsupported,
-               fmt::format("'{}' is {}, and only {} is supported", key, value->dump(), expected.dump()), file_, ""};
+               fmt::format("'{}' is {}, and only {} is supported", key, shown(*value), expected.dump()), file_, ""};
 }
 
 }  // namespace dllm

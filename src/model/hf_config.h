@@ -16,7 +16,10 @@ namespace dllm {
 /// key and the type found.
 class HfConfig {
  public:
+  /// As Python's json module reads it: NaN and Infinity are numbers, which are errors only where they are asked for.
   static Expected<HfConfig> parse(const std::string& text, std::string file);
+  /// A part of another; `object` must be one.
+  static HfConfig of(const nlohmann::json& object, std::string file);
 
   bool contains(std::string_view key) const;
   Expected<std::int64_t> integer(std::string_view key) const;

@@ -18,10 +18,20 @@ double temperature(double factor, double multiplier) {
   return factor <= 1 ? 1 : 0.1 * multiplier * std::log(factor) + 1;
 }
 
-constexpr std::array<std::string_view, 13> kKnown = {
-    "rope_type",        "type",      "rope_theta",          "factor", "original_max_position_embeddings",
-    "attention_factor", "beta_fast", "beta_slow",           "mscale", "mscale_all_dim",
-    "truncate",         "finetuned", "llama_4_scaling_beta"};
+constexpr std::array<std::string_view, 14> kKnown = {"rope_type",
+                                                     "type",
+                                                     "rope_theta",
+                                                     "factor",
+                                                     "original_max_position_embeddings",
+                                                     "attention_factor",
+                                                     "beta_fast",
+                                                     "beta_slow",
+                                                     "mscale",
+                                                     "mscale_all_dim",
+                                                     "truncate",
+                                                     "finetuned",
+                                                     "llama_4_scaling_beta",
+                                                     "partial_rotary_factor"};
 
 /// One of the two objects, under its name.
 class RopeObject {
@@ -63,10 +73,14 @@ class RopeObject {
     return "default";
   }
 
-  Expected<HfYarn> yarn() const {
+  Expected<void> check_known() const {
     for (const auto& [key, value] : object_.items())
       if (std::ranges::find(kKnown, key) == kKnown.end())
         return wrong(ErrorCode::kUnsupported, fmt::format("the parameter '{}' is unknown", key));
+    return {};
+  }
+
+  Expected<HfYarn> yarn() const {
     if (const auto it = object_.find("truncate"); it != object_.end() && *it == false)
       return wrong(ErrorCode::kUnsupported, "a ramp between parts of pairs", "models with truncate = true are read");
     if (!object_.contains("factor") && !object_.contains("original_max_position_embeddings"))
@@ -96,21 +110,25 @@ class RopeObject {
 }  // namespace
 
 /// Newer files have rope_parameters {rope_theta, rope_type, …}, older ones rope_theta and rope_scaling, which may be
-/// false for none.
+/// false for none. As transformers reads them (convert_rope_params_to_dict in its modeling_rope_utils.py): rope_scaling
+/// replaces rope_parameters, and an object's rope_theta counts before the configuration's.
 Expected<HfRope> rope_from_hf(const HfConfig& config, double theta) {
   HfRope rope;
-  rope.theta = theta;
+  DLLM_TRY(rope.theta, config.number_or("rope_theta", theta));
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto it = config.json().find(key);
     if (it == config.json().end() || it->is_null() || *it == false) continue;
     const nlohmann::json& object = *it;
     if (!object.is_object()) return Error{ErrorCode::kUnsupported, fmt::format("'{}' is set", key), config.file(), ""};
+    if (object.empty()) continue;
     const RopeObject parameters(config, key, object);
     const std::string type = parameters.type();
     if (type != "default" && type != "yarn")
       return parameters.wrong(ErrorCode::kUnsupported, fmt::format("scaling by '{}'", type),
                               "convert the file with llama.cpp, whose GGUFs carry the scaled frequencies");
+    DLLM_CHECK_OK(parameters.check_known());
     DLLM_TRY(rope.theta, parameters.positive("rope_theta", rope.theta));
+    DLLM_TRY(rope.rotated_share, parameters.number("partial_rotary_factor"));
     if (type == "yarn") {
       DLLM_TRY(rope.yarn, parameters.yarn());
     }
@@ -120,8 +138,8 @@ Expected<HfRope> rope_from_hf(const HfConfig& config, double theta) {
     if (rope.query_beta != 0) {
       DLLM_TRY(rope.query_length, parameters.length("original_max_position_embeddings", 0));
     }
+    break;
   }
-  DLLM_TRY(rope.theta, config.number_or("rope_theta", rope.theta));
   return rope;
 }
 

@@ -20,6 +20,7 @@ struct HfRope {
   double theta = 10000;
   std::optional<HfYarn> yarn;
   double query_beta = 0, query_length = 0;  ///< llama_4_scaling_beta; 0: none
+  std::optional<double> rotated_share;      ///< `partial_rotary_factor` of the object
 };
 
 /// Errors: kUnsupported, for scalings other than YaRN and for parameters that this build does not know.

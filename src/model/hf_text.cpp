@@ -11,7 +11,10 @@
 #include "base/input_file.h"
 #include "base/try.h"
 #include "format/mapped_file.h"
+#include "model/describe.h"
+#include "model/model.h"
 #include "text/tokenizer/hf_vocabulary.h"
+#include "text/tokenizer/roles.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
@@ -37,33 +40,47 @@ Expected<HfConfig> read_config(const std::string& directory, const std::string& 
   return HfConfig::parse(text.empty() ? "{}" : text, path_of(directory, name));
 }
 
-/// From a list of {name, template}, the one that transformers uses by default.
-Expected<std::string> default_template(const Json& list, const std::string& file) {
+/// The templates that transformers chooses between; empty: there is none.
+struct Templates {
+  std::string plain, tools;
+};
+
+/// From a list of {name, template}.
+Expected<Templates> named_templates(const Json& list, const std::string& file) {
   std::vector<std::string> names;
+  Templates templates;
   for (const Json& entry : list) {
     const auto text_of = [&](const char* key) {
       const auto it = entry.is_object() ? entry.find(key) : entry.end();
       return entry.is_object() && it != entry.end() && it->is_string() ? it->get<std::string>() : std::string();
     };
-    if (text_of("name") == "default") return text_of("template");
     names.push_back(text_of("name"));
+    if (names.back() == "default") templates.plain = text_of("template");
+    if (names.back() == "tool_use") templates.tools = text_of("template");
   }
+  if (std::ranges::find(names, "default") != names.end()) return templates;
   return Error{ErrorCode::kInvalidFile,
                fmt::format("'chat_template' has {} templates, and none is named default", names.size()), file, ""};
 }
 
-Expected<std::string> template_of(const HfConfig& config) {
+Expected<Templates> templates_of(const HfConfig& config) {
   const auto it = config.json().find("chat_template");
-  if (it == config.json().end() || !it->is_array()) return config.string_or("chat_template", "");
-  return default_template(*it, config.file());
+  if (it != config.json().end() && it->is_array()) return named_templates(*it, config.file());
+  Templates templates;
+  DLLM_TRY(templates.plain, config.string_or("chat_template", ""));
+  return templates;
 }
 
-/// transformers prefers the template's own file to the entry in tokenizer_config.json; empty if there is neither.
-Expected<std::string> read_chat_template(const std::string& directory, const HfConfig& tokenizer_config) {
-  DLLM_TRY(std::string jinja, read_hf_file(directory, "chat_template.jinja", false));
-  if (!jinja.empty()) return jinja;
+/// transformers prefers the templates' own files to the entry in tokenizer_config.json.
+Expected<Templates> read_chat_templates(const std::string& directory, const HfConfig& tokenizer_config) {
+  Templates templates;
+  DLLM_TRY(templates.plain, read_hf_file(directory, "chat_template.jinja", false));
+  DLLM_TRY(templates.tools, read_hf_file(directory, "additional_chat_templates/tool_use.jinja", false));
+  if (!templates.plain.empty()) return templates;
   DLLM_TRY(const HfConfig json, read_config(directory, "chat_template.json"));
-  return template_of(json.contains("chat_template") ? json : tokenizer_config);
+  DLLM_TRY(Templates named, templates_of(json.contains("chat_template") ? json : tokenizer_config));
+  if (!templates.tools.empty()) named.tools = std::move(templates.tools);
+  return named;
 }
 
 Expected<TokenId> checked_id(std::int64_t id, std::string_view key, const std::string& file, std::int64_t rows) {
@@ -119,21 +136,40 @@ Expected<void> collect_stops(const HfConfig& config, std::int64_t rows, std::vec
   return {};
 }
 
-/// GGUF has three keys for tokens that end an answer. TokenizerSpec does not have `eom`.
-Expected<void> place_stops(std::vector<TokenId> stops, const std::string& directory, TokenizerSpec& spec,
-                           std::optional<TokenId>& eom) {
+/// GGUF has three keys for tokens that end an answer; TokenizerSpec does not have `eom`. Those beyond are left in
+/// `stops`.
+void place_stops(std::vector<TokenId>& stops, TokenizerSpec& spec, std::optional<TokenId>& eom) {
   for (std::optional<TokenId>* role : {&spec.eos, &spec.eot, &eom}) {
     if (!*role && !stops.empty()) *role = stops.front();
     std::erase(stops, role->value_or(-1));
   }
-  if (stops.empty()) return {};
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("{} more tokens end an answer than GGUF has keys for (three)", stops.size()),
-               path_of(directory, "generation_config.json"), "shorten the list 'eos_token_id'"};
+}
+
+/// Roles of ids in config.json and generation_config.json.
+void settle_stops(TokenizerSpec& spec, const std::optional<TokenId>& eom, const std::vector<TokenId>& stops) {
+  settle_roles(spec);
+  std::vector<TokenRole> roles;
+  if (eom) roles.push_back({"eos", *eom});
+  for (const TokenId id : stops) roles.push_back({"eos", id});
+  settle_roles(spec, roles);
+}
+
+/// Leaves out a last token that only a name adds and that the model has no row for.
+void drop_appended(TokenizerSpec& spec) {
+  const auto id = static_cast<TokenId>(spec.tokens.size() - 1);
+  spec.warnings.push_back(
+      fmt::format("token {} '{}' is left out: the model has no row for it", id, spec.tokens.back()));
+  for (std::optional<TokenId>* role : {&spec.bos, &spec.eos, &spec.pad, &spec.mask, &spec.unk})
+    if (*role == id) role->reset();
+  std::erase_if(spec.flags, [&](const AddedTokenFlags& flags) { return flags.id == id; });
+  spec.tokens.pop_back();
+  spec.kinds.pop_back();
+  --spec.appended;
 }
 
 Expected<void> fill_vocabulary(const HfTextFacts& facts, const std::string& directory, TokenizerSpec& spec) {
   const auto rows = static_cast<std::size_t>(facts.embedding_rows);
+  while (spec.tokens.size() > rows && spec.appended > 0) drop_appended(spec);
   if (spec.tokens.size() > rows)
     return Error{ErrorCode::kInvalidFile,
                  fmt::format("{} tokens, but the embedding has {} rows", spec.tokens.size(), rows),
@@ -151,14 +187,14 @@ Expected<TokenizerSpec> read_spec(const std::string& directory) {
   DLLM_TRY(const std::string json, read("tokenizer.json", false));
   HfVocabularyFiles files;
   DLLM_TRY(files.config, read("tokenizer_config.json", false));
-  if (!json.empty()) return with_path(Tokenizer::spec_from_hf(json, files.config), directory);
+  DLLM_TRY(files.special, read("special_tokens_map.json", false));
+  if (!json.empty()) return with_path(Tokenizer::spec_from_hf(json, files.config, files.special), directory);
   DLLM_TRY(files.vocabulary, read("vocab.json", false));
   if (files.vocabulary.empty())
     return Error{ErrorCode::kInvalidFile, "there is neither tokenizer.json nor vocab.json", directory,
                  "the download is incomplete"};
   DLLM_TRY(files.merges, read("merges.txt", true));
   DLLM_TRY(files.added, read("added_tokens.json", false));
-  DLLM_TRY(files.special, read("special_tokens_map.json", false));
   return with_path(spec_from_hf_vocabulary(files), directory);
 }
 
@@ -172,7 +208,7 @@ Expected<std::string> read_hf_file(const std::string& directory, const std::stri
 }
 
 Expected<void> add_hf_text(const std::string& directory, const HfConfig& config, const HfTextFacts& facts,
-                           Metadata& metadata) {
+                           Metadata& metadata, std::vector<std::string>& warnings) {
   DLLM_TRY(TokenizerSpec spec, read_spec(directory));
   DLLM_CHECK_OK(fill_vocabulary(facts, directory, spec));
   DLLM_TRY(const HfConfig generation, read_config(directory, "generation_config.json"));
@@ -180,16 +216,21 @@ Expected<void> add_hf_text(const std::string& directory, const HfConfig& config,
   DLLM_CHECK_OK(collect_stops(config, facts.embedding_rows, stops));
   DLLM_CHECK_OK(collect_stops(generation, facts.embedding_rows, stops));
   std::optional<TokenId> eom;
-  DLLM_CHECK_OK(place_stops(std::move(stops), directory, spec, eom));
+  place_stops(stops, spec, eom);
   DLLM_CHECK_OK(fill_role(config, "bos_token_id", facts.embedding_rows, spec.bos));
   DLLM_CHECK_OK(fill_role(config, "pad_token_id", facts.embedding_rows, spec.pad));
   DLLM_CHECK_OK(fill_mask(config, facts, spec));
+  settle_stops(spec, eom, stops);
+  warnings = spec.warnings;
 
   DLLM_CHECK_OK(Tokenizer::spec_to_gguf(spec, metadata));
   if (eom) metadata.set("tokenizer.ggml.eom_token_id", MetaValue::u32(static_cast<std::uint32_t>(*eom)));
+  if (!stops.empty()) metadata.set(std::string(kMoreStopsKey), MetaValue::i32s({stops.begin(), stops.end()}));
   DLLM_TRY(const HfConfig tokenizer_config, read_config(directory, "tokenizer_config.json"));
-  DLLM_TRY(std::string chat_template, read_chat_template(directory, tokenizer_config));
-  if (!chat_template.empty()) metadata.set("tokenizer.chat_template", MetaValue::string(std::move(chat_template)));
+  DLLM_TRY(const Templates templates, read_chat_templates(directory, tokenizer_config));
+  for (const auto& [key, source] :
+       {std::pair(kChatTemplateKey, &templates.plain), {kToolTemplateKey, &templates.tools}})
+    if (!source->empty()) metadata.set(std::string(key), MetaValue::string(*source));
   return {};
 }
 

@@ -21,9 +21,9 @@ struct HfTextFacts {
 
 /// Sets `tokenizer.*` from tokenizer.json (or vocab.json and merges.txt), tokenizer_config.json,
 /// generation_config.json, the chat template's file and the token ids of config.json. Errors name file and key: no
-/// tokenizer, ids outside the embedding, no mask token.
+/// tokenizer, ids outside the embedding, no mask token. `warnings`: what the files contradict themselves in.
 Expected<void> add_hf_text(const std::string& directory, const HfConfig& config, const HfTextFacts& facts,
-                           Metadata& metadata);
+                           Metadata& metadata, std::vector<std::string>& warnings);
 
 /// The text of a file in the directory; empty if there is none and it is not `required`.
 Expected<std::string> read_hf_file(const std::string& directory, const std::string& name, bool required);

@@ -47,13 +47,25 @@ class KeyReader {
 
   /// A size in [1, kMaxModelDim]; absent keys take the fallback, or are errors without one.
   Expected<std::int64_t> dim(std::string_view tail, std::optional<std::int64_t> fallback = std::nullopt) {
-    DLLM_TRY(const auto found, integer(tail));
+    DLLM_TRY(const auto found, is_list(tail) ? alike(tail) : integer(tail));
     if (!found && !fallback) return Error{ErrorCode::kInvalidFile, "the key is missing", key(tail), ""};
     const std::int64_t value = found.value_or(fallback.value_or(0));
     if (value < 1 || value > kMaxModelDim)
       return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a size between 1 and {}", value, kMaxModelDim),
                    key(tail), ""};
     return value;
+  }
+
+  /// The number that a list by layer has for all of them.
+  Expected<std::optional<std::int64_t>> alike(std::string_view tail) {
+    DLLM_TRY(const auto list, integers(tail));
+    if (!list || list->empty()) return Error{ErrorCode::kInvalidFile, "the list is empty", key(tail), ""};
+    for (const std::int64_t one : *list)
+      if (one != list->front())
+        return Error{ErrorCode::kUnsupported,
+                     fmt::format("layers differ: {} and {} are in the list", list->front(), one), key(tail),
+                     "models whose layers are alike are supported"};
+    return std::optional(list->front());
   }
 
   Expected<std::optional<std::vector<std::int64_t>>> integers(std::string_view tail) {

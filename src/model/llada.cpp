@@ -12,7 +12,6 @@ namespace {
 
 void set_llada_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-5f;
-  desc.rope_theta = 500000.f;
   desc.rope_layout = RopeLayout::kInterleaved;  // GGUFs hold permuted Q/K rows (llama.cpp's converter permutes them)
   desc.context_length = 4096;
   desc.mask = 126336;  // <|mdm_mask|> of the 126k vocabulary
@@ -32,11 +31,17 @@ Expected<void> check_llada_switches(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("input_emb_norm", false));
   DLLM_CHECK_OK(config.expect("block_group_size", 1));
   DLLM_CHECK_OK(config.expect("bias_for_layer_norm", false));
+  // LLaDA's code knows no scaling of RoPE, and neither limits nor scales activations.
+  for (const char* key : {"rope_scaling", "rope_parameters", "clip_qkv", "scaling_factor"})
+    if (config.contains(key) && config.json()[key] != false)
+      return Error{ErrorCode::kUnsupported, fmt::format("'{}' is set, and LLaDA's own code does not read it", key),
+                   config.file(), "remove the key to run the model without it"};
   return {};
 }
 
 Expected<Metadata> llada_metadata(const HfConfig& config) {
   DLLM_CHECK_OK(check_llada_switches(config));
+  // Absent keys: the defaults of ModelConfig in the checkpoints' configuration_llada.py.
   DenseDims dims{};
   DLLM_TRY(dims.vocab, config.integer("embedding_size"));  // vocab_size may be smaller than the table
   DLLM_TRY(dims.width, config.integer("d_model"));
@@ -50,9 +55,9 @@ Expected<Metadata> llada_metadata(const HfConfig& config) {
   dims.head_dim = dims.width / dims.heads;
   DLLM_TRY(const std::int64_t ratio, config.integer_or("mlp_ratio", 4));
   DLLM_TRY(dims.ffn_width, config.integer_or("mlp_hidden_size", ratio * dims.width));
-  DLLM_TRY(dims.context_length, config.integer_or("max_sequence_length", 4096));
+  DLLM_TRY(dims.context_length, config.integer_or("max_sequence_length", 1024));
   DLLM_TRY(dims.norm_eps, config.number_or("rms_norm_eps", 1e-5));
-  DLLM_TRY(dims.rope_theta, config.number_or("rope_theta", 500000.0));
+  DLLM_TRY(dims.rope_theta, config.number_or("rope_theta", 10000.0));
   Metadata meta = dense_metadata("llada", dims);
   meta.set("llada.attention.causal", MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(false));
@@ -88,6 +93,7 @@ Architecture llada_architecture() {
           .build = build_dense_transformer,
           .metadata_from_hf = llada_metadata,
           .renames = llada_renames(),
+          .tied_by_default = true,
           .permute_qk = true};
 }
 

@@ -15,9 +15,11 @@ namespace {
 
 constexpr std::int32_t kLlada2Block = 32;
 
+/// Of LLaDA2MoeConfig (configuration_llada2_moe.py of the published checkpoints).
+constexpr HfDefaults kLlada2HfDefaults = {.norm_eps = 1e-5, .context_length = 16384, .whole_heads = false};
+
 void set_llada2_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-6f;
-  desc.rope_theta = 600000.f;
   desc.context_length = 32768;
   desc.qk_norm = true;
   desc.mask = 156895;  // <|mask|> of the 157k vocabulary
@@ -56,9 +58,10 @@ Expected<Metadata> llada2_metadata(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("use_bias", false));
   DLLM_CHECK_OK(config.expect("norm_head", false));
   DLLM_TRY(const ExpertsDesc experts, read_llada2_experts(config));
-  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, experts.width));
-  DLLM_TRY(const double rotary, config.number_or("partial_rotary_factor", 0.5));
-  const auto rope_dims = static_cast<std::int64_t>(static_cast<double>(dims.head_dim) * rotary);
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, kLlada2HfDefaults, experts.width));
+  DLLM_TRY(const double share, config.number_or("partial_rotary_factor", 0.5));
+  const auto rope_dims =
+      static_cast<std::int64_t>(static_cast<double>(dims.head_dim) * dims.rope.rotated_share.value_or(share));
   Metadata meta = dense_metadata("llada2", dims);
   meta.set("llada2.rope.dimension_count", MetaValue::u32(static_cast<std::uint32_t>(rope_dims)));
   set_expert_metadata("llada2", experts, meta);

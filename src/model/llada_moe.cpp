@@ -13,9 +13,12 @@
 namespace dllm {
 namespace {
 
+/// Of LLaDAMoEConfig (configuration_llada_moe.py of the published checkpoints).
+constexpr HfDefaults kLladaMoeHfDefaults = {
+    .rope_theta = 50000.0, .norm_eps = 1e-5, .context_length = 8192, .kv_heads = 16};
+
 void set_llada_moe_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-5f;
-  desc.rope_theta = 50000.f;
   desc.context_length = 8192;
   desc.qk_norm = true;
   desc.mask = 156895;  // <|mask|> of the 157k vocabulary
@@ -53,7 +56,7 @@ Expected<Metadata> llada_moe_metadata(const HfConfig& config) {
   DLLM_TRY(experts.used, config.integer("num_experts_per_tok"));
   DLLM_TRY(experts.width, config.integer("expert_intermediate_size"));
   DLLM_TRY(experts.normalize, config.boolean_or("norm_topk_prob", false));
-  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, experts.width));
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, kLladaMoeHfDefaults, experts.width));
   Metadata meta = dense_metadata("llada-moe", dims);
   set_expert_metadata("llada-moe", experts, meta);
   meta.set("llada-moe.attention.causal", MetaValue::boolean(false));

@@ -17,7 +17,8 @@ void set_llama_defaults(ModelDesc& desc) {
 }
 
 Expected<Metadata> llama_metadata(const HfConfig& config) {
-  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
+  // transformers' LlamaConfig has the values of HfDefaults.
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, HfDefaults{}));
   return dense_metadata("llama", dims);
 }
 

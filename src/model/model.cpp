@@ -22,6 +22,7 @@ Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log
   std::shared_ptr<Model> model(new Model);
   model->source_ = std::move(source);
   const Metadata& metadata = model->metadata();
+  for (const std::string& warning : model->source_.warnings) log.warning("{}", warning);
   const auto in_file = [&](Error error) {
     error.where = error.where.empty() ? model->source_.name : model->source_.name + ", " + error.where;
     return error;
@@ -68,18 +69,21 @@ Expected<void> Model::load_text(const Log& log) {
   // (require_tokenizer()).
   auto tokenizer = tokenizer_of(metadata());
   if (tokenizer) {
+    for (const std::string& warning : tokenizer->spec().warnings) log.warning("{}", warning);
     tokenizer_.emplace(*std::move(tokenizer));
   } else {
     tokenizer_error_ = std::move(tokenizer).error();
     log.warning("{}", tokenizer_error_.message());
   }
-  DLLM_TRY(const auto source, metadata().string("tokenizer.chat_template"));
-  if (!source) return {};
-  auto compiled = ChatTemplate::compile(*source);
-  if (compiled) {
-    template_.emplace(*std::move(compiled));
-  } else {
-    log.warning("tokenizer.chat_template: {}", compiled.error().message());
+  for (const auto& [key, place] : {std::pair(kChatTemplateKey, &template_), {kToolTemplateKey, &tool_template_}}) {
+    DLLM_TRY(const auto source, metadata().string(key));
+    if (!source) continue;
+    auto compiled = ChatTemplate::compile(*source);
+    if (compiled) {
+      place->emplace(*std::move(compiled));
+    } else {
+      log.warning("{}: {}", key, compiled.error().message());
+    }
   }
   return {};
 }

@@ -18,6 +18,10 @@
 
 namespace dllm {
 
+constexpr std::string_view kChatTemplateKey = "tokenizer.chat_template";
+/// transformers' name for the template to take if there are tools, and gguf-py's key for named templates.
+constexpr std::string_view kToolTemplateKey = "tokenizer.chat_template.tool_use";
+
 /// A loaded model: description, weights bound to the graph's declarations, tokenizer, chat template. Immutable after
 /// load(), so any number of backends and threads may share it.
 class Model {
@@ -34,6 +38,12 @@ class Model {
   const std::vector<SourceTensor>& tensors() const { return source_.tensors; }
   const Weights& weights() const { return weights_; }
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return source_.files; }
+  /// These and those of the adapters.
+  std::vector<std::shared_ptr<const MappedFile>> all_files() const {
+    std::vector<std::shared_ptr<const MappedFile>> all = files();
+    for (const Adapter& adapter : adapters_) all.insert(all.end(), adapter.files.begin(), adapter.files.end());
+    return all;
+  }
   /// As ModelSource::check().
   Expected<void> check() const;
   /// Null if the file has none, or none that this build reads (reported when the model was loaded).
@@ -41,6 +51,8 @@ class Model {
   /// The tokenizer, or why there is none.
   Expected<const Tokenizer*> require_tokenizer() const;
   const ChatTemplate* chat_template() const { return template_ ? &*template_ : nullptr; }
+  /// The template for conversations with tools, if the file has one of its own for them, else chat_template().
+  const ChatTemplate* tool_template() const { return tool_template_ ? &*tool_template_ : chat_template(); }
 
   /// Whether drafts have an adapter that other passes have not.
   bool adapts_drafts() const {
@@ -65,7 +77,7 @@ class Model {
   std::vector<std::unique_ptr<std::vector<std::byte>>> owned_;  ///< tensors that had to be reordered
   std::optional<Tokenizer> tokenizer_;
   Error tokenizer_error_;  ///< meaningful if there is no tokenizer
-  std::optional<ChatTemplate> template_;
+  std::optional<ChatTemplate> template_, tool_template_;
 };
 
 }  // namespace dllm

@@ -97,8 +97,8 @@ struct ModelDesc {
   float logit_softcap = 0.f;  ///< 0: none
 
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
-  float rope_theta = 10000.f;
-  float rope_scale = 1.f;  ///< positions are multiplied by it (1 / linear factor)
+  float rope_theta = 10000.f;  ///< llama.cpp's base for files of any architecture without `rope.freq_base`
+  float rope_scale = 1.f;      ///< positions are multiplied by it (1 / linear factor)
   YarnScaling rope_yarn;
   PositionScaling query_growth;  ///< of queries, after RoPE
   std::int64_t rope_dims = 0;

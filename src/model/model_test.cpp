@@ -7,8 +7,8 @@
 #include <functional>
 #include <stdexcept>
 
-#include "base/fuzz_replay.h"
-#include "model/fuzz_entry.h"
+#include "base/testing/fuzz_replay.h"
+#include "model/testing/fuzz_entry.h"
 #include "model/testing/hf_directory.h"
 
 namespace dllm {

@@ -13,9 +13,12 @@ namespace {
 
 constexpr std::int32_t kNemotronBlock = 32;
 
+/// Of transformers' Ministral3Config.
+constexpr HfDefaults kMinistralHfDefaults = {
+    .rope_theta = 1000000.0, .norm_eps = 1e-5, .context_length = 262144, .kv_heads = 8, .head_dim = 128};
+
 void set_nemotron_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-5f;
-  desc.rope_theta = 1000000.f;
   desc.context_length = 262144;
   desc.block_length = kNemotronBlock;
   desc.mask = 100;
@@ -26,7 +29,7 @@ void set_nemotron_defaults(ModelDesc& desc) {
 Expected<Metadata> nemotron_metadata(const HfConfig& config) {
   DLLM_CHECK_OK(config.expect("attention_bias", false));
   DLLM_CHECK_OK(config.expect("dlm_paradigm", "bidirectional"));
-  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, kMinistralHfDefaults));
   Metadata meta = dense_metadata("nemotron_labs_diffusion", dims);
   meta.set("nemotron_labs_diffusion.attention.causal", MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(false));

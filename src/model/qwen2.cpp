@@ -15,7 +15,7 @@ void set_causal_qwen2_defaults(ModelDesc& desc) {
 }
 
 Expected<Metadata> qwen2_metadata(const HfConfig& config) {
-  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, kQwen2HfDefaults));
   return dense_metadata("qwen2", dims);
 }
 
@@ -23,7 +23,6 @@ Expected<Metadata> qwen2_metadata(const HfConfig& config) {
 
 void set_qwen2_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-6f;
-  desc.rope_theta = 1000000.f;
   desc.context_length = 32768;
   desc.qkv_bias = true;
   desc.logit_shift = 1;

@@ -30,22 +30,22 @@ Expected<void> check_qwen3_layers(const HfConfig& config) {
 
 void set_qwen3_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-6f;
-  desc.rope_theta = 1000000.f;
   desc.context_length = 32768;
   desc.qk_norm = true;
   desc.eos = 151645;  // <|im_end|>
   desc.experts.normalize = true;
 }
 
-Expected<Metadata> qwen3_metadata(std::string_view architecture, const HfConfig& config, bool experts) {
+Expected<Metadata> qwen3_metadata(std::string_view architecture, const HfConfig& config, const HfDefaults& defaults,
+                                  bool experts) {
   DLLM_CHECK_OK(config.expect("attention_bias", false));
   if (!experts) {
-    DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config));
+    DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, defaults));
     return dense_metadata(architecture, dims);
   }
   DLLM_CHECK_OK(check_qwen3_layers(config));
   DLLM_TRY(const ExpertsDesc moe, experts_from_hf(config));
-  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, moe.width));
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, defaults, moe.width));
   Metadata meta = dense_metadata(architecture, dims);
   set_expert_metadata(architecture, moe, meta);
   return meta;
@@ -61,7 +61,8 @@ Architecture qwen3_architecture() {
           .set_defaults = set_causal_qwen3_defaults,
           .stop_texts = {"<|endoftext|>", "<|im_end|>"},
           .build = build_dense_transformer,
-          .metadata_from_hf = [](const HfConfig& config) { return qwen3_metadata("qwen3", config, false); },
+          .metadata_from_hf =
+              [](const HfConfig& config) { return qwen3_metadata("qwen3", config, kQwen3HfDefaults, false); },
           .renames = qwen3_renames(false),
           .permute_qk = false};
 }
@@ -73,7 +74,8 @@ Architecture qwen3moe_architecture() {
           .set_defaults = set_causal_qwen3_defaults,
           .stop_texts = {"<|endoftext|>", "<|im_end|>"},
           .build = build_dense_transformer,
-          .metadata_from_hf = [](const HfConfig& config) { return qwen3_metadata("qwen3moe", config, true); },
+          .metadata_from_hf =
+              [](const HfConfig& config) { return qwen3_metadata("qwen3moe", config, kQwen3MoeHfDefaults, true); },
           .renames = qwen3_renames(true),
           .permute_qk = false};
 }

@@ -14,7 +14,10 @@ void set_rnd1_defaults(ModelDesc& desc) {
 }
 
 Expected<Metadata> rnd1_metadata(const HfConfig& config) {
-  DLLM_TRY(Metadata meta, qwen3_metadata("rnd1", config, true));
+  // RND1Config is a Qwen3MoeConfig whose heads have 128 lanes.
+  HfDefaults defaults = kQwen3MoeHfDefaults;
+  defaults.head_dim = 128;
+  DLLM_TRY(Metadata meta, qwen3_metadata("rnd1", config, defaults, true));
   meta.set("rnd1.attention.causal", MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(true));
   return meta;

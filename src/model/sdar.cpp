@@ -21,7 +21,8 @@ void set_sdar_defaults(ModelDesc& desc) {
 }
 
 Expected<Metadata> metadata(std::string_view architecture, const HfConfig& config, bool experts) {
-  DLLM_TRY(Metadata meta, qwen3_metadata(architecture, config, experts));
+  DLLM_TRY(Metadata meta,
+           qwen3_metadata(architecture, config, experts ? kQwen3MoeHfDefaults : kQwen3HfDefaults, experts));
   meta.set(fmt::format("{}.attention.causal", architecture), MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(false));
   DLLM_TRY(const std::int64_t length, config.integer_or("block_length", kSdarBlock));

@@ -41,6 +41,7 @@ struct ModelSource {
   /// Whether the reader knows matrices in a device's tiles (numerics/packed.h). Others would take tiles for rows, so
   /// Model::load() refuses such tensors for them.
   bool device_tiles = false;
+  std::vector<std::string> warnings{};  ///< about the files' contradictions; Model::load() logs them
 
   const SourceTensor* find(std::string_view tensor) const;
   /// Whether the files are unchanged since they were opened. Call it after the bytes were read, before the result is

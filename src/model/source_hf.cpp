@@ -162,18 +162,18 @@ Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architect
 }
 
 /// `weight_tying` is LLaDA's name; if it is present, transformers' own flag is only a leftover default.
-Expected<bool> is_tied(const HfConfig& config) {
+Expected<bool> is_tied(const Architecture& architecture, const HfConfig& config) {
   if (config.contains("weight_tying")) return config.boolean_or("weight_tying", false);
   if (const auto text = config.json().find("text_config");
       !config.contains("tie_word_embeddings") && text != config.json().end() && text->is_object()) {
-    DLLM_TRY(const HfConfig own, HfConfig::parse(text->dump(), config.file() + ", text_config"));
+    const HfConfig own = HfConfig::of(*text, config.file() + ", text_config");
     return own.boolean_or("tie_word_embeddings", true);
   }
-  return config.boolean_or("tie_word_embeddings", false);
+  return config.boolean_or("tie_word_embeddings", architecture.tied_by_default);
 }
 
-Expected<void> drop_tied_head(const HfConfig& config, ModelSource& source) {
-  DLLM_TRY(const bool tied, is_tied(config));
+Expected<void> drop_tied_head(const Architecture& architecture, const HfConfig& config, ModelSource& source) {
+  DLLM_TRY(const bool tied, is_tied(architecture, config));
   const SourceTensor* head = source.find("output.weight");
   if (!tied && head == nullptr)
     return Error{ErrorCode::kInvalidFile, "the head is missing, and config.json does not tie it to the embedding",
@@ -250,7 +250,7 @@ Expected<const Architecture*> find_model(const HfConfig& config) {
 Expected<void> set_lengths(const HfConfig& config, Metadata& meta) {
   const auto it = config.json().find("generation_config");
   if (it == config.json().end()) return {};
-  DLLM_TRY(const HfConfig generation, HfConfig::parse(it->dump(), "generation_config.json"));
+  const HfConfig generation = HfConfig::of(*it, "generation_config.json");
   for (const auto& [name, key] :
        {std::pair("gen_length", "dllm.canvas_length"), std::pair("block_length", "diffusion.block_length")}) {
     DLLM_TRY(const auto value, generation.optional_integer(name));
@@ -284,7 +284,7 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
   architecture.set_defaults(defaults);
   DLLM_TRY(const auto mask, model.integer("tokenizer.ggml.mask_token_id"));
   if (mask) defaults.mask = static_cast<TokenId>(*mask);
-  DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta));
+  DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta, source.warnings));
   // What the architecture says about the tokenizer overrides the tokenizer's files.
   for (const auto& [key, value] : model.entries())
     if (key.starts_with("tokenizer.")) meta.set(key, value);
@@ -350,7 +350,7 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
     DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files));
   }
   DLLM_CHECK_OK(add_generated(*architecture, config, *owner, source.tensors));
-  DLLM_CHECK_OK(drop_tied_head(config, source));
+  DLLM_CHECK_OK(drop_tied_head(*architecture, config, source));
   DLLM_CHECK_OK(set_metadata(*architecture, config, source));
   DLLM_CHECK_OK(mark_permuted(*architecture, source));
   ModelDesc defaults;

@@ -53,11 +53,13 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
 };
 
 Expected<void> AnswerJob::submit() {
+  if (call_->is_over()) return {};  // reading the request and compiling its structure took some time
   std::vector<ScheduledRequest> requests;
   for (std::size_t i = 0; i < request_.prompts.size(); ++i) requests.push_back(scheduled(i));
   DLLM_TRY(auto ids, call_->api.scheduler.submit(std::move(requests)));
   // The exchange holds this callback, so it must not hold the job.
-  call_->exchange->on_abandoned([&scheduler = call_->api.scheduler, ids] {
+  call_->exchange->on_abandoned([&scheduler = call_->api.scheduler, ids, stop = call_->stop]() mutable {
+    stop.request_stop();
     for (const RequestId id : ids) scheduler.cancel(id);
   });
   const std::lock_guard lock(mutex_);
@@ -84,7 +86,7 @@ ScheduledRequest AnswerJob::scheduled(std::size_t choice) {
 
 void AnswerJob::open() {
   if (std::exchange(opened_, true)) return;
-  HttpResponse head{.type = "text/event-stream", .headers = call_->headers};
+  HttpResponse head{.type = std::string(format_->stream_type()), .headers = call_->headers};
   head.headers.emplace_back("Cache-Control", "no-store");
   call_->exchange->begin_stream(std::move(head), format_->keep_alive());
   call_->exchange->write(format_->opening());
@@ -153,7 +155,7 @@ void AnswerJob::fail(const Error& error) {
   const ApiError told = api_error(error);
   call_->exchange->write(format_->error(told));
   call_->exchange->end();
-  call_->log(told.status, {{"error", told.message}});
+  call_->log(told.status, {{"error", error.message()}});
 }
 
 void AnswerJob::finish() {

@@ -22,7 +22,9 @@ class AnswerFormat {
     return text;
   }
 
-  // Parts of a stream of server-sent events; empty where an API has no such event.
+  virtual std::string_view stream_type() const { return "text/event-stream"; }
+
+  // Parts of a stream, server-sent events unless stream_type() is another; empty where an API has no such event.
   virtual std::string opening() { return ""; }
   /// The next piece of final text of answer `choice`.
   virtual std::string text(std::size_t choice, std::string_view more) = 0;

@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "base/try.h"
+#include "base/utc.h"
 #include "serve/page.h"
 
 namespace dllm::serve {
@@ -28,6 +29,11 @@ std::string random_id() {
   return fmt::format("{:016x}{:08x}", words[0], static_cast<std::uint32_t>(words[1]));
 }
 
+bool same_letters(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
 /// The trace id of a W3C traceparent, "00-<32 hex>-<16 hex>-<2 hex>"; empty if malformed.
 std::string trace_id(std::string_view header) {
   if (header.size() < 55 || header[2] != '-' || header[35] != '-' || header[52] != '-') return "";
@@ -43,21 +49,14 @@ const Route* find_route(const std::string& method, std::string path, bool& path_
   if (path.starts_with(kPageFolder)) path = "/";
   for (const Route& route : routes()) {
     // Clients whose base URL ends in /v1 add /v1 to every path, others to none.
-    if (route.path != path && "/v1" + std::string(route.path) != path && route.path != "/v1" + path) continue;
+    const auto is = [&](std::string_view asked) {
+      return route.prefix ? asked.size() > route.path.size() && asked.starts_with(route.path) : asked == route.path;
+    };
+    if (!is(path) && !is("/v1" + path) && !(path.starts_with("/v1/") && is(path.substr(3)))) continue;
     path_known = true;
     if (route.method == method || (method == "HEAD" && route.method == "GET")) return &route;
   }
   return nullptr;
-}
-
-std::string utc_now() {
-  const auto now = std::chrono::system_clock::now();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, ms);
 }
 
 }  // namespace
@@ -77,16 +76,41 @@ const std::vector<Route>& routes() {
       {"POST", "/apply-template", apply_template},
       {"GET", "/tokenizer_info", tokenizer_info},
       {"GET", "/v1/models", models},
+      {.method = "GET", .path = "/v1/models/", .handler = one_model, .prefix = true},
       {"GET", "/health", health, Dialect::kOpenAi, /*open=*/true},
       {"GET", "/metrics", metrics},
       {"GET", "/options", list_options},
       {"GET", "/props", props},
       {"GET", "/slots", slots},
+      {"POST", "/api/chat", ollama_chat, Dialect::kOllama},
+      {"POST", "/api/generate", ollama_generate, Dialect::kOllama},
+      {"POST", "/api/show", ollama_show, Dialect::kOllama},
+      {"GET", "/api/tags", ollama_tags, Dialect::kOllama},
+      {"GET", "/api/ps", ollama_running, Dialect::kOllama},
+      {"GET", "/api/version", ollama_version, Dialect::kOllama},
+      // The rest of Ollama's API, so that its clients read why and not only "not found".
+      {"POST", "/api/embed", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/embeddings", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/pull", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/push", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/create", ollama_unsupported, Dialect::kOllama},
+      {"POST", "/api/copy", ollama_unsupported, Dialect::kOllama},
+      {"DELETE", "/api/delete", ollama_unsupported, Dialect::kOllama},
       // The page contains nothing of the model, and prompts for the key itself.
       {"GET", "/", page, Dialect::kOpenAi, /*open=*/true},
   };
   return all;
 }
+
+Expected<void> Call::read_model(Fields& fields) {
+  DLLM_TRY(const auto asked, fields.text("model"));
+  if (!asked || asked->empty()) return {};
+  if (!api.is_served(*asked)) return unknown_model(*asked, api.name());
+  if (*asked != kDefaultName) model = *asked;
+  return {};
+}
+
+const std::string& Call::name() const { return model.empty() ? api.name() : model; }
 
 void Call::reply(HttpResponse response, const Json& facts) {
   response.headers.insert(response.headers.end(), headers.begin(), headers.end());
@@ -94,15 +118,33 @@ void Call::reply(HttpResponse response, const Json& facts) {
   exchange->reply(std::move(response));
 }
 
-void Call::fail(const ApiError& error) {
-  reply(error_response(error, dialect, api.retry_seconds()), {{"error", error.message}});
+void Call::fail(const ApiError& error, const std::string& logged) {
+  constexpr std::size_t kLongest = 2000;  // names from requests may be in it
+  reply(error_response(error, dialect, api.retry_seconds()),
+        {{"error", (logged.empty() ? error.message : logged).substr(0, kLongest)}});
+}
+
+bool Call::is_over() {
+  if (gone()) {
+    log(499, {{"error", "the client has gone"}});
+    return true;
+  }
+  if (seconds() <= api.options.request_seconds) return false;
+  fail(Error{ErrorCode::kCancelled, "the request timed out", std::string(kDeadline), ""});
+  return true;
 }
 
 void Call::log(int status, const Json& facts) const {
   const HttpRequest& request = exchange->request();
+  if (gone()) status = 499;
   api.metrics.answered(route, status, seconds());
-  Json line = {{"time", utc_now()}, {"id", id},         {"peer", request.peer}, {"method", request.method},
-               {"path", route},     {"status", status}, {"seconds", seconds()}};
+  Json line = {{"time", utc_text(std::chrono::system_clock::now())},
+               {"id", id},
+               {"peer", request.peer},
+               {"method", request.method},
+               {"path", route},
+               {"status", status},
+               {"seconds", seconds()}};
   if (route == "other") line["path"] = request.path.substr(0, 200);
   if (!trace.empty()) line["trace"] = trace;
   if (facts.is_object())
@@ -138,11 +180,8 @@ void Api::write_log(const Json& line) {
   log_ << text << std::endl;
 }
 
-Expected<void> Api::check_model(Fields& fields) const {
-  DLLM_TRY(const auto asked, fields.text("model"));
-  if (!asked || asked->empty() || *asked == "default" || *asked == model.name()) return {};
-  if (std::ranges::count(names_, *asked) > 0) return {};
-  return unknown_model(*asked, name());
+bool Api::is_served(std::string_view asked) const {
+  return options.any_model || asked == kDefaultName || asked == model.name() || std::ranges::count(names_, asked) > 0;
 }
 
 Expected<void> Api::check_size(std::size_t bytes, std::string_view field) const {
@@ -166,14 +205,17 @@ int Api::retry_seconds() const {
   return std::clamp(static_cast<int>(each * (c.waiting + 1)), 1, 60);
 }
 
-bool Api::has_key(const HttpRequest& request) const {
-  std::string_view given = request.header("x-api-key");
-  if (const std::string_view bearer = request.header("authorization");
-      bearer.starts_with("Bearer ") || bearer.starts_with("bearer "))
-    given = bearer.substr(7);
-  bool known = false;
-  for (const std::string& key : options.keys)
-    if (same_secret(given, key)) known = true;
+/// The number of the key that a request gives: as a bearer or as x-api-key, or in both ways, of which one may be wrong.
+std::optional<std::size_t> Api::key_of(const HttpRequest& request) const {
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string_view authorization = request.header("authorization");
+  std::string_view bearer;
+  if (same_letters(authorization.substr(0, kBearer.size()), kBearer)) bearer = authorization.substr(kBearer.size());
+  std::optional<std::size_t> known;
+  for (std::size_t i = 0; i < options.keys.size(); ++i) {
+    const bool first = same_secret(bearer, options.keys[i]);
+    if (same_secret(request.header("x-api-key"), options.keys[i]) || first) known = i;
+  }
   return known;
 }
 
@@ -189,15 +231,16 @@ bool Api::local_host(std::string_view host) const {
     host = host.substr(0, port);
   for (const std::string_view one : {std::string_view("localhost"), std::string_view("127.0.0.1"),
                                      std::string_view("[::1]"), std::string_view(options.host)})
-    if (host == one) return true;
+    if (same_letters(host, one)) return true;
   return false;
 }
 
-/// Why the request is refused before its body is read; nullopt if it is not.
-std::optional<ApiError> Api::admit(const Call& call, const Route* route) {
+/// Why the request is refused whatever its body says; nullopt if it is not.
+std::optional<ApiError> Api::admit(Call& call, const Route* route) {
   const HttpRequest& request = call.exchange->request();
   const bool loopback = options.host == "localhost" || options.host == "::1" || options.host.starts_with("127.");
-  if (loopback && options.keys.empty() && !local_host(request.header("host")))
+  // Browsers have no way to a Unix socket.
+  if (options.socket.empty() && loopback && options.keys.empty() && !local_host(request.header("host")))
     return ApiError{403, "the Host header names another machine; give --host or --api-key to serve others", "", ""};
   const std::string_view origin = request.header("origin");
   if (!origin.empty() && !origin_listed(origin)) {
@@ -206,46 +249,109 @@ std::optional<ApiError> Api::admit(const Call& call, const Route* route) {
       return ApiError{403, "pages of this origin are not allowed; the server's --cors-origin lists the allowed ones",
                       "", ""};
   }
-  if (!options.keys.empty() && (route == nullptr || !route->open) && request.method != "OPTIONS" && !has_key(request))
+  const auto key = key_of(request);
+  if (key) call.client = fmt::format("key {}", *key);
+  if (!options.keys.empty() && (route == nullptr || !route->open) && request.method != "OPTIONS" && !key)
     return ApiError{401, "a valid key is needed: Authorization: Bearer KEY", "", "invalid_api_key"};
   if (draining && (route == nullptr || !route->open)) return ApiError{503, "the server is shutting down", "", ""};
+  const std::string_view coding = request.header("content-encoding");
+  if (!coding.empty() && !same_letters(coding, "identity")) {
+    call.headers.emplace_back("Accept-Encoding", "identity");
+    return ApiError{415, "bodies with a Content-Encoding are not read: send them as they are", "", ""};
+  }
   return std::nullopt;
 }
 
-void Api::handle(const std::shared_ptr<Exchange>& exchange) {
+/// Counts the call among its client's. The last places of the queue are kept for clients who have none: false if it is
+/// one of these, and not the client's first.
+bool Api::seat(Call& call) {
+  const SchedulerCounters now = scheduler.counters();
+  const int places = scheduler.options().parallel + scheduler.options().queue;
+  const int kept = std::min(4, scheduler.options().queue / 16);
+  const std::lock_guard lock(clients_mutex_);
+  int& count = unanswered_[call.client];
+  if (count > 0 && places - now.running - now.waiting <= kept) return false;
+  ++count;
+  call.seat = std::shared_ptr<void>(nullptr, [this, client = call.client](void*) {
+    const std::lock_guard leaving(clients_mutex_);
+    if (--unanswered_[client] == 0) unanswered_.erase(client);
+  });
+  return true;
+}
+
+CallPtr Api::begin(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   bool path_known = false;
   const Route* route = find_route(request.method, request.path, path_known);
   const auto call = std::make_shared<Call>(Call{*this, exchange, random_id(), trace_id(request.header("traceparent")),
-                                                route != nullptr ? std::string(route->path) : "other"});
+                                                route != nullptr ? std::string(route->path) : "other", request.client});
+  exchange->on_abandoned([stop = call->stop]() mutable { stop.request_stop(); });
   if (route != nullptr) call->dialect = route->dialect;
   call->headers.emplace_back("X-Request-Id", call->id);
   if (const std::string_view origin = request.header("origin"); !origin.empty() && origin_listed(origin)) {
     call->headers.emplace_back("Access-Control-Allow-Origin", origin);
     call->headers.emplace_back("Vary", "Origin");
   }
-  if (const auto refused = admit(*call, route)) return call->fail(*refused);
+  const auto refused = [&](const ApiError& error) {
+    call->fail(error);
+    return CallPtr();
+  };
+  if (const auto error = admit(*call, route)) return refused(*error);
   if (request.method == "OPTIONS") {
     call->headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
     call->headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, Traceparent");
     call->headers.emplace_back("Access-Control-Max-Age", "3600");
-    return call->reply(HttpResponse{.status = 204, .type = ""});
+    call->reply(HttpResponse{.status = 204, .type = ""});
+    return nullptr;
   }
   if (route == nullptr)
-    return call->fail(path_known ? ApiError{405, request.method + " is not for this path", "", ""}
-                                 : ApiError{404, "there is no such path", "", ""});
+    return refused(path_known ? ApiError{405, request.method + " is not for this path", "", ""}
+                              : ApiError{404, "there is no such path", "", ""});
+  call->handler = route->handler;
+  if (route->method != "POST") {
+    answer(call);
+    return nullptr;
+  }
+  if (unfit)
+    if (const auto error = unfit()) return refused(*error);
+  if (!seat(*call)) return refused(ApiError{429, "the last places are kept for other clients", "", "queue_full"});
+  return call;
+}
+
+/// Does `work`, whose failure of whatever kind is the call's answer.
+void Api::run(const CallPtr& call, const std::function<Expected<void>()>& work) {
   try {
-    if (route->method == "POST") {
-      auto body = parse_body(request.body);
-      if (!body) return call->fail(body.error());
-      call->body = *std::move(body);
-    }
-    if (const auto done = route->handler(call); !done) call->fail(done.error());
+    if (const auto done = work(); !done) call->fail(done.error());
   } catch (const std::bad_alloc&) {
     call->fail(ApiError{503, "out of memory", "", ""});
   } catch (const std::exception& error) {
-    call->fail(ApiError{500, std::string("internal: ") + error.what(), "", ""});
+    // What a library says may name a file of this machine.
+    write_log({{"event", "internal error"}, {"id", call->id}, {"error", error.what()}});
+    call->fail(ApiError{500, "internal error", "", ""});
   }
+}
+
+bool Api::read(const CallPtr& call) {
+  if (call->is_over()) return false;
+  bool read = false;
+  run(call, [&]() -> Expected<void> {
+    auto body = parse_body(call->exchange->request().body, call->stop.get_token());
+    if (!body) return std::move(body).error();
+    call->body = *std::move(body);
+    read = true;
+    return {};
+  });
+  return read;
+}
+
+void Api::answer(const CallPtr& call) {
+  if (call->is_over()) return;
+  run(call, [&] { return call->handler(call); });
+}
+
+void Api::handle(const std::shared_ptr<Exchange>& exchange) {
+  const CallPtr call = begin(exchange);
+  if (call && read(call)) answer(call);
 }
 
 }  // namespace dllm::serve

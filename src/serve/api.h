@@ -3,10 +3,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -23,52 +26,80 @@
 namespace dllm::serve {
 
 class Api;
-
-/// One HTTP request that is being answered.
-struct Call {
-  Api& api;
-  std::shared_ptr<Exchange> exchange;
-  std::string id;     ///< request id, sent in X-Request-Id and logged
-  std::string trace;  ///< of `traceparent`; empty: none
-  std::string route;  ///< path of the route, or "other"
-  Dialect dialect = Dialect::kOpenAi;
-  Json body{};
-  HttpHeaders headers{};  ///< of every answer
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
-  void reply(HttpResponse response, const Json& facts = {});
-  void reply(const Json& json) { reply(HttpResponse{.body = dump(json)}); }
-  void fail(const ApiError& error);
-  void fail(const Error& error) { fail(api_error(error)); }
-  /// Adds a line to the log and to the metrics; reply() and fail() call it, and streams when they end.
-  void log(int status, const Json& facts) const;
-};
+struct Call;
 using CallPtr = std::shared_ptr<Call>;
 
 /// Answers the call now or later; a returned error is sent as the answer.
 using RouteHandler = Expected<void> (*)(const CallPtr& call);
 
+/// One HTTP request that is being answered.
+struct Call {
+  Api& api;
+  std::shared_ptr<Exchange> exchange;
+  std::string id;        ///< request id, sent in X-Request-Id and logged
+  std::string trace;     ///< of `traceparent`; empty: none
+  std::string route;     ///< path of the route, or "other"
+  std::string client{};  ///< whose turn it is in queues: a key's number, or an address
+  RouteHandler handler = nullptr;
+  Dialect dialect = Dialect::kOpenAi;
+  Json body{};
+  HttpHeaders headers{};  ///< of every answer
+  std::string model{};    ///< the name by which the request asked for it; empty: none
+  std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));  ///< seconds since 1970
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  std::shared_ptr<void> seat{};  ///< counts the call among its client's
+  std::stop_source stop{};       ///< the client has gone: nobody waits for the answer
+
+  bool gone() const { return stop.stop_requested(); }
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+  /// Reads the field `model`. Errors: kUsage (another model than the served one).
+  Expected<void> read_model(Fields& fields);
+  /// The model's name in answers: that of the request, or the server's.
+  const std::string& name() const;
+  void reply(HttpResponse response, const Json& facts = {});
+  void reply(const Json& json) { reply(HttpResponse{.body = dump(json)}); }
+  /// `logged`: what the log says instead, if the client may not know it all.
+  void fail(const ApiError& error, const std::string& logged = "");
+  void fail(const Error& error) { fail(api_error(error), error.message()); }
+  /// Whether the request need not be worked on any more: its client has gone, or its time is over, which is then
+  /// answered.
+  bool is_over();
+  /// Adds a line to the log and to the metrics; reply() and fail() call it, and streams when they end. The status is
+  /// 499 if the client has gone, as nginx has it.
+  void log(int status, const Json& facts) const;
+};
+
 struct Route {
   std::string_view method, path;
   RouteHandler handler;
   Dialect dialect = Dialect::kOpenAi;
-  bool open = false;  ///< needs no key
+  bool open = false;    ///< needs no key
+  bool prefix = false;  ///< of all paths that begin with `path`
 };
+
+inline constexpr std::string_view kDefaultName = "default";  ///< the served model, whatever it is called
 
 /// What all requests share: the model, the scheduler, the settings. Thread-safe.
 class Api {
  public:
   Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, std::ostream& log);
 
-  /// Answers any request, in any thread.
+  /// Begins with a request, in the thread of the connections, and answers it if that takes no work: refusals, and all
+  /// requests without a body (/health, /metrics, the page). Null: it is answered. Otherwise read() comes next.
+  CallPtr begin(const std::shared_ptr<Exchange>& exchange);
+  /// Parses the request's body. False: it is answered.
+  bool read(const CallPtr& call);
+  /// Answers a request that was read.
+  void answer(const CallPtr& call);
+  /// All of it at once.
   void handle(const std::shared_ptr<Exchange>& exchange);
   void write_log(const Json& line);
 
   /// The model name in answers.
   const std::string& name() const { return names_.front(); }
-  /// Errors if the request's `model` is another one.
-  Expected<void> check_model(Fields& fields) const;
+  const std::vector<std::string>& names() const { return names_; }
+  /// Whether requests may call the model so.
+  bool is_served(std::string_view asked) const;
   /// Errors if a text cannot fit into the context however it is tokenized; avoids tokenizing it.
   Expected<void> check_size(std::size_t bytes, std::string_view field) const;
   /// K/V positions that fit at once.
@@ -82,18 +113,23 @@ class Api {
   Metrics metrics{};
   std::function<std::size_t()> connections{};
   std::atomic<bool> draining{false};
-  std::atomic<std::int32_t> scoring{0};  ///< unfinished requests to /v1/score and /v1/choose
+  std::function<std::optional<ApiError>()> unfit{};  ///< why the model cannot answer now; null: it always can
+  std::atomic<std::int32_t> scoring{0};              ///< unfinished requests to /v1/score and /v1/choose
 
  private:
-  std::optional<ApiError> admit(const Call& call, const Route* route);
+  std::optional<ApiError> admit(Call& call, const Route* route);
+  bool seat(Call& call);
   bool local_host(std::string_view host) const;
-  bool has_key(const HttpRequest& request) const;
+  std::optional<std::size_t> key_of(const HttpRequest& request) const;
+  void run(const CallPtr& call, const std::function<Expected<void>()>& work);
   bool origin_listed(std::string_view origin) const;
 
   std::vector<std::string> names_;
   std::size_t longest_token_ = 1;  ///< bytes
   std::int64_t created_ = 0;
   std::mutex log_mutex_;
+  std::mutex clients_mutex_;
+  std::map<std::string, int> unanswered_;  ///< requests with bodies, by client
   std::ostream& log_;
 };
 
@@ -114,6 +150,14 @@ Expected<void> apply_template(const CallPtr& call);
 Expected<void> tokenizer_info(const CallPtr& call);
 Expected<void> health(const CallPtr& call);
 Expected<void> models(const CallPtr& call);
+Expected<void> one_model(const CallPtr& call);
+Expected<void> ollama_chat(const CallPtr& call);
+Expected<void> ollama_generate(const CallPtr& call);
+Expected<void> ollama_tags(const CallPtr& call);
+Expected<void> ollama_running(const CallPtr& call);
+Expected<void> ollama_show(const CallPtr& call);
+Expected<void> ollama_version(const CallPtr& call);
+Expected<void> ollama_unsupported(const CallPtr& call);
 Expected<void> metrics(const CallPtr& call);
 Expected<void> list_options(const CallPtr& call);
 Expected<void> props(const CallPtr& call);

@@ -89,8 +89,8 @@ class ChatFormat final : public AnswerFormat {
   Json head(const char* object) const {
     return {{"id", new_id("chatcmpl-", *call_)},
             {"object", object},
-            {"created", call_->api.created()},
-            {"model", call_->api.name()},
+            {"created", call_->created},
+            {"model", call_->name()},
             {"system_fingerprint", "dllm"}};
   }
   Json chunk_json(std::size_t choice, Json delta, const Json& finish) const {
@@ -130,7 +130,7 @@ class ChatFormat final : public AnswerFormat {
 
 Expected<void> chat_completions(const CallPtr& call) {
   Fields fields(call->body);
-  DLLM_CHECK_OK(call->api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   const Json* list = fields.find("messages");
   if (list == nullptr) return wrong_type("messages", "given");
   DLLM_TRY(auto tools, read_tools(fields));

@@ -2,7 +2,6 @@
 // between the rounds of generations.
 #include <fmt/format.h>
 
-#include <atomic>
 #include <memory>
 
 #include "base/try.h"
@@ -28,13 +27,10 @@ class ChooseJob : public std::enable_shared_from_this<ChooseJob> {
   void post() {
     call_->api.scheduler.post([self = shared_from_this()] { self->pass(); });
   }
-  std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
 
  private:
   void pass() {
-    if (*abandoned) return call_->log(499, {{"error", "the client has gone"}});
-    if (call_->seconds() > call_->api.options.request_seconds)
-      return call_->fail({ErrorCode::kCancelled, "the request timed out", std::string(kDeadline), ""});
+    if (call_->is_over()) return;
     const auto log = call_->api.model.answer_log_prob(prompt_, answers_[next_], choice_canvas(answers_));
     if (!log) return call_->fail(log.error());
     scores_[next_++].log_probability = *log;
@@ -56,7 +52,7 @@ class ChooseJob : public std::enable_shared_from_this<ChooseJob> {
     }
     call_->reply({{"id", new_id("choice-", *call_)},
                   {"object", "list"},
-                  {"model", call_->api.name()},
+                  {"model", call_->name()},
                   {"choice", scores_[best].text},
                   {"data", std::move(data)},
                   {"usage", {{"prompt_tokens", tokens}, {"completion_tokens", 0}, {"total_tokens", tokens}}}});
@@ -74,7 +70,7 @@ class ChooseJob : public std::enable_shared_from_this<ChooseJob> {
 Expected<void> choose(const CallPtr& call) {
   Api& api = call->api;
   Fields fields(call->body);
-  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(auto prompt, read_context(api, fields));
   const Json* list = fields.find("choices");
   if (list == nullptr || !list->is_array()) return wrong_type("choices", "a list of texts");
@@ -89,7 +85,6 @@ Expected<void> choose(const CallPtr& call) {
   if (api.scoring >= api.options.scheduling.queue + 1)
     return Error{ErrorCode::kResource, "too many texts are being scored", std::string(kQueueFull), "try again later"};
   const auto job = std::make_shared<ChooseJob>(call, std::move(prompt), std::move(texts), std::move(answers));
-  call->exchange->on_abandoned([gone = job->abandoned] { *gone = true; });
   job->post();
   return {};
 }

@@ -61,8 +61,8 @@ class CompletionFormat final : public AnswerFormat {
  private:
   std::string echo(std::size_t choice) const { return wishes_.echoed.empty() ? "" : wishes_.echoed[choice]; }
   Json head() const {
-    return {{"id", new_id("cmpl-", *call_)}, {"object", "text_completion"},  {"created", call_->api.created()},
-            {"model", call_->api.name()},    {"system_fingerprint", "dllm"}, {"choices", Json::array()}};
+    return {{"id", new_id("cmpl-", *call_)}, {"object", "text_completion"},  {"created", call_->created},
+            {"model", call_->name()},        {"system_fingerprint", "dllm"}, {"choices", Json::array()}};
   }
   static Json choice_json(std::size_t index, std::string text, Json logs, Json finish) {
     return {{"text", std::move(text)},
@@ -94,7 +94,11 @@ class CompletionFormat final : public AnswerFormat {
   CompletionWishes wishes_;
 };
 
-using Prompts = std::vector<std::vector<std::int32_t>>;
+struct Prompt {
+  std::vector<std::int32_t> ids;
+  std::optional<std::string> text;  ///< as it was sent, if it was a text
+};
+using Prompts = std::vector<Prompt>;
 
 /// A text, token ids, or a list of either. The client has rendered the text, so control tokens are recognised.
 Expected<Prompts> read_prompts(const Api& api, const Json& prompt) {
@@ -104,11 +108,11 @@ Expected<Prompts> read_prompts(const Api& api, const Json& prompt) {
       const auto& text = one.get_ref<const std::string&>();
       DLLM_CHECK_OK(api.check_size(text.size(), "prompt"));
       DLLM_TRY(auto ids, api.model.prompt_ids(text, /*special=*/true));
-      prompts.push_back(std::move(ids));
+      prompts.push_back({std::move(ids), text});
       return {};
     }
     DLLM_TRY(auto ids, token_ids(one, "prompt"));
-    prompts.push_back(std::move(ids));
+    prompts.push_back({std::move(ids), std::nullopt});
     return {};
   };
   const bool list = prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
@@ -127,7 +131,7 @@ Expected<Prompts> read_prompts(const Api& api, const Json& prompt) {
 Expected<void> completions(const CallPtr& call) {
   const Api& api = call->api;
   Fields fields(call->body);
-  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr) return wrong_type("prompt", "given");
   CompletionWishes wishes;
@@ -147,10 +151,13 @@ Expected<void> completions(const CallPtr& call) {
   wishes.choices = static_cast<std::size_t>(choices.value_or(1));
   DLLM_TRY(const GenerateOptions options, read_options(fields, api.model, api.options));
   DLLM_TRY(const Prompts prompts, read_prompts(api, *prompt));
-  for (const std::vector<std::int32_t>& ids : prompts) {
-    add_choices(request, ids, options, wishes.choices);
+  for (const Prompt& one : prompts) {
+    add_choices(request, one.ids, options, wishes.choices);
     if (!echo) continue;
-    DLLM_TRY(const std::string text, api.model.detokenize(ids, /*special=*/true));
+    std::string text = one.text.value_or("");  // not the ids' text: a bos token is ours, not the client's
+    if (!one.text) {
+      DLLM_TRY(text, api.model.detokenize(one.ids, /*special=*/true));
+    }
     wishes.echoed.insert(wishes.echoed.end(), wishes.choices, text);
   }
   return answer(call, std::move(request), std::make_unique<CompletionFormat>(call, std::move(wishes)));

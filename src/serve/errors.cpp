@@ -68,6 +68,14 @@ int status_of(const Error& error) {
   return 500;
 }
 
+/// Names and texts of requests may be in an error, and may be long.
+Error short_of(Error error) {
+  constexpr std::size_t kLongest = 1000;
+  for (std::string* text : {&error.what, &error.where, &error.hint})
+    if (text->size() > kLongest) text->replace(kLongest, text->npos, "...");
+  return error;
+}
+
 }  // namespace
 
 std::string in_fields(std::string text) {
@@ -91,8 +99,20 @@ std::string in_fields(std::string text) {
 ApiError api_error(const Error& error) {
   ApiError result;
   result.status = status_of(error);
-  result.param = in_fields(error.where);
-  Error told = error;
+  Error told = short_of(error);
+  // A failure of the server's own: the place is a file of its, which is nobody's business.
+  if (result.status >= 500 && error.where != kDeadline) {
+    told.where.clear();
+    told.hint.clear();
+    if (error.code != ErrorCode::kResource && error.code != ErrorCode::kCancelled) told.what = "an error of the server";
+    if (error.code == ErrorCode::kIo) {  // FileWatch finds out what has happened to it
+      told.what = "a file of the server has changed: it is being compared with what was loaded";
+      result.status = 503;
+    }
+    result.message = told.what;
+    return result;
+  }
+  result.param = in_fields(told.where);
   if (error.where == kQueueFull || error.where == kDeadline) {
     result.code = error.where == kQueueFull ? "queue_full" : "timeout";
     result.param.clear();
@@ -116,6 +136,7 @@ nlohmann::ordered_json error_json(const ApiError& error, Dialect dialect) {
   const std::string type(type_of(error.status, dialect));
   if (dialect == Dialect::kAnthropic)
     return {{"type", "error"}, {"error", {{"type", type}, {"message", error.message}}}};
+  if (dialect == Dialect::kOllama) return {{"error", error.message}};
   nlohmann::ordered_json body = {{"message", error.message}, {"type", type}, {"param", nullptr}, {"code", nullptr}};
   if (!error.param.empty()) body["param"] = error.param;
   if (!error.code.empty()) body["code"] = error.code;

@@ -9,7 +9,7 @@
 namespace dllm::serve {
 
 /// Which API's error format is used.
-enum class Dialect { kOpenAi, kAnthropic };
+enum class Dialect { kOpenAi, kAnthropic, kOllama };
 
 /// An error as a client sees it.
 struct ApiError {

@@ -58,6 +58,7 @@ Expected<GenerateOptions> for_form(GenerateOptions options, const AnswerRequest&
                  fmt::format("this server generates at most {} tokens per request", *api.options.max_tokens),
                  "template", "shorten it"};
   options.length = length;
+  options.max_tokens.reset();  // the server's
   return options;
 }
 

@@ -20,7 +20,8 @@ struct HttpRequest {
   std::string path;     ///< without the query
   HttpHeaders headers;  ///< names in lower case
   std::string body;
-  std::string peer;  ///< "127.0.0.1:51234"
+  std::string peer;    ///< "127.0.0.1:51234"
+  std::string client;  ///< the peer without what it may choose at will: no port, of IPv6 the network
 
   /// The first header with this name (lower case); empty: none.
   std::string_view header(std::string_view name) const {
@@ -44,13 +45,14 @@ class Exchange {
   virtual ~Exchange() = default;
   virtual const HttpRequest& request() const = 0;
   virtual void reply(HttpResponse response) = 0;
-  /// `keep_alive`: sent after every 15 idle seconds, so that no proxy times out.
+  /// `keep_alive`: sent after every 15 idle seconds, so that no proxy times out; empty: nothing is.
   virtual void begin_stream(HttpResponse head, std::string keep_alive) = 0;
   virtual void write(std::string data) = 0;
   virtual void end() = 0;
   /// Bytes written but not sent yet. A stream with more than HttpLimits::backlog of them is closed.
   virtual std::size_t backlog() const = 0;
-  /// Called at most once, in the server's thread, if the client goes away before the answer is complete.
+  /// Called at most once, in the server's thread, if the client goes away before the answer is complete. A later call
+  /// replaces it. A client that only ends its sending is not gone.
   virtual void on_abandoned(std::function<void()> call) = 0;
 };
 
@@ -64,8 +66,8 @@ struct HttpLimits {
   double write_seconds = 60;          ///< for the client to read what it is sent
 };
 
-/// An HTTP/1.1 server in one thread (Boost.Beast parses). The sizes of bodies and headers are limited while they are
-/// read, including chunked ones.
+/// An HTTP/1.1 server in one thread; read_head() reads headers, Boost.Beast bodies. The sizes of bodies and headers are
+/// limited while they are read, including chunked ones.
 class HttpServer {
  public:
   using Handler = std::function<void(std::shared_ptr<Exchange>)>;
@@ -75,6 +77,7 @@ class HttpServer {
   struct Options {
     std::string host = "127.0.0.1";
     std::uint16_t port = 8080;  ///< 0: any
+    std::string socket{};       ///< path of a Unix socket to listen on instead; empty: none
     HttpLimits limits{};
     Handler handler{};
     Refusal refusal{};
@@ -82,7 +85,7 @@ class HttpServer {
     std::function<void(bool again)> on_signal{};
   };
 
-  /// Errors: kIo (the address is in use, or is not this machine's).
+  /// Errors: kIo (the address is in use, or is not this machine's), kResource (descriptors).
   static Expected<std::unique_ptr<HttpServer>> listen(Options options);
   virtual ~HttpServer() = default;
 

@@ -1,14 +1,16 @@
 #pragma once
 
-// The connections of http_server.cpp, the only file that includes this.
+// The connections of http_server.cpp, the only file that includes this; http_send-inl.h holds their answers.
 #include <utility>  // before Beast 1.74, which does not include it under GCC 12
 
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -16,17 +18,20 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <chrono>
 #include <deque>
+#include <limits>
+#include <memory>
 #include <new>
 #include <optional>
 
 #include "serve/http.h"
+#include "serve/http_head.h"
 
 namespace dllm::serve {
 namespace {
@@ -35,11 +40,19 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
+using Socket = asio::generic::stream_protocol::socket;  ///< TCP's or a Unix one
 using boost::system::error_code;
 
-std::chrono::steady_clock::duration duration(double seconds) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+using Clock = std::chrono::steady_clock;
+
+Clock::duration duration(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
+
+/// How a client is called in logs, and in queues.
+struct PeerName {
+  std::string full, client;
+};
 
 class Connection;
 
@@ -58,12 +71,12 @@ class ConnectionOwner {
 /// One client's connection: requests one after the other. Runs entirely in the server's thread.
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(ConnectionOwner& server, tcp::socket socket)
-      : server_(server), stream_(std::move(socket)), ping_(stream_.get_executor()) {
-    error_code ignored;
-    stream_.socket().set_option(tcp::no_delay(true), ignored);
-    const auto end = stream_.socket().remote_endpoint(ignored);
-    if (!ignored) peer_ = fmt::format("{}:{}", end.address().to_string(), end.port());
+  Connection(ConnectionOwner& server, Socket socket, PeerName peer)
+      : server_(server),
+        stream_(std::move(socket)),
+        ping_(stream_.get_executor()),
+        buffer_(server.options().limits.header + kMostBuffered),
+        peer_(std::move(peer)) {
     server_.joined(this);
   }
   ~Connection() { server_.left(this); }
@@ -73,10 +86,17 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   void read_head();
   void refuse(int status, const std::string& message);
+  bool is_open() const { return open_; }
   /// Between two requests a connection can be closed safely.
   void close_if_idle() {
     if (idle_) close();
   }
+  /// Since when nothing of a request has come; nullopt: a request is read or answered.
+  std::optional<Clock::time_point> idle_since() const {
+    return idle_ && open_ ? std::optional(idle_since_) : std::nullopt;
+  }
+  /// Notices that the client has gone; called now and then.
+  void check_client();
 
   // Calls from exchange `number`; ignored if it has ended.
   void reply(std::uint64_t number, HttpResponse response);
@@ -89,10 +109,14 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
  private:
+  void read_more_head();
+  void on_raw_head(std::size_t size);
   void on_head(error_code error);
   void read_body();
   void on_body(error_code error);
+  HttpRequest take_request();
   void watch();
+  void probe();
   void abandon();
   void send(std::string data);
   void send_next();
@@ -103,24 +127,34 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void discard();
   void close() {
     error_code ignored;
+    open_ = false;
     ping_.cancel();
     stream_.socket().close(ignored);
   }
   std::string head_of(const HttpResponse& response, bool chunked) const;
   bool refuse_if_too_long(error_code error);
 
+  /// Of bodies and pipelined requests, besides a header: a chunk's extensions may have any length.
+  static constexpr std::size_t kMostBuffered = 128U << 10U;
+
   ConnectionOwner& server_;
-  beast::tcp_stream stream_;
+  beast::basic_stream<asio::generic::stream_protocol> stream_;
   asio::steady_timer ping_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
-  std::string peer_, ping_text_;
+  PeerName peer_;
+  std::string ping_text_;
+  HttpHead head_;
+  std::size_t searched_ = 0;  ///< bytes of the buffer in which the header's end is not
+  Clock::time_point idle_since_ = Clock::now(), next_probe_;
+  Clock::duration probe_pause_{};
   std::vector<char> scratch_;
   std::deque<std::string> out_;  ///< the first is being sent
   std::atomic<std::size_t> backlog_{0};
   std::uint64_t number_ = 0;  ///< of the current exchange
   bool answering_ = false;    ///< the request is not answered yet
   bool idle_ = true;          ///< no request has begun
+  bool open_ = true;          ///< the socket is
   bool streaming_ = false, chunked_ = false, head_only_ = false, keep_ = false, dead_ = false;
   std::function<void()> abandoned_;
 };
@@ -175,30 +209,57 @@ class BeastExchange final : public Exchange {
 // --- the connection: reading
 
 void Connection::read_head() {
-  parser_.emplace();
-  parser_->header_limit(server_.options().limits.header);
-  parser_->body_limit(server_.options().limits.body);
+  head_ = {};
+  searched_ = 0;
   idle_ = true;
+  idle_since_ = Clock::now();
   stream_.expires_after(duration(server_.options().limits.idle_seconds));
+  read_more_head();
+}
+
+/// The header is read whole and checked before Beast sees it: Beast repairs what read_head() refuses.
+void Connection::read_more_head() {
+  const auto text = [this] {
+    const auto data = buffer_.data();
+    return std::string_view(static_cast<const char*>(data.data()), data.size());
+  };
+  while (text().starts_with("\r\n")) buffer_.consume(2), searched_ = 0;  // RFC 9112, 2.2: some clients add lines
+  const std::size_t end = end_of_head(text(), searched_), limit = server_.options().limits.header;
+  if (std::min(end, text().size()) > limit) {
+    idle_ = false;
+    return refuse(431, fmt::format("the header is longer than {} bytes", limit));
+  }
+  if (end != std::string_view::npos) return on_raw_head(end);
+  searched_ = text().size();
+  stream_.async_read_some(buffer_.prepare(std::min<std::size_t>(4096, limit + kMostBuffered - buffer_.size())),
+                          [self = shared_from_this()](error_code error, std::size_t size) {
+                            if (error) return self->close();
+                            self->buffer_.commit(size);
+                            self->read_more_head();
+                          });
+}
+
+void Connection::on_raw_head(std::size_t size) {
+  idle_ = false;
+  const std::string_view text(static_cast<const char*>(buffer_.data().data()), size);
+  if (const auto error = dllm::serve::read_head(text, head_)) return refuse(error->status, error->message);
+  parser_.emplace();
+  parser_->header_limit(std::numeric_limits<std::uint32_t>::max());
+  parser_->body_limit(server_.options().limits.body);
   http::async_read_header(stream_, buffer_, *parser_,
                           [self = shared_from_this()](error_code error, std::size_t) { self->on_head(error); });
 }
 
 bool Connection::refuse_if_too_long(error_code error) {
   const HttpLimits& limits = server_.options().limits;
-  if (error == http::error::header_limit)
-    refuse(431, fmt::format("the header is longer than {} bytes", limits.header));
-  else if (error == http::error::body_limit)
-    refuse(413, fmt::format("the body is longer than {} bytes", limits.body));
-  else
-    return false;
+  if (error != http::error::body_limit) return false;
+  refuse(413, fmt::format("the body is longer than {} bytes", limits.body));
   return true;
 }
 
 void Connection::on_head(error_code error) {
   if (error == http::error::end_of_stream || error == asio::error::operation_aborted || error == beast::error::timeout)
     return close();
-  idle_ = false;
   if (refuse_if_too_long(error)) return;
   if (error.category() == http::make_error_code(http::error::bad_version).category())
     return refuse(400, "this is not HTTP: " + error.message());
@@ -224,22 +285,7 @@ void Connection::on_body(error_code error) {
     return refuse(400, "the body is not what the header says: " + error.message());
   if (error) return close();
   stream_.expires_never();
-  auto& message = parser_->get();
-  HttpRequest request;
-  request.method = std::string(message.method_string());
-  const std::string_view target(message.target().data(), message.target().size());
-  request.path = std::string(target.substr(0, target.find('?')));
-  for (const auto& field : message) {
-    std::string name(field.name_string());
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    request.headers.emplace_back(std::move(name), std::string(field.value()));
-  }
-  request.body = std::move(message.body());
-  request.peer = peer_;
-  keep_ = message.keep_alive();
-  chunked_ = message.version() >= 11;
-  head_only_ = message.method() == http::verb::head;
-  parser_.reset();
+  HttpRequest request = take_request();
   ++number_;
   answering_ = true;
   auto exchange = std::make_shared<BeastExchange>(shared_from_this(), number_, std::move(request));
@@ -251,17 +297,52 @@ void Connection::on_body(error_code error) {
   }
 }
 
-/// Notices a client that disconnects while its answer is generated. One that has sent more data counts as connected.
+HttpRequest Connection::take_request() {
+  auto& message = parser_->get();
+  HttpRequest request;
+  request.method = std::move(head_.method);
+  request.path = std::move(head_.path);
+  request.headers = std::move(head_.fields);
+  request.body = std::move(message.body());
+  request.peer = peer_.full;
+  request.client = peer_.client;
+  keep_ = message.keep_alive();
+  chunked_ = message.version() >= 11;
+  head_only_ = message.method() == http::verb::head;
+  parser_.reset();
+  return request;
+}
+
+/// Notices at once that the client has ended its sending. If it has sent more, this does not show: check_client() does.
 void Connection::watch() {
+  probe_pause_ = std::chrono::seconds(1);
+  next_probe_ = Clock::now();
   if (buffer_.size() > 0) return;
-  stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this(), n = number_](error_code error) {
-    if (n != self->number_ || !self->answering_ || self->dead_) return;
-    char byte = 0;
-    const auto got = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got > 0) return;
-    if (!error && got < 0 && (errno == EAGAIN || errno == EINTR)) return self->watch();
-    self->abandon();
+  stream_.socket().async_wait(Socket::wait_read, [self = shared_from_this(), n = number_](error_code error) {
+    if (!error && n == self->number_) self->check_client();
   });
+}
+
+/// A client that has ended its sending may still read (RFC 9112, 9.6), or have closed its socket: TCP tells the one
+/// from the other only when it is sent something. A closed Unix socket is known.
+void Connection::check_client() {
+  if (!answering_ || dead_ || !open_) return;
+  pollfd one{stream_.socket().native_handle(), POLLRDHUP, 0};
+  if (::poll(&one, 1, 0) < 1) return;
+  if ((one.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return abandon();
+  if (Clock::now() >= next_probe_) probe();
+}
+
+/// Sends what no client minds, less and less often: a stream's keep-alive text, else an interim response (RFC 9110,
+/// 15.2; a 100, because some clients take any other 1xx for the answer). A client that has gone resets the connection.
+void Connection::probe() {
+  next_probe_ = Clock::now() + probe_pause_;
+  probe_pause_ *= 2;
+  if (!out_.empty()) return;
+  if (streaming_)
+    write(number_, ping_text_);
+  else if (chunked_)
+    send("HTTP/1.1 100 Continue\r\n\r\n");
 }
 
 void Connection::abandon() {
@@ -279,119 +360,6 @@ void Connection::on_abandoned(std::uint64_t number, std::function<void()> call) 
     call();
   else if (answering_)
     abandoned_ = std::move(call);
-}
-
-// --- the connection: writing
-
-std::string Connection::head_of(const HttpResponse& response, bool chunked) const {
-  const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
-  std::string text = fmt::format("HTTP/1.1 {} {}\r\nServer: dllm\r\n", response.status,
-                                 std::string_view(reason.data(), reason.size()));
-  if (!response.type.empty()) text += fmt::format("Content-Type: {}\r\n", response.type);
-  for (const auto& [name, value] : response.headers) text += fmt::format("{}: {}\r\n", name, value);
-  if (chunked) text += "Transfer-Encoding: chunked\r\n";
-  // For an answer without a body this would be the length of the omitted body (RFC 9110, 8.6).
-  const bool bare = response.status == 204 || response.status == 304;
-  if (!streaming_ && !bare) text += fmt::format("Content-Length: {}\r\n", response.body.size());
-  return text + (keep_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n");
-}
-
-void Connection::reply(std::uint64_t number, HttpResponse response) {
-  if (number != number_ || !answering_) return;
-  answering_ = false;
-  abandoned_ = {};
-  keep_ = keep_ && !server_.draining();
-  std::string text = head_of(response, /*chunked=*/false);
-  if (!head_only_) text += response.body;
-  send(std::move(text));
-}
-
-/// Answers input that did not become a request; the rest of it is not read.
-void Connection::refuse(int status, const std::string& message) {
-  ++number_;
-  answering_ = true;
-  keep_ = false;
-  reply(number_, server_.options().refusal(status, message));
-}
-
-void Connection::begin_stream(std::uint64_t number, HttpResponse head, std::string keep_alive_text) {
-  if (number != number_ || !answering_) return;
-  streaming_ = true;
-  keep_ = keep_ && chunked_ && !server_.draining();
-  send(head_of(head, chunked_));
-  ping_text_ = std::move(keep_alive_text);
-  keep_alive();
-}
-
-void Connection::write(std::uint64_t number, std::string data) {
-  if (number != number_ || !answering_ || head_only_) return;
-  if (backlog_ + data.size() > server_.options().limits.backlog) return abandon();
-  send(chunked_ ? fmt::format("{:x}\r\n{}\r\n", data.size(), data) : std::move(data));
-}
-
-void Connection::end(std::uint64_t number) {
-  if (number != number_ || !answering_) return;
-  answering_ = false;
-  streaming_ = false;
-  abandoned_ = {};
-  ping_.cancel();
-  if (chunked_ && !head_only_) return send("0\r\n\r\n");
-  if (out_.empty()) next_request();
-}
-
-void Connection::keep_alive() {
-  ping_.expires_after(std::chrono::seconds(15));
-  ping_.async_wait([weak = weak_from_this()](error_code error) {
-    const auto self = weak.lock();
-    if (error || !self || !self->streaming_ || self->dead_) return;
-    if (self->out_.empty()) self->write(self->number_, self->ping_text_);
-    self->keep_alive();
-  });
-}
-
-void Connection::send(std::string data) {
-  if (dead_) return;
-  backlog_ += data.size();
-  out_.push_back(std::move(data));
-  if (out_.size() == 1) send_next();
-}
-
-void Connection::send_next() {
-  stream_.expires_after(duration(server_.options().limits.write_seconds));
-  asio::async_write(stream_, asio::buffer(out_.front()),
-                    [self = shared_from_this()](error_code error, std::size_t) { self->on_sent(error); });
-}
-
-void Connection::on_sent(error_code error) {
-  if (dead_) return;
-  if (error) return abandon();
-  backlog_ -= out_.front().size();
-  out_.pop_front();
-  if (!out_.empty()) return send_next();
-  stream_.expires_never();
-  if (!answering_) next_request();
-}
-
-void Connection::next_request() {
-  if (keep_ && !server_.draining()) return read_head();
-  linger();
-}
-
-/// Closing a socket with unread bytes resets the connection, and the client may never see the answer. So they are read
-/// and discarded for two seconds at most.
-void Connection::linger() {
-  error_code ignored;
-  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-  stream_.expires_after(std::chrono::seconds(2));
-  discard();
-}
-
-/// The timeout applies to the whole of it.
-void Connection::discard() {
-  scratch_.resize(16U << 10U);
-  stream_.async_read_some(asio::buffer(scratch_), [self = shared_from_this()](error_code error, std::size_t) {
-    error ? self->close() : self->discard();
-  });
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class InfillFormat final : public AnswerFormat {
             {"stopping_word", answer.stop_text},
             {"tokens_predicted", answer.stats.answer_tokens},
             {"tokens_evaluated", answer.stats.prompt_tokens},
-            {"model", call_->api.name()},
+            {"model", call_->name()},
             {"dllm", facts_json(answer)}};
   }
 
@@ -43,7 +43,7 @@ class InfillFormat final : public AnswerFormat {
 Expected<void> infill(const CallPtr& call) {
   const Api& api = call->api;
   Fields fields(call->body);
-  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto before, fields.text("input_prefix"));
   DLLM_TRY(const auto prompt, fields.text("prompt"));
   DLLM_TRY(const auto after, fields.text("input_suffix"));
@@ -54,8 +54,11 @@ Expected<void> infill(const CallPtr& call) {
   if (form && (before || prompt || after))
     return Error{ErrorCode::kUsage, "the template holds all text", "template", "leave the others out"};
   if (!form && !before && !after) return wrong_type("input_prefix", "given, or \"input_suffix\" or \"template\"");
-  DLLM_TRY(GenerateOptions asked, read_options(fields, api.model, api.options));
-  DLLM_TRY(const GenerateOptions options, for_form(std::move(asked), request, api));
+  DLLM_TRY(GenerateOptions asked, read_options(fields, api.model, api.options, Bound::kIsCanvas));
+  DLLM_TRY(GenerateOptions options, for_form(std::move(asked), request, api));
+  DLLM_TRY(const ResolvedOptions resolved, api.model.resolve(options));
+  // The model must see the text after the answer, wherever that ends.
+  if (options.suffix.name.empty() && resolved.suffix.name == "grow") options.suffix.name = "full";
   const std::string front = before.value_or("") + prompt.value_or("");
   DLLM_CHECK_OK(api.check_size(front.size(), "input_prefix"));
   DLLM_CHECK_OK(api.check_size(after.value_or("").size(), "input_suffix"));

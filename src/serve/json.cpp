@@ -5,47 +5,32 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/json_reader.h"
 #include "base/nearest.h"
 #include "base/try.h"
 
 namespace dllm::serve {
-namespace {
-
-/// The largest nesting depth, strings excluded. Checked before parsing, because parsers recurse or allocate.
-int deepest(std::string_view text) {
-  int level = 0, most = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      quoted = c != '"';
-      continue;
-    }
-    quoted = c == '"';
-    if (c == '{' || c == '[') most = std::max(most, ++level);
-    if (c == '}' || c == ']') --level;
-  }
-  return most;
-}
-
-Error no_json(const std::string& what) { return {ErrorCode::kUsage, "the body is not a JSON object: " + what, "", ""}; }
-
-}  // namespace
-
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-Expected<Json> parse_body(std::string_view text) {
-  if (deepest(text) > kMostLevels) return no_json(fmt::format("it is nested deeper than {} levels", kMostLevels));
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    const std::string_view what = error.what();
-    return no_json(
-        std::string(what.substr(std::min(what.find("] ") == what.npos ? 0 : what.find("] ") + 2, what.size()))));
-  }
-  if (!json.is_object()) return no_json("it is " + std::string(json.type_name()));
+Expected<Json> parse_text(std::string_view text, const std::string& what, const std::string& field,
+                          std::stop_token stop) {
+  auto json = read_json<Json>(text, {.bytes = std::size_t{1} << 30,  // --max-body limits it
+                                     .depth = kMostLevels,
+                                     .keys = kMostKeys,
+                                     .values = kMostValues,
+                                     .code = ErrorCode::kUsage,
+                                     .root = field,
+                                     .stop = std::move(stop)});
+  if (json) return json;
+  Error error = std::move(json).error();
+  error.what = what + " is refused: " + error.what;
+  return error;
+}
+
+Expected<Json> parse_body(std::string_view text, std::stop_token stop) {
+  DLLM_TRY(Json json, parse_text(text, "the body", "", std::move(stop)));
+  if (!json.is_object())
+    return Error{ErrorCode::kUsage, "the body is not a JSON object: it is " + std::string(json.type_name()), "", ""};
   return json;
 }
 
@@ -53,10 +38,23 @@ Error wrong_type(std::string_view field, std::string_view wanted) {
   return {ErrorCode::kUsage, fmt::format("it must be {}", wanted), std::string(field), ""};
 }
 
+Fields::Fields(const Json& object) : object_(object) {
+  constexpr std::size_t kFew = 16;
+  if (!object.is_object() || object.size() <= kFew) return;
+  for (const auto& [key, value] : object.get_ref<const Json::object_t&>()) index_.emplace_back(key, &value);
+  std::ranges::sort(index_);
+}
+
 const Json* Fields::find(std::string_view key) {
   seen_.emplace(key);
-  const auto found = object_.find(key);
-  return found == object_.end() || found->is_null() ? nullptr : &*found;
+  const Json* value = nullptr;
+  if (index_.empty()) {
+    if (const auto found = object_.find(key); found != object_.end()) value = &*found;
+  } else {
+    const auto found = std::ranges::lower_bound(index_, key, {}, [](const auto& one) { return one.first; });
+    if (found != index_.end() && found->first == key) value = found->second;
+  }
+  return value == nullptr || value->is_null() ? nullptr : value;
 }
 
 Expected<std::optional<std::string>> Fields::text(std::string_view key) {

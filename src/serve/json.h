@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dllm/error.h"
@@ -17,16 +19,22 @@ using Json = nlohmann::ordered_json;
 /// One line; invalid UTF-8 becomes U+FFFD.
 std::string dump(const Json& json);
 
-/// A request's body, an object. Errors: kUsage (not JSON, nested deeper than kMostLevels, not an object).
-Expected<Json> parse_body(std::string_view text);
+/// A JSON text of a client, with what this server allows of one: the limits hold for texts inside of requests too (a
+/// schema as a text). `what` names it in errors, `field` begins their places. Errors: kUsage, kCancelled.
+Expected<Json> parse_text(std::string_view text, const std::string& what, const std::string& field = "",
+                          std::stop_token stop = {});
+/// A request's body, an object. Errors: as parse_text(), and kUsage (not an object).
+Expected<Json> parse_body(std::string_view text, std::stop_token stop = {});
 inline constexpr int kMostLevels = 64;
+/// Of all objects together. A conversation of 8,000 messages has fewer keys, and one of 128,000 token ids fewer values.
+inline constexpr std::size_t kMostKeys = 65536, kMostValues = 524288;
 
 /// The members of a JSON object. Reading a member marks it, so that unknown ones can be reported at the end. A member
 /// that is null is absent. Errors: kUsage, `where` is the member's name.
 class Fields {
  public:
   /// `object` must outlive this.
-  explicit Fields(const Json& object) : object_(object) {}
+  explicit Fields(const Json& object);
 
   /// Null if absent.
   const Json* find(std::string_view key);
@@ -42,6 +50,8 @@ class Fields {
 
  private:
   const Json& object_;
+  std::vector<std::pair<std::string_view, const Json*>>
+      index_;  ///< of many members, sorted: each find() would visit all
   std::set<std::string, std::less<>> seen_;
 };
 

@@ -68,7 +68,7 @@ class MessagesFormat final : public AnswerFormat {
     return {{"id", new_id("msg_", *call_)},
             {"type", "message"},
             {"role", "assistant"},
-            {"model", call_->api.name()},
+            {"model", call_->name()},
             {"content", Json::array()},
             {"stop_reason", nullptr},
             {"stop_sequence", nullptr},
@@ -104,20 +104,20 @@ class MessagesFormat final : public AnswerFormat {
   bool text_open_ = false;
 };
 
-struct Prompt {
+struct MessagesPrompt {
   std::vector<std::int32_t> ids;
   std::optional<Tools> tools;
 };
 
 /// `system`, `messages` and `tools`.
-Expected<Prompt> read_prompt(const Api& api, Fields& fields) {
+Expected<MessagesPrompt> read_prompt(const Api& api, Fields& fields) {
   Conversation conversation;
   if (const Json* system = fields.find("system")) {
     DLLM_TRY(conversation.system, content_text(*system, "system"));
   }
   const Json* list = fields.find("messages");
   if (list == nullptr) return wrong_type("messages", "given");
-  Prompt prompt;
+  MessagesPrompt prompt;
   DLLM_TRY(prompt.tools, read_anthropic_tools(fields));
   DLLM_TRY(conversation.messages, messages_from_anthropic(*list, "messages"));
   DLLM_TRY(prompt.ids, conversation_ids(api, conversation, prompt.tools));
@@ -133,8 +133,8 @@ std::unique_ptr<AnswerFormat> messages_format(const CallPtr& call, std::size_t p
 
 Expected<void> messages(const CallPtr& call) {
   Fields fields(call->body);
-  DLLM_CHECK_OK(call->api.check_model(fields));
-  DLLM_TRY(Prompt prompt, read_prompt(call->api, fields));
+  DLLM_CHECK_OK(call->read_model(fields));
+  DLLM_TRY(MessagesPrompt prompt, read_prompt(call->api, fields));
   AnswerRequest request;
   DLLM_TRY(request.stream, fields.flag("stream", false));
   if (call->body.find("max_tokens") == call->body.end()) return wrong_type("max_tokens", "given");
@@ -150,8 +150,8 @@ Expected<void> messages(const CallPtr& call) {
 
 Expected<void> count_tokens(const CallPtr& call) {
   Fields fields(call->body);
-  DLLM_CHECK_OK(call->api.check_model(fields));
-  DLLM_TRY(const Prompt prompt, read_prompt(call->api, fields));
+  DLLM_CHECK_OK(call->read_model(fields));
+  DLLM_TRY(const MessagesPrompt prompt, read_prompt(call->api, fields));
   DLLM_TRY(const GenerateOptions unused, read_options(fields, call->api.model, call->api.options));
   call->reply({{"input_tokens", prompt.ids.size()}});
   return {};

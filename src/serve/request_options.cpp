@@ -4,17 +4,21 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <random>
 #include <set>
 
 #include "base/nearest.h"
 #include "base/try.h"
+#include "engine/answer_length.h"
 #include "engine/common_options.h"
 #include "engine/option_parts.h"
 #include "serve/structure.h"
 
 namespace dllm::serve {
 namespace {
+
+constexpr std::uint64_t kMostBound = std::numeric_limits<std::int32_t>::max();
 
 /// Documented fields of the APIs that never change our answers, whatever their value.
 constexpr std::array<std::string_view, 13> kHarmless = {"user",
@@ -78,7 +82,7 @@ std::string option_key(const std::string& field) {
     return !info.key.empty() && (info.key == field || names_option(info, flag));
   };
   if (field == "preset") return field;
-  if (field == "max_completion_tokens" || field == "max_output_tokens") return "length";
+  if (field == "max_completion_tokens" || field == "max_output_tokens") return "max_tokens";
   for (const OptionInfo& info : options_info().common)
     if (names(info) && info.key != "tool_calls") return info.key;  // `tools` and `tool_choice` set it
   for (const PartInfo& part : options_info().parts) {
@@ -112,8 +116,7 @@ Expected<bool> is_neutral(const std::string& key, const Json& value, const Gener
 }
 
 Error unknown_field(const std::string& field) {
-  std::vector<std::string> known = {"messages", "prompt",     "stop",   "stream",
-                                    "model",    "max_tokens", "preset", "logprobs"};
+  std::vector<std::string> known = {"messages", "prompt", "stop", "stream", "model", "preset", "logprobs"};
   for (const OptionInfo& info : options_info().common) known.push_back(info.key);
   for (const PartInfo& part : options_info().parts) {
     if (!part.selector.key.empty()) known.push_back(part.selector.key);
@@ -142,11 +145,34 @@ Expected<std::string> bias_text(const std::string& field, const Json& value) {
   return text;
 }
 
-Expected<std::string> option_text(const std::string& field, const Json& value) {
+Expected<std::string> option_text(const std::string& field, const std::string& key, const Json& value) {
+  // A bound beyond every context is no error, however large.
+  if (key == "max_tokens" && value.is_number_unsigned() && value.get<std::uint64_t>() > kMostBound)
+    return std::to_string(kMostBound);
   if (field == "logit_bias" && (value.is_object() || value.is_array())) return bias_text(field, value);
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return dump(value);
   return wrong_type(field, "a number, a text, true or false");
+}
+
+/// Where the bound is the canvas, `length` alone says it. `asked`: by the request.
+Expected<void> bound_to_canvas(const GenerateOptions& asked, GenerateOptions& options) {
+  if (!asked.length) DLLM_CHECK_OK(take_bound_as_canvas(options));
+  options.max_tokens.reset();
+  return {};
+}
+
+/// Lowers the bound to the server's limit. Errors: a canvas above it.
+Expected<void> limit_length(const LanguageModel& model, const ServerOptions& server, GenerateOptions& options) {
+  DLLM_TRY(const ResolvedOptions resolved, model.resolve(options));
+  if (!server.max_tokens) return {};
+  const std::int32_t most = *server.max_tokens;
+  if (!resolved.own_length && resolved.length > most)
+    return Error{ErrorCode::kUsage, fmt::format("this server generates at most {} tokens per request", most), "length",
+                 "ask for fewer"};
+  const std::int32_t asked = options.max_tokens.value_or(resolved.length);
+  if (asked < 0 || asked > most) options.max_tokens = most;
+  return {};
 }
 
 /// A request's options on top of the server's. If the request chooses a method, the options that the server sets for
@@ -171,7 +197,8 @@ GenerateOptions over(const GenerateOptions& server, const GenerateOptions& asked
 
 }  // namespace
 
-Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& model, const ServerOptions& server) {
+Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& model, const ServerOptions& server,
+                                       Bound bound) {
   constexpr std::size_t kMostStops = 16, kLongestStop = 512;
   GenerateOptions asked;
   DLLM_CHECK_OK(read_structure(fields, asked));
@@ -185,11 +212,12 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
     const Json& value = *fields.find(field);
     DLLM_TRY(const bool neutral, is_neutral(field, value, server.defaults));
     if (neutral) continue;
-    const std::string key = option_key(field);
+    std::string key = option_key(field);
     if (key.empty()) return unknown_field(field);
+    if (key == "max_tokens" && bound == Bound::kIsCanvas) key = "length";
     if (!given.insert(key).second)
       return Error{ErrorCode::kUsage, fmt::format("'{}' is given under two names", key), field, "leave one out"};
-    DLLM_TRY(const std::string text, option_text(field, value));
+    DLLM_TRY(const std::string text, option_text(field, key, value));
     if (auto set = asked.set(key, text); !set) {
       Error error = std::move(set).error();
       error.where = field;
@@ -197,6 +225,7 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
     }
   }
   GenerateOptions options = over(server.defaults, asked);
+  if (bound == Bound::kIsCanvas) DLLM_CHECK_OK(bound_to_canvas(asked, options));
   // Other servers ignore these in greedy decoding, and their clients always send them.
   if (options.temperature.value_or(0) == 0)
     if (const auto resolved = model.resolve(options);
@@ -206,11 +235,7 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
       options.top_k = server.defaults.top_k;
     }
   if (!options.seed && options.temperature.value_or(0) > 0) options.seed = std::random_device{}();
-  DLLM_TRY(const ResolvedOptions resolved, model.resolve(options));
-  if (server.max_tokens && resolved.length > *server.max_tokens)
-    return Error{ErrorCode::kUsage,
-                 fmt::format("this server generates at most {} tokens per request", *server.max_tokens), "max_tokens",
-                 "ask for fewer"};
+  DLLM_CHECK_OK(limit_length(model, server, options));
   return options;
 }
 

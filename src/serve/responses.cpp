@@ -114,7 +114,7 @@ class ResponsesFormat final : public AnswerFormat {
             {"incomplete_details", nullptr},
             {"instructions", facts_.instructions},
             {"max_output_tokens", facts_.max_output_tokens},
-            {"model", call_->api.name()},
+            {"model", call_->name()},
             {"output", Json::array()},
             {"parallel_tool_calls", tools_ && tools_->parallel},
             {"previous_response_id", nullptr},
@@ -179,7 +179,7 @@ std::unique_ptr<AnswerFormat> responses_format(const CallPtr& call, ResponseFact
 
 Expected<void> responses(const CallPtr& call) {
   Fields fields(call->body);
-  DLLM_CHECK_OK(call->api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   ResponseFacts facts;
   if (const Json* metadata = fields.find("metadata")) facts.metadata = *metadata;
   DLLM_TRY(const Conversation conversation, read_input(fields, facts));

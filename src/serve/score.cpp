@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 
 #include "base/try.h"
@@ -33,13 +32,10 @@ class ScoreJob : public std::enable_shared_from_this<ScoreJob> {
   void post() {
     call_->api.scheduler.post([self = shared_from_this()] { self->pass(); });
   }
-  std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
 
  private:
   void pass() {
-    if (*abandoned) return call_->log(499, {{"error", "the client has gone"}});
-    if (call_->seconds() > call_->api.options.request_seconds)
-      return call_->fail({ErrorCode::kCancelled, "the request timed out", std::string(kDeadline), ""});
+    if (call_->is_over()) return;
     std::vector<MaskedText> texts;
     std::vector<std::size_t> owners;
     while (next_ < targets_.size() && texts.size() < kMasksPerPass) {
@@ -69,10 +65,8 @@ class ScoreJob : public std::enable_shared_from_this<ScoreJob> {
                         {"samples", estimate.samples},
                         {"tokens", length}});
     }
-    Json json = {{"id", new_id("score-", *call_)},
-                 {"object", "list"},
-                 {"model", call_->api.name()},
-                 {"data", std::move(scores)}};
+    Json json = {
+        {"id", new_id("score-", *call_)}, {"object", "list"}, {"model", call_->name()}, {"data", std::move(scores)}};
     if (!list_)
       json.update(Json{{"log_likelihood", json["data"][0]["log_likelihood"]},
                        {"standard_error", json["data"][0]["standard_error"]}});
@@ -138,7 +132,7 @@ Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields)
 Expected<void> score(const CallPtr& call) {
   Api& api = call->api;
   Fields fields(call->body);
-  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto context, read_context(api, fields));
   const Json* continuation = fields.find("continuation");
   if (continuation == nullptr) return wrong_type("continuation", "given");
@@ -162,7 +156,6 @@ Expected<void> score(const CallPtr& call) {
     return Error{ErrorCode::kResource, "too many texts are being scored", std::string(kQueueFull), "try again later"};
   const auto job =
       std::make_shared<ScoreJob>(call, std::move(targets), static_cast<std::int32_t>(context.size()), cfg_scale, list);
-  call->exchange->on_abandoned([gone = job->abandoned] { *gone = true; });
   job->post();
   return {};
 }

@@ -1,14 +1,15 @@
 // Parsing of requests and answers; the server itself is tested from outside (src/app/serve_test.py,
 // serve_limits_test.py).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 
-#include "base/fuzz_replay.h"
+#include "base/testing/fuzz_replay.h"
 #include "serve/errors.h"
 #include "serve/formats.h"
-#include "serve/fuzz_entry.h"
 #include "serve/json.h"
+#include "serve/testing/fuzz_entry.h"
 #include "serve/tool_forms.h"
 
 namespace dllm::serve {
@@ -228,6 +229,35 @@ TEST(ToolForms, ErrorsSayWhere) {
   EXPECT_EQ(where(read_response_tools(two)), "tools");
 }
 
+TEST(Json, ManyKeysAreRefusedAndManyFieldsFound) {
+  const auto keys = [](std::size_t count) {
+    std::string text = "{\"metadata\": {\"a\": 0";
+    for (std::size_t i = 2; i < count; ++i) text += fmt::format(", \"key{}\": {}", i, i);
+    return text + "}}";
+  };
+  ASSERT_TRUE(parse_body(keys(kMostKeys)));
+  const auto refused = parse_body(keys(kMostKeys + 1));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().where, "metadata.key65535");
+  EXPECT_NE(refused.error().what.find("more than 65536 keys"), std::string::npos);
+  EXPECT_EQ(parse_body(R"({"messages": [{"role": "user", "role": "tool"}]})").error().where, "messages[0].role");
+
+  // Few fields are searched one by one, many by halves.
+  for (const int count : {1, 16, 17, 100}) {
+    Json object = Json::object();
+    for (int i = 0; i < count; ++i) object[fmt::format("f{}", i)] = i;
+    object["none"] = nullptr;
+    Fields fields(object);
+    for (int i = 0; i < count; ++i) {
+      ASSERT_NE(fields.find(fmt::format("f{}", i)), nullptr);
+      EXPECT_EQ(*fields.find(fmt::format("f{}", i)), i);
+    }
+    EXPECT_EQ(fields.find("none"), nullptr);
+    EXPECT_EQ(fields.find("g"), nullptr);
+    EXPECT_TRUE(fields.done());
+  }
+}
+
 TEST(Json, DeepAndDamagedBodiesAreRefused) {
   EXPECT_TRUE(parse_body(R"({"a": "[[[[\"{{{"})"));
   EXPECT_FALSE(parse_body(std::string(100000, '[')));
@@ -243,7 +273,8 @@ TEST(Json, DeepAndDamagedBodiesAreRefused) {
 }
 
 TEST(Errors, OptionsAreNamedByTheirFields) {
-  EXPECT_EQ(in_fields("give --top-p, not --temp (see -n)"), "give top_p, not temperature (see length)");
+  EXPECT_EQ(in_fields("give --top-p, not --temp (see -n, --canvas-length)"),
+            "give top_p, not temperature (see max_tokens, length)");
   EXPECT_EQ(in_fields("a well-known --unknown thing - yes"), "a well-known --unknown thing - yes");
   EXPECT_EQ(api_error({ErrorCode::kUsage, "x", "--threshold", ""}).param, "threshold");
   EXPECT_EQ(api_error({ErrorCode::kResource, "x", "queue", ""}).status, 429);

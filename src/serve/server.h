@@ -19,6 +19,7 @@ enum class LogForm { kText, kJson, kNone };
 struct ServerOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;  ///< 0: any
+  std::string socket{};       ///< path of a Unix socket, listened on instead; empty: none
   HttpLimits http{};
   SchedulerOptions scheduling{};
   /// Positions that one request may generate; absent: the context's length.
@@ -28,14 +29,15 @@ struct ServerOptions {
   std::vector<std::string> keys;     ///< each of them gives access; empty: access is open
   std::vector<std::string> origins;  ///< of web pages that may send requests ("*": all)
   std::vector<std::string> names;    ///< accepted for `model`, the first is reported; empty: the model's own
+  bool any_model = false;            ///< any name is accepted for `model`
   GenerateOptions defaults;          ///< of every request
   std::string model_path;            ///< for /props
   LogForm log = LogForm::kText;
 };
 
 /// Serves the model over HTTP until SIGTERM or SIGINT, after which requests in progress are finished; a second signal
-/// ends it at once. Logs one line per request to `log`. Calls `on_ready` with the port. Errors: kIo (the address),
-/// kUsage (options).
+/// ends it at once. Logs one line per request to `log`. Calls `on_ready` with the port. Errors: kIo (the address; the
+/// model's file has changed), kUsage (options), kResource.
 Expected<void> serve(const LanguageModel& model, const ServerOptions& options, std::ostream& log,
                      const std::function<void(std::uint16_t)>& on_ready = {});
 

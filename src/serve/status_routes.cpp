@@ -1,4 +1,6 @@
-// The server's state: /health, /v1/models, /metrics, /props, /slots.
+// The server's state: /health, /metrics, /props, /slots.
+#include <filesystem>
+
 #include "base/try.h"
 #include "dllm/version.h"
 #include "engine/trace.h"
@@ -6,26 +8,13 @@
 
 namespace dllm::serve {
 Expected<void> health(const CallPtr& call) {
+  const auto unfit = call->api.unfit ? call->api.unfit() : std::nullopt;
   if (call->api.draining)
     call->fail(ApiError{503, "the server is shutting down", "", ""});
+  else if (unfit)
+    call->fail(*unfit);
   else
     call->reply({{"status", "ok"}});
-  return {};
-}
-
-Expected<void> models(const CallPtr& call) {
-  const Api& api = call->api;
-  Json list = Json::array();
-  std::vector<std::string> names = api.options.names;
-  if (names.empty()) names.push_back(api.name());
-  for (const std::string& name : names)
-    list.push_back({{"id", name},
-                    {"object", "model"},
-                    {"created", api.created()},
-                    {"owned_by", "dllm"},
-                    {"max_model_len", api.model.context_length()},
-                    {"meta", {{"architecture", api.model.architecture()}, {"vocabulary", api.model.vocab_size()}}}});
-  call->reply({{"object", "list"}, {"data", std::move(list)}});
   return {};
 }
 
@@ -44,7 +33,8 @@ Expected<void> props(const CallPtr& call) {
                {"total_slots", api.scheduler.options().parallel},
                {"queue", api.scheduler.options().queue},
                {"prefix_cache_bytes", api.scheduler.options().prefix_bytes},
-               {"model_path", api.options.model_path},
+               {"model_path", std::filesystem::path(api.options.model_path).filename().string()},  // no folder
+
                {"model_alias", api.name()},
                {"n_ctx", api.model.context_length()},
                {"chat_template", api.model.chat_template()},

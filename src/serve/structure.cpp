@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/try.h"
@@ -11,6 +12,7 @@ namespace dllm::serve {
 namespace {
 
 constexpr std::size_t kMostAlternatives = 1024;
+constexpr std::size_t kLongestSchema = 256U << 10U;  ///< bytes; each choice of a request keeps a copy
 
 Expected<void> set_schema(const Json& schema, const std::string& field, GenerateOptions& options) {
   if (options.json_schema || options.regex)
@@ -21,6 +23,8 @@ Expected<void> set_schema(const Json& schema, const std::string& field, Generate
     return error;
   }
   options.json_schema = dump(schema);
+  if (options.json_schema->size() > kLongestSchema)
+    return Error{ErrorCode::kUsage, fmt::format("the schema has more than {} bytes", kLongestSchema), field, ""};
   return {};
 }
 
@@ -31,24 +35,37 @@ Expected<void> set_regex(std::string regex, const std::string& field, GenerateOp
   return {};
 }
 
-/// {"type": "json_schema", "schema": ...}; `inner`: the schema is in an object of this name.
+Expected<void> no_more(const Fields& fields, const std::string& place, const char* hint) {
+  for (const std::string& rest : fields.rest())
+    return Error{ErrorCode::kUsage, "there is no such field", place + "." + rest, hint};
+  return {};
+}
+
+/// {"type": "json_schema", "schema": ...}; `inner`: the schema is in an object of this name. {"type": "json_object"}
+/// may have a schema too (llama.cpp's form). A schema next to another type would be meant and not hold: an error.
 Expected<void> read_format(const Json& format, const std::string& field, const char* inner, GenerateOptions& options) {
   if (!format.is_object()) return wrong_type(field, "an object");
   Fields own(format);
   DLLM_TRY(const auto type, own.text("type"));
-  if (type == "text") return {};
-  if (type == "json_object") return set_schema({{"type", "object"}}, field, options);
+  if (type == "text") return no_more(own, field, "give \"type\": \"json_schema\" for a structure");
+  if (type == "json_object") {
+    const Json any = {{"type", "object"}};
+    const Json* schema = own.find("schema");
+    DLLM_CHECK_OK(no_more(own, field, "leave it out, or give \"type\": \"json_schema\""));
+    return set_schema(schema == nullptr ? any : *schema, schema == nullptr ? field : field + ".schema", options);
+  }
   if (type != "json_schema") return wrong_type(field + ".type", "\"text\", \"json_object\" or \"json_schema\"");
   const std::string place = inner == nullptr ? field : field + "." + inner;
   const Json* holder = inner == nullptr ? &format : own.find(inner);
+  if (inner != nullptr) DLLM_CHECK_OK(no_more(own, field, "leave it out"));
   if (holder == nullptr || !holder->is_object()) return wrong_type(place, "an object with a \"schema\"");
   Fields fields(*holder);
   const Json* schema = fields.find("schema");
   if (schema == nullptr) return wrong_type(place + ".schema", "given");
   // A schema always holds here, so `strict` changes nothing.
-  for (const char* known : {"type", "name", "description", "strict"}) fields.find(known);
-  for (const std::string& rest : fields.rest())
-    return Error{ErrorCode::kUsage, "there is no such field", place + "." + rest, "leave it out"};
+  for (const char* known : {"name", "description", "strict"}) fields.find(known);
+  if (inner == nullptr) fields.find("type");
+  DLLM_CHECK_OK(no_more(fields, place, "leave it out"));
   return set_schema(*schema, place + ".schema", options);
 }
 
@@ -59,9 +76,7 @@ Expected<void> read_text_field(const Json& text, GenerateOptions& options) {
   if (const Json* format = own.find("format")) DLLM_CHECK_OK(read_format(*format, "text.format", nullptr, options));
   DLLM_TRY(const auto verbosity, own.text("verbosity"));
   if (verbosity && verbosity != "medium") return wrong_type("text.verbosity", "\"medium\"");
-  for (const std::string& rest : own.rest())
-    return Error{ErrorCode::kUsage, "there is no such field", "text." + rest, "leave it out"};
-  return {};
+  return no_more(own, "text", "leave it out");
 }
 
 /// The texts as alternatives of an expression.
@@ -80,6 +95,13 @@ std::string alternatives(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+bool may_compile(const Json& body) {
+  constexpr std::string_view kFields[] = {"response_format", "text",          "json_schema", "guided_json", "regex",
+                                          "guided_regex",    "guided_choice", "tools",       "functions",   "format",
+                                          "output_config",   "output_format", "json-schema"};
+  return std::ranges::any_of(kFields, [&](std::string_view field) { return body.contains(field); });
+}
+
 Expected<void> read_structure(Fields& fields, GenerateOptions& options) {
   if (const Json* format = fields.find("response_format"))
     DLLM_CHECK_OK(read_format(*format, "response_format", "json_schema", options));
@@ -91,8 +113,7 @@ Expected<void> read_structure(Fields& fields, GenerateOptions& options) {
       DLLM_CHECK_OK(set_schema(*schema, key, options));
       continue;
     }
-    auto parsed = Json::parse(schema->get_ref<const std::string&>(), nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_discarded()) return wrong_type(key, "a JSON Schema");
+    DLLM_TRY(const Json parsed, parse_text(schema->get_ref<const std::string&>(), "the schema", key));
     DLLM_CHECK_OK(set_schema(parsed, key, options));
   }
   DLLM_TRY(auto regex, fields.text("guided_regex"));

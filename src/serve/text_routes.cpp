@@ -26,7 +26,7 @@ Json pieces(const LanguageModel& model, const std::vector<std::int32_t>& ids) {
 Expected<void> tokenize(const CallPtr& call) {
   const Api& api = call->api;
   Fields fields(call->body);
-  DLLM_CHECK_OK(api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto content, fields.text("content"));
   DLLM_TRY(const auto prompt, fields.text("prompt"));
   DLLM_TRY(const bool bos, either_flag(fields, "add_special", "add_special_tokens", prompt.has_value()));
@@ -52,7 +52,7 @@ Expected<void> tokenize(const CallPtr& call) {
 
 Expected<void> detokenize(const CallPtr& call) {
   Fields fields(call->body);
-  DLLM_CHECK_OK(call->api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   const Json* list = fields.find("tokens");
   DLLM_CHECK_OK(fields.done());
   if (list == nullptr) return wrong_type("tokens", "given");
@@ -66,7 +66,7 @@ Expected<void> detokenize(const CallPtr& call) {
 
 Expected<void> apply_template(const CallPtr& call) {
   Fields fields(call->body);
-  DLLM_CHECK_OK(call->api.check_model(fields));
+  DLLM_CHECK_OK(call->read_model(fields));
   const Json* list = fields.find("messages");
   DLLM_TRY(const auto tools, read_tools(fields));
   DLLM_CHECK_OK(fields.done());

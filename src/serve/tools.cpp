@@ -7,7 +7,6 @@
 #include "base/try.h"
 #include "constrain/tool_calls.h"
 #include "serve/answer.h"
-#include "text/chat_template.h"
 
 namespace dllm::serve {
 namespace {
@@ -73,7 +72,7 @@ Expected<Json> read_message(const Json& message, const std::string& where) {
   fields.find("refusal");
   DLLM_CHECK_OK(fields.done());
   if (!role) return wrong_type(where, "a message with a \"role\"");
-  Json result = {{"role", *role == "developer" ? "system" : *role}, {"content", ""}};
+  Json result = {{"role", *role == "developer" ? "system" : *role}};
   const std::string& known = result["role"].get_ref<const std::string&>();
   if (known != "system" && known != "user" && known != "assistant" && known != "tool")
     return Error{ErrorCode::kUsage, fmt::format("the role '{}' is not supported", known), where,
@@ -81,6 +80,8 @@ Expected<Json> read_message(const Json& message, const std::string& where) {
   if (content == nullptr && calls == nullptr) return wrong_type(where, "a message with a \"content\"");
   if (content != nullptr) {
     DLLM_TRY(result["content"], content_text(*content, where + ".content"));
+  } else if (message.contains("content")) {
+    result["content"] = nullptr;  // as sent: templates distinguish none from an empty text
   }
   if (id) result["tool_call_id"] = *id;
   if (name) result["name"] = *name;
@@ -96,19 +97,6 @@ Expected<Json> read_message(const Json& message, const std::string& where) {
   return result;
 }
 
-/// Whether some string in `json` contains a control token.
-bool has_control_tokens(const LanguageModel& model, const Json& json) {
-  if (json.is_object())  // names count too
-    for (const auto& [key, value] : json.items())
-      if (has_control_tokens(model, Json(key))) return true;
-  if (json.is_structured())
-    return std::ranges::any_of(json, [&](const Json& one) { return has_control_tokens(model, one); });
-  if (!json.is_string()) return false;
-  const auto& text = json.get_ref<const std::string&>();
-  const auto plain = model.tokenize(text, /*special=*/false), special = model.tokenize(text, /*special=*/true);
-  return !plain || !special || *plain != *special;
-}
-
 /// Whether the conversation contains tool calls or results, which plain turns cannot express.
 bool has_tool_turns(const Json& messages) {
   return messages.is_array() && std::ranges::any_of(messages, [](const Json& message) {
@@ -119,11 +107,22 @@ bool has_tool_turns(const Json& messages) {
          });
 }
 
+/// Gives every message a text as content; whether one had none.
+bool fill_contents(Json& messages) {
+  bool filled = false;
+  for (Json& message : messages) {
+    Json& content = message["content"];
+    if (!content.is_null()) continue;
+    content = "";
+    filled = true;
+  }
+  return filled;
+}
+
 Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Conversation& conversation,
                                                       const std::optional<Tools>& tools) {
   const auto& [system, messages, field] = conversation;
-  const std::string source = api.model.chat_template();
-  if (source.find("tool") == std::string::npos)
+  if (api.model.chat_template(tools.has_value()).find("tool") == std::string::npos)
     return Error{ErrorCode::kUsage, "the model's chat template knows no tools", "tools", "leave them out"};
   if (!messages.is_array() || messages.empty()) return wrong_type(field, "a list of messages, at least one");
   DLLM_CHECK_OK(api.check_size(dump(messages).size() + system.size(), field));
@@ -134,17 +133,11 @@ Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Conv
     variables["messages"].push_back(std::move(message));
   }
   if (tools) variables["tools"] = tools->list;
-  // Control tokens are recognised in the template's output, so the messages must not contain any.
-  if (has_control_tokens(api.model, variables))
-    return Error{ErrorCode::kUsage, "texts of control tokens are not supported together with tools", field,
-                 "write them in another way"};
-  const SpecialTokens special = api.model.special_tokens();
-  for (const auto& [name, id] : {std::pair("bos_token", special.bos), std::pair("eos_token", special.eos)})
-    variables[name] = id ? api.model.detokenize({*id}, /*special=*/true) ? *api.model.detokenize({*id}, true) : "" : "";
-  DLLM_TRY(const ChatTemplate chat, ChatTemplate::compile(source));
-  auto text = chat.render(variables);
-  if (text) return api.model.prompt_ids(*text, /*special=*/true);
-  Error error = std::move(text).error();
+  auto ids = api.model.apply_template_variables(dump(variables));
+  // Some templates can only add to a text. An assistant that only called tools has none; transformers fails there.
+  if (!ids && fill_contents(variables["messages"])) ids = api.model.apply_template_variables(dump(variables));
+  if (ids) return ids;
+  Error error = std::move(ids).error();
   error.code = ErrorCode::kUsage;  // the template refuses these messages
   return error;
 }

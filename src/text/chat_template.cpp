@@ -1,5 +1,6 @@
 #include "text/chat_template.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,6 +10,17 @@
 #include "text/jinja/runtime.h"
 
 namespace dllm {
+
+namespace {
+
+// Texts of the model's own tokens, which are markup wherever the template puts them.
+bool is_special_token(std::string_view variable) {
+  constexpr std::string_view kNames[] = {"bos_token", "eos_token",  "pad_token", "unk_token",
+                                         "sep_token", "mask_token", "cls_token"};
+  return std::ranges::find(kNames, variable) != std::ranges::end(kNames);
+}
+
+}  // namespace
 
 struct ChatTemplate::Impl {
   std::string source;
@@ -48,14 +60,15 @@ Expected<MarkedText> ChatTemplate::render_marked(const std::vector<ChatMessage>&
   return render_marked(variables);
 }
 
-Expected<MarkedText> ChatTemplate::render_marked(const nlohmann::ordered_json& variables) const {
+Expected<MarkedText> ChatTemplate::render_marked(const nlohmann::ordered_json& variables,
+                                                 std::int64_t max_steps) const {
   if (!variables.is_object()) {
     return Error{ErrorCode::kUsage, "the variables of a chat template are not a JSON object", "", ""};
   }
-  jinja::Runtime runtime{jinja::Limits{}};
+  jinja::Runtime runtime{jinja::Limits{.steps = max_steps}};
   DLLM_TRY(jinja::ScopePtr globals, runtime.make_scope(nullptr));
   for (const auto& [name, json] : variables.items()) {
-    auto value = jinja::from_json(json, /*content=*/!name.ends_with("_token"));
+    auto value = jinja::from_json(json, /*content=*/!is_special_token(name));
     if (!value) {
       Error error = std::move(value).error();
       error.where = "chat template, variable '" + name + "'";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,18 +35,22 @@ class ChatTemplate {
   };
   /// Renders messages. Errors, each with line and column: kUsage for raise_exception() in the template (its message);
   /// kInvalidFile for a wrong operand type and other errors of jinja2; kUnsupported for filters, tests and methods
-  /// outside the subset, when they are reached; kResource for the limits on steps (1e6), output and single texts (16
-  /// MiB), all intermediate texts (256 MiB) and nesting.
+  /// outside the subset, when they are reached; kResource for the limits on work (kMaxSteps), output and single texts
+  /// (16 MiB), all intermediate texts (1 GiB) and nesting.
   Expected<std::string> render(const std::vector<ChatMessage>& messages, const Options& options) const;
 
   /// The same with arbitrary variables (a JSON object). Tests compare it with jinja2.
   Expected<std::string> render(const nlohmann::ordered_json& variables) const;
 
-  /// Like render(), but distinguishes the template's text from the messages', whatever the template does to them: texts
-  /// in the variables are content, except roles that are plain words (templates build `<|user|>` from them) and
-  /// variables named `..._token`. If a filter mixes the two (upper() of both), everything is content.
+  /// Nodes evaluated, items visited or compared. A rendering takes seconds at most, and a template that compares each
+  /// of 1,500 messages with each other still fits.
+  static constexpr std::int64_t kMaxSteps = 50'000'000;
+
+  /// Like render(), but distinguishes the template's text from the messages', whatever the template does to them
+  /// (filters, slices, tojson): texts in the variables are content, except roles that are plain words (templates build
+  /// `<|user|>` from them) and the variables with texts of special tokens: bos_token and its kin.
   Expected<MarkedText> render_marked(const std::vector<ChatMessage>& messages, const Options& options) const;
-  Expected<MarkedText> render_marked(const nlohmann::ordered_json& variables) const;
+  Expected<MarkedText> render_marked(const nlohmann::ordered_json& variables, std::int64_t max_steps = kMaxSteps) const;
 
   const std::string& source() const;
 

@@ -13,10 +13,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Expected<std::string> render(const std::string& source, const Json& variables) {
+Expected<std::string> render(const std::string& source, const Json& variables,
+                             std::int64_t max_steps = ChatTemplate::kMaxSteps) {
   auto compiled = ChatTemplate::compile(source);
   if (!compiled) return compiled.error();
-  return compiled->render(variables);
+  auto text = compiled->render_marked(variables, max_steps);
+  if (!text) return text.error();
+  return std::move(text->bytes);
 }
 
 std::string render_or_error(const std::string& source, const Json& variables = Json::object()) {
@@ -112,11 +115,27 @@ TEST(ChatTemplate, MarksWhatComesFromMessages) {
       {"{% filter trim %}<x>{{ c }}{% endfilter %}", "<x>[ a<e>b]"},
       {"{% set ns = namespace(t='') %}{% set ns.t = ns.t + c + '<x>' %}{{ ns.t }}", "[ a<e>b ]<x>"},
       {"{% for x in c | trim %}{{ x }}{% endfor %}", "[a<e>b]"},
-      {"{{ c | upper }}{{ 'x' | upper }}", "[ A<E>B ]X"},
-      {"{{ c * 2 }}{{ m | tojson }}", "[ a<e>b  a<e>b {\"role\": \"user\", \"content\": \" a<e>b \"}]"},
-      {"{{ ('<x>' + c) | indent }}", "[<x> a<e>b ]"},
+      {"{{ ('<x>' + c) | upper }}", "<X>[ A<E>B ]"},
+      {"{{ ('<X>' + c).lower().title() }}", "<X>[ A<E>B ]"},
+      {"{{ ('<x>' + c) | capitalize }}{{ ('<x>' + c) | title }}", "<x>[ a<e>b ]<X>[ A<E>b ]"},
+      {"{{ ('<x>' + c) * 2 }}", "<x>[ a<e>b ]<x>[ a<e>b ]"},
+      {"{{ ['<x>', c] | tojson }}", "[\"<x>\", \"[ a<e>b ]\"]"},
+      {"{{ m | tojson(indent=1) }}", "{\n \"[role]\": \"user\",\n \"[content]\": \"[ a<e>b ]\"\n}"},
+      {"{{ ('<x>' + c) | indent(1, true) }}", " <x>[ a<e>b ]"},
+      {"{{ ('<x>' + c) | reverse }}{{ ('<x>' + c)[::-1] }}", "[ b>e<a ]>x<[ b>e<a ]>x<"},
+      {"{{ ('<x>' + c) | escape }}", "&lt;x&gt;[ a&lt;e&gt;b ]"},
+      {"{{ '<x>' | safe + c }}", "<x>[ a&lt;e&gt;b ]"},
+      {"{{ '%10s|%.3s' % (c, '<x>' + c) }}", "   [ a<e>b ]|<x>"},
+      {"{{ '%r' % c }}", "'[ a<e>b ]'"},
+      {"{{ [c, '<x>'] | string }}", "['[ a<e>b ]', '<x>']"},
+      {"{{ ('<x>' + c).partition('<e>') | join('|') }}", "<x>[ a]|[<e>]|[b ]"},
+      {"{{ ('<x>' + c).splitlines() | first }}{{ ('<x>' + c) | list | join }}", "<x>[ a<e>b ]<x>[ a<e>b ]"},
+      {"{{ ['<x>' + c, '<a>'] | sort | join }}{{ ['<x>' + c] | map('upper') | first }}", "<a><x>[ a<e>b ]<X>[ A<E>B ]"},
+      {"{% macro f() %}{{ varargs | join }}{{ kwargs['t'] }}{% endmacro %}{{ f('<x>', c, t=c) }}",
+       "<x>[ a<e>b  a<e>b ]"},
+      {"{{ '<x>%s' | center(12) | format(c) }}", "   <x>[ a<e>b ]    "},
       {"{{ messages | map(attribute='content') | map('trim') | first }}", "[a<e>b]"},
-      {"{{ [c] }}", "[[' a<e>b ']]"},
+      {"{{ [c] }}", "['[ a<e>b ]']"},
   };
   for (const auto& [source, expected] : cases) EXPECT_EQ(marked(m + source, variables), expected) << source;
 }
@@ -153,11 +172,67 @@ TEST(ChatTemplate, LimitsStopRunawayTemplates) {
       "%}"
       "{% set ns.f = f %}{% for i in range(1000) %}{{ ns.f() }}{% endfor %}";
   const std::string cyclic = "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}";
-  for (const std::string& source : {loop, endless, doubling, repeated, output, nested, chained, cyclic}) {
-    const auto text = render(source, Json::object());
+  const std::string halves =
+      "{% set ns = namespace(s=[1], t=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}"
+      "{% set ns.t = [ns.t, ns.t] %}{% endfor %}{% set s, t = ns.s, ns.t %}";
+  std::vector<std::string> sources = {loop, endless, doubling, repeated, output, nested, chained, cyclic};
+  // Lists that share their halves: 2^60 pairs to compare, in every operation that compares or writes.
+  for (const char* operation : {"s == t",
+                                "s != t",
+                                "s < t",
+                                "s in [t]",
+                                "[s, t] | sort",
+                                "[s, t] | min",
+                                "[t].index(s)",
+                                "[t].count(s)",
+                                "s ~ ''",
+                                "s | tojson",
+                                "s | string",
+                                "[s, t] | join",
+                                "'%s' % [s]",
+                                "s is eq t",
+                                "s is in [t]",
+                                "[s] | select('eq', t) | list",
+                                "{(s, 1): 1} == {(t, 1): 1}",
+                                "dict([((s, 1), 2), ((t, 1), 3)])",
+                                "[[s, 1], [t, 2]] | sort(attribute=0)",
+                                "s is sameas t"}) {
+    sources.push_back(halves + "{{ " + std::string(operation) + " }}");
+  }
+  const std::string tuples =
+      "{% set ns = namespace(s=(1,), t=(1,)) %}{% for i in range(60) %}{% set ns.s = (ns.s, ns.s) "
+      "%}{% set ns.t = (ns.t, ns.t) %}{% endfor %}{% set s, t = ns.s, ns.t %}";
+  for (const char* operation : {"{s: 1}[t]", "[s, t] | unique | list", "{s: 1}.get(t)", "t in {s: 1}"}) {
+    sources.push_back(tuples + "{{ " + std::string(operation) + " }}");
+  }
+  for (const std::string& source : sources) {
+    const auto text = render(source, Json::object(), 1'000'000);
     ASSERT_FALSE(text.has_value()) << source;
     EXPECT_EQ(text.error().code, ErrorCode::kResource) << source << ": " << text.error().message();
   }
+}
+
+// A search of std::string would look at 10^12 bytes here.
+TEST(ChatTemplate, SearchesAreLinear) {
+  const std::string texts = "{% set t = 'a' * 4000000 %}{% set p = 'a' * 1000000 ~ 'b' ~ 'a' * 1000000 %}";
+  EXPECT_EQ(
+      render_or_error(texts + "{{ p in t }}{{ t.find(p) }}{{ t.rfind(p) }}{{ t.count(p) }}{{ t.split(p) | length }}"
+                              "{{ t.rsplit(p) | length }}{{ t.replace(p, '') | length }}"),
+      "False-1-101"
+      "14000000");
+}
+
+// Templates that look at every message for every message.
+TEST(ChatTemplate, LongConversationsFit) {
+  Json messages = Json::array();
+  for (int i = 0; i < 1200; ++i) messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", "hi"}});
+  const auto text = render(
+      "{% for m in messages %}{% set ns = namespace(last=none) %}{% for p in messages %}{% if loop.index0 < "
+      "loop.length "
+      "and p.role != 'tool' %}{% set ns.last = p.role %}{% endif %}{% endfor %}{{ m.role }}{% endfor %}",
+      {{"messages", messages}});
+  ASSERT_TRUE(text.has_value()) << text.error().message();
+  EXPECT_EQ(text->size(), 600U * 13);
 }
 
 TEST(ChatTemplate, DeepSyntaxIsAnErrorNotACrash) {

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <string>
 
-#include "text/fuzz_entry.h"
 #include "text/test_data.h"
+#include "text/testing/fuzz_entry.h"
 
 namespace dllm {
 namespace {

@@ -22,15 +22,22 @@ struct MarkedText {
 
   bool has_content() const { return marks.find(kContent) != std::string::npos; }
 
-  void append(std::string_view markup) {
-    if (!marks.empty()) marks.append(markup.size(), kMarkup);
-    bytes += markup;
+  char mark_at(std::size_t i) const { return marks.empty() ? kMarkup : marks[i]; }
+
+  void append(std::string_view markup) { append(markup, kMarkup); }
+  void append(std::string_view text, char mark) {
+    if (mark != kMarkup && marks.size() < bytes.size()) marks.resize(bytes.size(), kMarkup);
+    if (mark != kMarkup || !marks.empty()) marks.append(text.size(), mark);
+    bytes += text;
   }
-  void append(const MarkedText& other) {
-    if (other.marks.empty()) return append(std::string_view(other.bytes));
+  void append(const MarkedText& other) { append_part(other, 0, other.bytes.size()); }
+  /// Bytes `begin` to `begin + size` of `other`.
+  void append_part(const MarkedText& other, std::size_t begin, std::size_t size) {
+    const std::string_view part = std::string_view(other.bytes).substr(begin, size);
+    if (other.marks.empty()) return append(part);
     marks.resize(bytes.size(), kMarkup);
-    marks += other.marks;
-    bytes += other.bytes;
+    marks += std::string_view(other.marks).substr(begin, size);
+    bytes += part;
   }
 
   /// `view` must be a part of `bytes`.

@@ -82,6 +82,8 @@ std::string replace_invalid_utf8(std::string_view text) {
   return out;
 }
 
+bool is_white_space(char32_t code) { return is_unicode_space(code) && (code < 0x1C || code > 0x1F); }
+
 bool is_unicode_space(char32_t code) {
   if (code <= 0x20) return code == 0x20 || (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x1F);
   return code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||

@@ -26,7 +26,9 @@ void append_utf8(std::string& out, char32_t code);
 /// Every maximal invalid subpart becomes one U+FFFD (Unicode 15, section 3.9, "substitution of maximal subparts").
 std::string replace_invalid_utf8(std::string_view text);
 
-/// Python's str.isspace() for one character; also the White_Space property plus U+001C..U+001F.
+/// Python's str.isspace() for one character: White_Space, and U+001C to U+001F.
 bool is_unicode_space(char32_t code);
+/// The property White_Space.
+bool is_white_space(char32_t code);
 
 }  // namespace dllm

@@ -7,7 +7,8 @@ fail() { echo "contents: $*" >&2; exit 1; }
 lib=$(dirname "$(find "$prefix" -name libdllm.so)")
 for file in bin/dllm share/man/man1/dllm.1 share/man/man1/dllm-run.1 share/man/man1/dllm-npu-analyze.1 \
   share/bash-completion/completions/dllm share/zsh/vendor-completions/_dllm share/fish/vendor_completions.d/dllm.fish \
-  share/doc/dllm/LICENSE share/doc/dllm/copyright; do
+  share/doc/dllm/LICENSE share/doc/dllm/NOTICE share/doc/dllm/SECURITY.md share/doc/dllm/copyright \
+  share/doc/dllm/third-party/nlohmann-json share/doc/dllm/third-party/cli11 share/doc/dllm/third-party/boost; do
   [ -s "$prefix/$file" ] || fail "$file is missing"
 done
 [ "$("$prefix/bin/dllm" --version)" = "dllm $version" ] || fail "the program has another version"
@@ -17,6 +18,11 @@ bash -n "$prefix/share/bash-completion/completions/dllm"
 others=$(nm -DC --defined-only "$lib/libdllm.so" | awk '{$1 = $2 = ""; print}' |
   grep -vE '^ *dllm::(LanguageModel|Scheduler|GenerateOptions)::|^ *dllm::(options_info|to_text)' || true)
 [ -z "$others" ] || fail "exported: $others"
+# Bodies of fuzz targets and reference implementations are libraries for tests (folders called testing/).
+for file in "$prefix/bin/dllm" "$lib/libdllm.so"; do
+  testing=$(nm -C --defined-only "$file" 2>/dev/null | grep -E '(^|[ :])fuzz_|npu::reference::|dllm::[a-z:]*test::' || true)
+  [ -z "$testing" ] || fail "$file has what only tests need: $testing"
+done
 # Without -q: grep would end at the first match, and objdump, still writing, by a signal.
 objdump -p "$lib/libdllm.so" | grep "SONAME *libdllm.so.${version%.*}\$" >/dev/null ||
   fail "the name of the library is another"

@@ -1,7 +1,7 @@
 // The user's choices for a method: the fields of a request.
 /** Fields with a fixed place in the form, in the form's order. */
 export const PART_KEYS = ["algorithm", "window", "cache", "suffix"];
-export const COMMON_KEYS = ["length", "block_length", "temperature", "seed"];
+export const COMMON_KEYS = ["length", "max_tokens", "block_length", "temperature", "seed"];
 export function methodOf(list, part, name) {
     return list.parts.find((one) => one.key === part)?.methods.find((one) => one.name === name);
 }

@@ -10,8 +10,9 @@ export function eventOf(before, id) {
         return "remask";
     return before < 0 ? "commit" : "revise";
 }
+/** The canvas may be continued while the answer is made; it never gets shorter. */
 export function positionsOf(run) {
-    return run.steps[0]?.positions ?? 0;
+    return run.steps[run.steps.length - 1]?.positions ?? 0;
 }
 /** The canvas of a run after its first `shown` steps. Steps may be added to the run meanwhile. */
 export class Replay {

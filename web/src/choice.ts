@@ -5,7 +5,7 @@ import type { OptionValue } from "./trace.js";
 
 /** Fields with a fixed place in the form, in the form's order. */
 export const PART_KEYS = ["algorithm", "window", "cache", "suffix"] as const;
-export const COMMON_KEYS = ["length", "block_length", "temperature", "seed"] as const;
+export const COMMON_KEYS = ["length", "max_tokens", "block_length", "temperature", "seed"] as const;
 
 /** Texts of inputs by key; an empty text means not given. */
 export type Choice = Readonly<Record<string, string>>;

@@ -100,3 +100,15 @@ test("texts that would hide or turn others are made visible", () => {
     null,
   ]);
 });
+
+test("a canvas that is continued", () => {
+  const more = { ...step(1, [[5, 9, "e", 1]]), positions: 6 };
+  const replay = new Replay(run([step(0, [[0, 5, "a", 1]])]));
+  assert.equal(replay.seek(1).length, 4);
+  replay.run.steps.push(more);
+  assert.deepEqual(
+    replay.seek(2).map((cell) => cell.id),
+    [5, -1, -1, -1, -1, 9],
+  );
+  assert.equal(replay.seek(1).length, 6, "its positions stay");
+});

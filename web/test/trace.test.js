@@ -111,11 +111,11 @@ const damages = [
     /positions/,
   ],
   [
-    "a canvas that grows",
+    "a canvas that shrinks",
     (d) => {
-      d.runs[0].steps[1].positions = 5;
+      d.runs[0].steps[0].positions += 1;
     },
-    /may not change/,
+    /may not fall/,
   ],
   [
     "time that runs back",

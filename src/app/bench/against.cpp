@@ -132,7 +132,9 @@ class Against {
       DLLM_TRY(const auto sequence,
                Sequence::start(backend, nullptr, work.prompts[i], work.options, latency, second, {}, replay));
       std::optional<double> first;
-      for (auto steps = sequence->prepare(); !steps.empty(); steps = sequence->prepare()) {
+      for (;;) {
+        DLLM_TRY(const auto steps, sequence->prepare());
+        if (steps.empty()) break;
         if (watch_.stop.stop_requested()) return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
         DLLM_TRY(const auto scores, backend.forward(steps));
         DLLM_CHECK_OK(sequence->absorb(scores));

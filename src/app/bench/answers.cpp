@@ -17,7 +17,8 @@
 #include "engine/replay.h"
 #include "engine/trace.h"
 #include "engine/virtual_time.h"
-#include "npu/analytic/workload.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
 
 namespace dllm::app {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/bench/bench.h"
-#include "npu/answers/timed_backend.h"
+#include "npu_backend/timed/timed_backend.h"
 
 namespace dllm::app {
 

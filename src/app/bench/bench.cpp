@@ -15,6 +15,7 @@
 #include "app/cli/verb.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
+#include "engine/answer_length.h"
 #include "engine/recording.h"
 
 namespace dllm::app {
@@ -73,6 +74,7 @@ class Bench final : public Verb {
     DLLM_CHECK_OK(check_words());
     DLLM_CHECK_OK(check_replays());
     // Work that does not depend on the model's predictions.
+    DLLM_CHECK_OK(take_bound_as_canvas(options_.generate));
     if (!options_.generate.exact_length) options_.generate.exact_length = !early_stop_;
     const Json shared = {
         {"time", utc_time()}, {"host", host_json()}, {"build", build_json()}, {"command", session.command}};

@@ -142,7 +142,9 @@ Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, co
       DLLM_CHECK_OK(GenerateBench(model, options, std::move(work), watch).run(sink));
     }
   if (!options.replays.empty()) return {};
-  DLLM_TRY(const ResolvedOptions resolved, resolve_options(options.generate, desc));
+  GenerateOptions generate = options.generate;
+  if (!generate.length) generate.length = ResolvedOptions().length;  // whatever the model's answers need
+  DLLM_TRY(const ResolvedOptions resolved, resolve_options(generate, desc));
   const std::int32_t requests = *std::max_element(options.batches.begin(), options.batches.end());
   for (const std::int32_t tokens : options.prompts.empty() ? std::vector{32} : options.prompts) {
     Workload work;

@@ -14,6 +14,7 @@
 #include "app/cli/report.h"
 #include "base/host.h"
 #include "base/thread_pool.h"
+#include "base/utc.h"
 #include "cpu/cpu_backend.h"
 #include "dllm/version.h"
 
@@ -73,14 +74,7 @@ nlohmann::ordered_json build_json() {
   return {{"version", DLLM_VERSION}, {"compiler", kCompiler}, {"flags", kCompilerFlags}};
 }
 
-std::string utc_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
+std::string utc_time() { return utc_text(static_cast<std::int64_t>(std::time(nullptr))); }
 
 std::int64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
 

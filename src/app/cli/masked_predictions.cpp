@@ -25,7 +25,9 @@ Expected<bool> measure_masked(const EvalSet& set, std::vector<MaskedContender>& 
                               const std::function<void(std::size_t done, std::size_t canvases)>& progress,
                               const std::stop_token& stop) {
   const LanguageModel& first = *contenders.front().model;
-  DLLM_TRY(const ResolvedOptions resolved, first.resolve(options));
+  GenerateOptions whole = options;  // canvases have one length
+  if (whole.suffix.name.empty()) whole.suffix.name = "full";
+  DLLM_TRY(const ResolvedOptions resolved, first.resolve(whole));
   DLLM_TRY(const auto texts, encode_items(set, encoder_of_language_model(first, resolved.block_length)));
   ModelDesc desc;  // what canvases depend on
   desc.context_length = first.context_length();

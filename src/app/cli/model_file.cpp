@@ -6,6 +6,7 @@
 
 #include "app/cli/flags.h"
 #include "base/input_file.h"
+#include "base/log.h"
 #include "base/try.h"
 #include "engine/embedded_model.h"
 
@@ -14,16 +15,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
+Expected<std::string> read_beside(const fs::path& path, const char* name) {
+  const fs::path beside = path.parent_path() / name;
+  std::error_code ignored;
+  return fs::exists(beside, ignored) ? read_input(beside.string()) : Expected<std::string>(std::string());
+}
+
+Expected<Tokenizer> create_with_warnings(TokenizerSpec spec) {
+  auto tokenizer = Tokenizer::create(std::move(spec));
+  if (tokenizer)
+    for (const std::string& warning : tokenizer->spec().warnings) Log().warning("{}", warning);
+  return tokenizer;
+}
+
 Expected<Tokenizer> tokenizer_from_hf(const fs::path& tokenizer_json) {
   DLLM_TRY(const std::string tokenizer, read_input(tokenizer_json.string()));
-  const fs::path config_path = tokenizer_json.parent_path() / "tokenizer_config.json";
-  std::string config;
-  std::error_code ignored;
-  if (fs::exists(config_path, ignored)) {
-    DLLM_TRY(config, read_input(config_path.string()));
-  }
-  DLLM_TRY(TokenizerSpec spec, Tokenizer::spec_from_hf(tokenizer, config));
-  return Tokenizer::create(std::move(spec));
+  DLLM_TRY(const std::string config, read_beside(tokenizer_json, "tokenizer_config.json"));
+  DLLM_TRY(const std::string special, read_beside(tokenizer_json, "special_tokens_map.json"));
+  DLLM_TRY(TokenizerSpec spec, Tokenizer::spec_from_hf(tokenizer, config, special));
+  return create_with_warnings(std::move(spec));
 }
 
 }  // namespace
@@ -59,7 +69,7 @@ Expected<Tokenizer> open_tokenizer(const std::string& path) {
   if (!file.metadata().contains("tokenizer.ggml.model"))
     return Error{ErrorCode::kInvalidFile, "the file has no tokenizer", path.empty() ? "embedded model" : path, ""};
   DLLM_TRY(TokenizerSpec spec, Tokenizer::spec_from_gguf(file.metadata()));
-  return Tokenizer::create(std::move(spec));
+  return create_with_warnings(std::move(spec));
 }
 
 Expected<std::vector<TokenId>> parse_ids(std::string_view text, const std::string& where) {

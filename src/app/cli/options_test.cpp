@@ -43,7 +43,8 @@ TEST(GenerateFlags, LlamaCppSpellings) {
                               "--diffusion-cfg-scale",
                               "1.5"});
   ASSERT_TRUE(options) << options.error().message();
-  EXPECT_EQ(options->length, 64);
+  EXPECT_EQ(options->max_tokens, 64);
+  EXPECT_FALSE(options->length);
   EXPECT_EQ(options->temperature, 0.7);
   EXPECT_EQ(options->top_k, 40);
   EXPECT_EQ(options->top_p, 0.9);
@@ -54,8 +55,10 @@ TEST(GenerateFlags, LlamaCppSpellings) {
   EXPECT_EQ(options->decoder.options.at("algorithm_temperature"), OptionValue(0.5));
   EXPECT_EQ(options->cfg_scale, 1.5);
   EXPECT_EQ(options->window.name, "");
-  EXPECT_EQ(parse({"--max-tokens", "9"})->length, 9);
-  EXPECT_EQ(parse({"-n", "9"})->length, 9);
+  EXPECT_EQ(parse({"--max-tokens", "9"})->max_tokens, 9);
+  EXPECT_EQ(parse({"-n", "9"})->max_tokens, 9);
+  EXPECT_EQ(parse({"-n", "-1"})->max_tokens, -1);
+  EXPECT_EQ(parse({"--canvas-length", "9"})->length, 9);
 }
 
 TEST(GenerateFlags, AlgorithmNamesAndNumbers) {

@@ -51,9 +51,10 @@ std::string empty_answer_note(const Generation& generation) {
   switch (generation.finish) {
     case FinishReason::kStop:
       if (!generation.stop_text.empty()) return "the answer is empty: it begins with a stop text";
-      return "the answer is empty: the model predicted its end first; another --predict may help, or --suppress-eos";
+      return "the answer is empty: the model predicted its end first; another --canvas-length may help, or "
+             "--suppress-eos";
     case FinishReason::kLength:
-      return "the answer is empty: white space and control tokens fill the canvas; another --predict may help";
+      return "the answer is empty: white space and control tokens fill the canvas; another --canvas-length may help";
     case FinishReason::kCancelled:
       return "the answer is empty: it was stopped before its first token was final";
   }

@@ -11,9 +11,9 @@
 #include "engine/generate.h"
 #include "engine/resolve.h"
 #include "eval/eval_set.h"
-#include "npu/answers/host_cpu.h"
-#include "npu/answers/timed_backend.h"
-#include "npu/device/device.h"
+#include "npu_backend/timed/timed_backend.h"
+#include "npu_compiler/answers/host_cpu.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::app {
 namespace {

@@ -11,8 +11,8 @@
 #include "app/bench/answers.h"
 #include "app/bench/bench.h"
 #include "eval/evaluate.h"
-#include "npu/answers/answer_clock.h"
-#include "npu/answers/step_timer.h"
+#include "npu_compiler/answers/answer_clock.h"
+#include "npu_compiler/answers/step_timer.h"
 
 namespace dllm::app {
 

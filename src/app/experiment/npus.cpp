@@ -8,12 +8,14 @@
 #include "app/experiment/experiments.h"
 #include "app/npu/timing_flags.h"
 #include "base/try.h"
-#include "npu/analytic/gpu.h"
-#include "npu/analytic/refine_schedule.h"
-#include "npu/analytic/workload.h"
-#include "npu/compiler/feasible.h"
-#include "npu/device/device.h"
-#include "npu/sampling/kernel.h"
+#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/analytic/gpu.h"
+#include "npu_compiler/analytic/refine_schedule.h"
+#include "npu_compiler/compiler/feasible.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
+#include "npu_core/device/device.h"
+#include "npu_core/sampling/kernel.h"
 
 namespace dllm::app {
 namespace {

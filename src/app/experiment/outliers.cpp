@@ -13,7 +13,7 @@
 #include "base/try.h"
 #include "eval/eval_set.h"
 #include "eval/statistics.h"
-#include "npu/accuracy/kv_cache.h"
+#include "npu_backend/accuracy/kv_cache.h"
 
 namespace dllm::app {
 namespace {

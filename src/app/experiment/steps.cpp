@@ -9,8 +9,8 @@
 #include "app/experiment/experiments.h"
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu/analytic/cost_model.h"
-#include "npu/device/device.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::app {
 namespace {

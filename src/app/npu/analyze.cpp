@@ -9,10 +9,11 @@
 #include "app/cli/verb.h"
 #include "app/npu/flags.h"
 #include "base/try.h"
-#include "npu/analytic/gpu.h"
-#include "npu/analytic/refine_schedule.h"
-#include "npu/compiler/feasible.h"
-#include "npu/energy/energy.h"
+#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/analytic/gpu.h"
+#include "npu_compiler/analytic/refine_schedule.h"
+#include "npu_compiler/compiler/feasible.h"
+#include "npu_core/device/energy.h"
 
 namespace dllm::app {
 namespace {

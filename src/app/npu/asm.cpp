@@ -12,8 +12,8 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "base/try.h"
-#include "npu/assembler/assembler.h"
-#include "npu/assembler/hazards.h"
+#include "npu_core/assembler/assembler.h"
+#include "npu_core/assembler/hazards.h"
 
 namespace dllm::app {
 namespace {

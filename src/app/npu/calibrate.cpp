@@ -1,5 +1,5 @@
 // dllm npu calibrate: a device profile whose parameters are fitted to measured times.
-#include "npu/calibrate/calibrate.h"
+#include "npu_compiler/calibrate/calibrate.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -9,7 +9,7 @@
 #include "app/npu/program.h"
 #include "app/npu/step_flags.h"
 #include "base/try.h"
-#include "npu/compiler/listing.h"
+#include "npu_compiler/compiler/listing.h"
 
 namespace dllm::app {
 namespace {

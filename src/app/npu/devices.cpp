@@ -7,7 +7,7 @@
 #include "app/cli/verb.h"
 #include "app/npu/flags.h"
 #include "base/try.h"
-#include "npu/energy/energy.h"
+#include "npu_core/device/energy.h"
 
 namespace dllm::app {
 namespace {

@@ -11,8 +11,8 @@
 #include "app/npu/dram_report.h"
 #include "app/npu/flags.h"
 #include "base/try.h"
-#include "npu/dram/protocol_checker.h"
-#include "npu/energy/energy.h"
+#include "npu_core/device/energy.h"
+#include "npu_core/dram/protocol_checker.h"
 
 namespace dllm::app {
 namespace {

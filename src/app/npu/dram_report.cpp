@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "npu/dram/closed_form.h"
+#include "npu_core/dram/closed_form.h"
 
 namespace dllm::app {
 namespace {

@@ -3,8 +3,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "npu/dram/memory_system.h"
-#include "npu/dram/streams.h"
+#include "npu_core/dram/memory_system.h"
+#include "npu_core/dram/streams.h"
 
 namespace dllm::app {
 

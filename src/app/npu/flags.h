@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "app/cli/flags.h"
-#include "npu/analytic/workload.h"
-#include "npu/device/device.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::app {
 

@@ -6,8 +6,8 @@
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
 #include "base/try.h"
-#include "npu/isa/generate.h"
-#include "npu/isa/isa.h"
+#include "npu_core/isa/generate.h"
+#include "npu_core/isa/isa.h"
 
 namespace dllm::app {
 namespace {

@@ -10,9 +10,9 @@
 #include "app/npu/flags.h"
 #include "base/input_file.h"
 #include "base/try.h"
-#include "npu/runtime/memory_map.h"
-#include "npu/runtime/program_file.h"
-#include "npu/runtime/step_memory.h"
+#include "npu_compiler/runtime/memory_map.h"
+#include "npu_compiler/runtime/program_file.h"
+#include "npu_compiler/runtime/step_memory.h"
 
 namespace dllm::app {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "app/cli/terminal.h"
 #include "dllm/error.h"
-#include "npu/assembler/program.h"
+#include "npu_core/assembler/program.h"
 
 namespace dllm::app {
 

@@ -17,11 +17,11 @@
 #include "base/try.h"
 #include "dllm/version.h"
 #include "format/npy.h"
-#include "npu/device/device.h"
-#include "npu/isa/csr.h"
-#include "npu/machine/device_machine.h"
-#include "npu/machine/hazard_monitor.h"
-#include "npu/machine/images.h"
+#include "npu_core/device/device.h"
+#include "npu_core/isa/csr.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/machine/hazard_monitor.h"
+#include "npu_core/machine/images.h"
 
 namespace dllm::app {
 namespace {

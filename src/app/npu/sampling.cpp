@@ -13,11 +13,11 @@
 #include "app/npu/program.h"
 #include "app/npu/timing_flags.h"
 #include "base/try.h"
-#include "npu/analytic/sampling.h"
-#include "npu/sampling/kernel.h"
-#include "npu/sampling/plot.h"
-#include "npu/sampling/reference.h"
-#include "npu/timing/perfetto.h"
+#include "npu_core/sampling/closed_form.h"
+#include "npu_core/sampling/kernel.h"
+#include "npu_core/sampling/plot.h"
+#include "npu_core/sampling/reference.h"
+#include "npu_core/timing/perfetto.h"
 
 namespace dllm::app {
 namespace {

@@ -12,9 +12,9 @@
 #include "app/npu/timing_flags.h"
 #include "base/cache_directory.h"
 #include "base/try.h"
-#include "npu/analytic/schedule.h"
-#include "npu/timing/memo.h"
-#include "npu/timing/perfetto.h"
+#include "npu_compiler/analytic/schedule.h"
+#include "npu_core/timing/memo.h"
+#include "npu_core/timing/perfetto.h"
 
 namespace dllm::app {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "app/npu/flags.h"
-#include "npu/compiler/device_step.h"
+#include "npu_compiler/compiler/device_step.h"
 
 namespace dllm::app {
 

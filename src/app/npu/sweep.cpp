@@ -12,7 +12,7 @@
 #include "base/output_file.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
-#include "npu/sweep/run.h"
+#include "npu_compiler/sweep/run.h"
 
 namespace dllm::app {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/cli/flags.h"
-#include "npu/timing/simulator.h"
+#include "npu_core/timing/simulator.h"
 
 namespace dllm::app {
 

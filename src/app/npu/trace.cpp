@@ -13,8 +13,8 @@
 #include "app/npu/program.h"
 #include "app/npu/timing_flags.h"
 #include "base/try.h"
-#include "npu/machine/device_machine.h"
-#include "npu/timing/perfetto.h"
+#include "npu_core/machine/device_machine.h"
+#include "npu_core/timing/perfetto.h"
 
 namespace dllm::app {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
@@ -19,7 +20,9 @@ namespace detail {
 using Json = nlohmann::ordered_json;
 
 inline bool has_type(const Json& value, const std::string& type) {
-  if (type == "integer") return value.is_number_integer();
+  if (type == "integer")
+    return value.is_number_integer() ||
+           (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>());
   if (type == "number") return value.is_number();
   return value.type_name() == type;
 }
@@ -59,14 +62,34 @@ inline bool text_fits(const Json& value, const Json& schema) {
 inline bool object_fits(const Json& value, const Json& schema, const Json& root) {
   for (const Json& name : schema.value("required", Json::array()))
     if (!value.contains(name.get<std::string>())) return false;
+  const Json patterns = schema.value("patternProperties", Json::object());
   for (const auto& [name, member] : value.items()) {
+    bool additional = true;
     if (schema.contains("properties") && schema["properties"].contains(name)) {
+      additional = false;
       if (!validates(member, schema["properties"][name], root)) return false;
-    } else if (!schema.value("additionalProperties", true)) {
-      return false;
     }
+    for (const auto& [pattern, inner] : patterns.items()) {
+      if (!std::regex_search(name, std::regex(pattern))) continue;
+      additional = false;
+      if (!validates(member, inner, root)) return false;
+    }
+    if (additional && !validates(member, schema.value("additionalProperties", Json(true)), root)) return false;
+    if (!validates(Json(name), schema.value("propertyNames", Json(true)), root)) return false;
   }
-  return true;
+  return within(static_cast<std::int64_t>(value.size()), schema, "minProperties", "maxProperties");
+}
+
+inline bool array_fits(const Json& value, const Json& schema, const Json& root) {
+  const bool listed = schema.contains("items") && schema["items"].is_array();  // drafts before 2020-12
+  const Json first = listed ? schema["items"] : schema.value("prefixItems", Json::array());
+  const Json others = schema.value(listed ? "additionalItems" : "items", Json(true));
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    if (!validates(value[i], i < first.size() ? first[i] : others, root)) return false;
+    for (std::size_t j = 0; j < i && schema.value("uniqueItems", false); ++j)
+      if (nlohmann::json(value[i]) == nlohmann::json(value[j])) return false;
+  }
+  return within(static_cast<std::int64_t>(value.size()), schema, "minItems", "maxItems");
 }
 
 }  // namespace detail
@@ -74,9 +97,12 @@ inline bool object_fits(const Json& value, const Json& schema, const Json& root)
 inline bool validates(const nlohmann::ordered_json& value, const nlohmann::ordered_json& schema,
                       const nlohmann::ordered_json& root) {
   using nlohmann::ordered_json;
+  if (schema.is_boolean()) return schema.get<bool>();
   const auto fits = [&](const ordered_json& one) { return validates(value, one, root); };
-  if (schema.contains("$ref"))
-    return fits(root.at(ordered_json::json_pointer(schema["$ref"].get<std::string>().substr(1))));
+  if (schema.contains("$ref")) {
+    const std::string place = std::regex_replace(schema["$ref"].get<std::string>().substr(1), std::regex("%20"), " ");
+    return fits(root.at(ordered_json::json_pointer(place)));
+  }
   if (schema.contains("const") && value != schema["const"]) return false;
   if (schema.contains("enum") && std::ranges::count(schema["enum"], value) == 0) return false;
   if (schema.contains("anyOf") && std::ranges::none_of(schema["anyOf"], fits)) return false;
@@ -85,10 +111,8 @@ inline bool validates(const nlohmann::ordered_json& value, const nlohmann::order
   if (value.is_number() && !detail::number_fits(value, schema)) return false;
   if (value.is_string() && !detail::text_fits(value, schema)) return false;
   if (value.is_object() && !detail::object_fits(value, schema, root)) return false;
-  if (!value.is_array()) return true;
-  return detail::within(static_cast<std::int64_t>(value.size()), schema, "minItems", "maxItems") &&
-         (!schema.contains("items") ||
-          std::ranges::all_of(value, [&](const auto& one) { return validates(one, schema["items"], root); }));
+  if (schema.contains("allOf") && !std::ranges::all_of(schema["allOf"], fits)) return false;
+  return !value.is_array() || detail::array_fits(value, schema, root);
 }
 
 }  // namespace dllm::constrain::test

@@ -122,6 +122,7 @@ Expected<void> add_drafts(const Model& model, const LoadOptions& options, CpuOpt
     DLLM_CHECK_OK(drafts->check());
     return other->check();
   };
+  running.files = drafts->all_files();
   running.backend = std::make_unique<DraftBackend>(std::move(running.backend), std::move(backend), drafts);
   return {};
 }

@@ -7,11 +7,11 @@
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "decode/second_path_options.h"
-#include "npu/accuracy/accuracy_backend.h"
-#include "npu/answers/timed_backend.h"
-#include "npu/backend/npu_backend.h"
-#include "npu/compiler/tiled_weights.h"
-#include "npu/machine/device_machine.h"
+#include "npu_backend/accuracy/accuracy_backend.h"
+#include "npu_backend/functional/npu_backend.h"
+#include "npu_backend/timed/timed_backend.h"
+#include "npu_compiler/compiler/tiled_weights.h"
+#include "npu_core/machine/device_machine.h"
 
 namespace dllm {
 namespace {

@@ -4,8 +4,8 @@
 #include "dllm/model.h"
 #include "engine/backends.h"
 #include "engine/second_path_runner.h"
-#include "npu/answers/step_timer.h"
-#include "npu/device/device.h"
+#include "npu_compiler/answers/step_timer.h"
+#include "npu_core/device/device.h"
 
 namespace dllm {
 

@@ -10,7 +10,7 @@
 #include "base/try.h"
 #include "dllm/version.h"
 #include "engine/load.h"
-#include "npu/accuracy/accuracy_backend.h"
+#include "npu_backend/accuracy/accuracy_backend.h"
 
 namespace dllm {
 namespace {

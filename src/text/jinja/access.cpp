@@ -41,7 +41,7 @@ std::optional<std::size_t> resolve_index(std::int64_t index, std::size_t size) {
 
 }  // namespace
 
-Expected<Value> get_attribute(Runtime&, const Value& object, const std::string& name) {
+Expected<Value> get_attribute(Runtime& runtime, const Value& object, const std::string& name) {
   DLLM_CHECK_OK(require_defined(object));
   if (Namespace* const* ns = object.get<Namespace*>()) {
     const Value* found = (*ns)->attributes.find_text(name);
@@ -50,6 +50,7 @@ Expected<Value> get_attribute(Runtime&, const Value& object, const std::string& 
   if (is_method(object, name)) return Value(std::make_shared<const Bound>(Bound{object, name}));
   if (const LoopState* const* loop = object.get<const LoopState*>()) return loop_attribute(**loop, object, name);
   if (const Mapping* mapping = object.mapping()) {
+    DLLM_CHECK_OK(runtime.step(static_cast<std::int64_t>(mapping->entries.size() / 16)));
     if (const Value* found = mapping->find_text(name)) return *found;
   }
   if (const Macro* const* macro = object.get<const Macro*>(); macro != nullptr && name == "name") {
@@ -61,7 +62,8 @@ Expected<Value> get_attribute(Runtime&, const Value& object, const std::string& 
 Expected<Value> get_item(Runtime& runtime, const Value& object, const Value& key) {
   DLLM_CHECK_OK(require_defined(object));
   if (const Mapping* mapping = object.mapping()) {
-    if (const Value* found = mapping->find(key)) return *found;
+    DLLM_TRY(const Value* found, find_entry(runtime, *mapping, key));
+    if (found != nullptr) return *found;
   }
   if (key.integer_like()) {
     if (const Sequence* sequence = object.sequence(); sequence && sequence->kind != SequenceKind::kGenerator) {
@@ -69,9 +71,8 @@ Expected<Value> get_item(Runtime& runtime, const Value& object, const Value& key
       if (index) return sequence->items[*index];
     } else if (const std::string* text = object.text()) {
       DLLM_CHECK_OK(runtime.scan(object));
-      const auto all = chars(*text);
-      const auto index = resolve_index(key.as_integer(), all.size());
-      if (index) return runtime.text(object.marked()->part(all[*index]));
+      const auto index = resolve_index(key.as_integer(), char_count(*text));
+      if (index) return runtime.text(object.marked()->part(char_at(*text, *index)), object.safe());
     }
     return missing(object, std::to_string(key.as_integer()));
   }
@@ -126,8 +127,10 @@ Expected<Value> get_slice(Runtime& runtime, const Value& object, const Value& st
     const auto all = chars(*text);
     DLLM_TRY(const Slice slice, resolve_slice(start, stop, step, static_cast<std::int64_t>(all.size())));
     MarkedText out;
-    each_index(slice, [&](std::size_t i) { out.append(object.marked()->part(all[i])); });
-    return runtime.text(std::move(out));
+    each_index(slice, [&](std::size_t i) {
+      out.append_part(*object.marked(), static_cast<std::size_t>(all[i].data() - text->data()), all[i].size());
+    });
+    return runtime.text(std::move(out), object.safe());
   }
   const Sequence* sequence = object.sequence();
   if (sequence == nullptr || sequence->kind == SequenceKind::kGenerator) {

@@ -55,6 +55,7 @@ struct Expr {
   Value literal;
   std::vector<ExprPtr> args;
   std::vector<std::pair<std::string, ExprPtr>> named;
+  ExprPtr unpacked, unpacked_named;  ///< f(*unpacked, **unpacked_named); may be null
   std::vector<std::string> names;
 };
 
@@ -77,11 +78,17 @@ enum class StmtKind : std::uint8_t {
 struct Stmt;
 using Block = std::vector<Stmt>;
 
-/// `a`, `a, b`, or with `attribute` the namespace attribute `a.attribute`.
+/// `a`, with `attribute` the namespace attribute `a.attribute`, or with `unpack` the tuple of `parts`.
 struct Target {
-  std::vector<std::string> names;
+  std::string name;
   std::string attribute;
-  bool unpack = false;  ///< for `a,`
+  std::vector<Target> parts;
+  bool unpack = false;
+};
+
+/// Special variables that the body of a macro reads: without them, arguments beyond its parameters are errors.
+struct MacroUses {
+  bool varargs = false, kwargs = false, caller = false;
 };
 
 struct Stmt {
@@ -90,6 +97,7 @@ struct Stmt {
   std::string text;
   Target target;
   std::vector<std::string> params;
+  MacroUses uses;  ///< of a macro or a call block
   std::vector<ExprPtr> exprs;
   std::vector<Block> bodies;
 };

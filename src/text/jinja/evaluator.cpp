@@ -101,7 +101,7 @@ Expected<Value> Interpreter::eval_collection(const Expr& expr) {
     if (items[i].mapping() != nullptr || items[i].type_name() == "list") {
       return type_error(fmt::format("unhashable type: '{}'", items[i].type_name()));
     }
-    mapping.set(std::move(items[i]), std::move(items[i + 1]));
+    DLLM_CHECK_OK(set_entry(runtime_, mapping, std::move(items[i]), std::move(items[i + 1])));
   }
   return make_mapping(std::move(mapping));
 }
@@ -110,7 +110,7 @@ Expected<Value> Interpreter::eval_concat(const Expr& expr) {
   MarkedText text;
   for (const ExprPtr& arg : expr.args) {
     DLLM_TRY(const Value part, eval(*arg));
-    DLLM_TRY(const MarkedText printed, runtime_.marked_str(part));
+    DLLM_TRY(const MarkedText printed, runtime_.str(part));
     text.append(printed);
   }
   return runtime_.text(std::move(text));
@@ -154,6 +154,20 @@ Expected<Arguments> Interpreter::eval_arguments(const Expr& expr) {
     DLLM_TRY(Value value, eval(*arg));
     arguments.named.emplace_back(name, std::move(value));
   }
+  if (expr.unpacked) {
+    DLLM_TRY(const Value given, eval(*expr.unpacked));
+    DLLM_TRY(const SequencePtr items, runtime_.iterate(given));
+    arguments.positional.insert(arguments.positional.end(), items->items.begin(), items->items.end());
+  }
+  if (expr.unpacked_named) {
+    DLLM_TRY(const Value given, eval(*expr.unpacked_named));
+    if (given.mapping() == nullptr) return type_error("the argument after ** must be a mapping");
+    for (const auto& [key, value] : given.mapping()->entries) {
+      if (key.text() == nullptr) return type_error("keywords must be strings");
+      DLLM_CHECK_OK(runtime_.step());
+      arguments.named.emplace_back(*key.text(), value);
+    }
+  }
   return arguments;
 }
 
@@ -193,19 +207,49 @@ Expected<Value> Interpreter::call(const Value& callee, const Arguments& argument
   return self.none() ? call_global(runtime_, name, arguments) : call_method(runtime_, self, name, arguments);
 }
 
+// What goes beyond the parameters: `caller`, and if the body reads them `varargs` and `kwargs`.
+Expected<void> Interpreter::bind_rest(const Stmt& definition, const Arguments& arguments) {
+  const std::vector<std::string>& params = definition.params;
+  const std::string_view name = definition.kind == StmtKind::kMacro ? std::string_view(definition.text) : "caller";
+  const std::size_t taken = std::min(params.size(), arguments.positional.size());
+  std::vector<Value> rest(arguments.positional.begin() + static_cast<std::ptrdiff_t>(taken),
+                          arguments.positional.end());
+  if (!rest.empty() && !definition.uses.varargs)
+    return type_error(fmt::format("'{}' takes no more than {} arguments", name, params.size()));
+  Mapping keywords;
+  Value caller = undefined_value("No caller defined");
+  for (const auto& [key, value] : arguments.named) {
+    const auto param = std::ranges::find(params, key);
+    if (param != params.end()) {
+      if (static_cast<std::size_t>(param - params.begin()) < taken)
+        return type_error(fmt::format("'{}' got multiple values for '{}'", name, key));
+      continue;
+    }
+    if (key == "caller" && definition.uses.caller) {
+      caller = value;
+    } else if (definition.uses.kwargs) {
+      DLLM_CHECK_OK(set_entry(runtime_, keywords, Value(key), value));
+    } else {
+      return type_error(fmt::format("'{}' has no parameter '{}'", name, key));
+    }
+  }
+  const auto has = [&](const char* special) { return std::ranges::find(params, special) != params.end(); };
+  if (definition.uses.caller && !has("caller")) scope_->variables.insert_or_assign("caller", std::move(caller));
+  if (definition.uses.varargs && !has("varargs")) {
+    DLLM_TRY(Value made, make_sequence(std::move(rest), SequenceKind::kTuple));
+    scope_->variables.insert_or_assign("varargs", std::move(made));
+  }
+  if (definition.uses.kwargs && !has("kwargs")) {
+    DLLM_TRY(Value made, make_mapping(std::move(keywords)));
+    scope_->variables.insert_or_assign("kwargs", std::move(made));
+  }
+  return {};
+}
+
 Expected<void> Interpreter::bind_parameters(const Stmt& definition, const Arguments& arguments) {
   const std::vector<std::string>& params = definition.params;
-  const bool macro = definition.kind == StmtKind::kMacro;
-  if (arguments.positional.size() > params.size()) {
-    return type_error(
-        fmt::format("'{}' takes no more than {} arguments", macro ? definition.text : "caller", params.size()));
-  }
-  for (const auto& [name, value] : arguments.named) {
-    const bool known = std::ranges::find(params, name) != params.end();
-    if (!known && name != "caller") return type_error(fmt::format("there is no parameter '{}'", name));
-    if (!known) scope_->variables.insert_or_assign(name, value);
-  }
-  const std::size_t defaults = macro ? definition.exprs.size() : 0;
+  DLLM_CHECK_OK(bind_rest(definition, arguments));
+  const std::size_t defaults = definition.kind == StmtKind::kMacro ? definition.exprs.size() : 0;
   for (std::size_t i = 0; i < params.size(); ++i) {
     Value bound = undefined_value(fmt::format("parameter '{}' was not provided", params[i]));
     if (const Value* given = arguments.find(i, params[i])) {

@@ -97,6 +97,8 @@ Expected<ExprPtr> ExpressionParser::finish(ExprPtr made) const {
   int height = 0;
   for (const ExprPtr& arg : made->args) height = std::max(height, arg ? arg->height : 0);
   for (const auto& [name, arg] : made->named) height = std::max(height, arg->height);
+  for (const ExprPtr* arg : {&made->unpacked, &made->unpacked_named})
+    height = std::max(height, *arg ? (*arg)->height : 0);
   made->height = height + 1;
   if (made->height > kMaxTreeHeight) {
     return at_place({ErrorCode::kInvalidFile, "the expression is nested too deeply", "", ""}, made->place);

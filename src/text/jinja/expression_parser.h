@@ -46,6 +46,8 @@ class ExpressionParser {
   /// Fails if the tree below `made` is too high.
   Expected<ExprPtr> finish(ExprPtr made) const;
 
+  MacroUses uses_;  ///< by the expressions parsed so far
+
  private:
   using Rule = Expected<ExprPtr> (ExpressionParser::*)();
 

@@ -25,9 +25,9 @@ bool FilterCall::flag_or(std::size_t index, std::string_view parameter, bool oth
   return value != nullptr ? value->truthy() : otherwise;
 }
 
-Expected<std::string> FilterCall::text_or(std::size_t index, std::string_view parameter, std::string otherwise) const {
+Expected<MarkedText> FilterCall::text_or(std::size_t index, std::string_view parameter, std::string otherwise) const {
   const Value* value = find(index, parameter);
-  if (value == nullptr) return otherwise;
+  if (value == nullptr) return MarkedText{std::move(otherwise), {}};
   return runtime.str(*value);
 }
 
@@ -48,8 +48,7 @@ Expected<Value> attribute_path(Runtime& runtime, const Value& object, const Valu
 Expected<Value> apply_filter(Runtime& runtime, const std::string& name, const Value& input,
                              const Arguments& arguments) {
   DLLM_CHECK_OK(runtime.scan(input));
-  const ContentScope content(runtime, input, arguments);
-  for (const auto find : {find_text_filter, find_sequence_filter, find_selection_filter}) {
+  for (const auto find : {find_text_filter, find_number_filter, find_sequence_filter, find_selection_filter}) {
     if (const Filter filter = find(name)) return filter({runtime, name, input, arguments});
   }
   return Error{ErrorCode::kUnsupported, fmt::format("the filter '{}'", replace_invalid_utf8(name)), "", ""};

@@ -21,16 +21,16 @@ struct FilterCall {
   Expected<std::int64_t> integer_or(std::size_t index, std::string_view parameter, std::int64_t otherwise) const;
   bool flag_or(std::size_t index, std::string_view parameter, bool otherwise) const;
   /// str() of the argument.
-  Expected<std::string> text_or(std::size_t index, std::string_view parameter, std::string otherwise) const;
+  Expected<MarkedText> text_or(std::size_t index, std::string_view parameter, std::string otherwise) const;
   /// str() of the input.
-  Expected<std::string> input_text() const { return runtime.str(input); }
-  Expected<MarkedText> input_marked() const { return runtime.marked_str(input); }
+  Expected<MarkedText> input_text() const { return runtime.str(input); }
 };
 
 using Filter = Expected<Value> (*)(const FilterCall&);
 
 /// nullptr if there is no such filter in this group.
 Filter find_text_filter(std::string_view name);
+Filter find_number_filter(std::string_view name);
 Filter find_sequence_filter(std::string_view name);
 Filter find_selection_filter(std::string_view name);
 

@@ -45,33 +45,37 @@ Expected<Spec> read_spec(std::string_view format, std::size_t& at) {
   return spec;
 }
 
-std::string pad(std::string text, const Spec& spec) {
-  const std::size_t size = char_count(text);
+MarkedText pad(MarkedText text, const Spec& spec) {
+  const std::size_t size = char_count(text.bytes);
   if (size >= spec.width) return text;
-  const std::size_t missing = spec.width - size;
-  if (spec.left) return text + std::string(missing, ' ');
-  if (!spec.zero) return std::string(missing, ' ') + text;
-  const std::size_t sign = text.starts_with('-') ? 1 : 0;
-  return text.insert(sign, missing, '0');
+  if (spec.left || !spec.zero) return padded(text, spec.width, !spec.left, spec.left);
+  const std::size_t sign = text.bytes.starts_with('-') ? 1 : 0;
+  text.bytes.insert(sign, spec.width - size, '0');  // only numbers are padded with zeros, and they are markup
+  return text;
 }
 
-void append(MarkedText& out, std::string text, bool content) {
-  out.append(content ? MarkedText::content(std::move(text)) : MarkedText{std::move(text), {}});
+Expected<MarkedText> convert_text(Runtime& runtime, const Spec& spec, bool safe, const Value& value) {
+  MarkedText text;
+  if (spec.conversion == 'r') {
+    DLLM_TRY(text, to_repr(value, runtime.limits().output));
+    if (safe) text = escape_html(text);
+  } else if (safe) {
+    DLLM_TRY(text, escaped(runtime, value));
+  } else {
+    DLLM_TRY(text, runtime.str(value));
+  }
+  if (spec.precision < 0 || char_count(text.bytes) <= static_cast<std::size_t>(spec.precision)) return text;
+  const auto all = chars(text.bytes);
+  const char* const end = all[static_cast<std::size_t>(spec.precision)].data();
+  return text.part(std::string_view(text.bytes).substr(0, static_cast<std::size_t>(end - text.bytes.data())));
 }
 
-Expected<std::string> convert(Runtime& runtime, Spec spec, const Value& value) {
-  std::string text;
+Expected<MarkedText> convert(Runtime& runtime, Spec spec, bool safe, const Value& value) {
+  MarkedText text;
   switch (spec.conversion) {
     case 's':
     case 'r': {
-      DLLM_TRY(text, spec.conversion == 's' ? runtime.str(value) : to_repr(value, runtime.limits().output));
-      if (spec.precision >= 0) {
-        const auto all = chars(text);
-        const std::size_t keep = std::min(all.size(), static_cast<std::size_t>(spec.precision));
-        std::string cut;
-        for (std::size_t i = 0; i < keep; ++i) cut += all[i];
-        text = std::move(cut);
-      }
+      DLLM_TRY(text, convert_text(runtime, spec, safe, value));
       spec.zero = false;
       break;
     }
@@ -83,12 +87,12 @@ Expected<std::string> convert(Runtime& runtime, Spec spec, const Value& value) {
       const double real = value.is<double>() ? std::trunc(value.as_double()) : 0.0;
       if (!(std::fabs(real) < 9.2e18)) return type_error("the number is too large for an integer conversion");
       const std::int64_t number = value.is<double>() ? static_cast<std::int64_t>(real) : value.as_integer();
-      text = spec.conversion == 'x' ? fmt::format("{:x}", number) : fmt::format("{}", number);
+      text.bytes = spec.conversion == 'x' ? fmt::format("{:x}", number) : fmt::format("{}", number);
       break;
     }
     case 'f':
       if (!value.number()) return type_error(fmt::format("%f needs a number, not {}", value.type_name()));
-      text = fmt::format("{:.{}f}", value.as_double(), spec.precision >= 0 ? spec.precision : 6);
+      text.bytes = fmt::format("{:.{}f}", value.as_double(), spec.precision >= 0 ? spec.precision : 6);
       break;
     default:
       return Error{ErrorCode::kUnsupported, fmt::format("the conversion '%{}'", spec.conversion), "", ""};
@@ -98,7 +102,7 @@ Expected<std::string> convert(Runtime& runtime, Spec spec, const Value& value) {
 
 }  // namespace
 
-Expected<MarkedText> percent_format(Runtime& runtime, const MarkedText& marked, const Value& arguments) {
+Expected<MarkedText> percent_format(Runtime& runtime, const MarkedText& marked, bool safe, const Value& arguments) {
   const std::string_view format = marked.bytes;
   const Sequence* tuple = arguments.sequence();
   const bool many = tuple != nullptr && tuple->kind == SequenceKind::kTuple;
@@ -107,22 +111,22 @@ Expected<MarkedText> percent_format(Runtime& runtime, const MarkedText& marked, 
   MarkedText out;
   for (std::size_t at = 0; at < format.size();) {
     if (format[at] != '%') {
-      out.append(marked.part(format.substr(at++, 1)));
+      out.append_part(marked, at++, 1);
       continue;
     }
     ++at;
     DLLM_TRY(const Spec spec, read_spec(format, at));
     if (spec.conversion == '%') {
-      out.append(marked.part(format.substr(at - 1, 1)));
+      out.append_part(marked, at - 1, 1);
       continue;
     }
     if (used >= available) return type_error("not enough arguments for format string");
     DLLM_CHECK_OK(runtime.step());
     const Value& value = many ? tuple->items[used] : arguments;
-    DLLM_TRY(std::string text, convert(runtime, spec, value));
+    DLLM_TRY(const MarkedText text, convert(runtime, spec, safe, value));
     ++used;
-    DLLM_CHECK_OK(runtime.allocate(text.size()));
-    append(out, std::move(text), value.has_content());
+    DLLM_CHECK_OK(runtime.allocate(text.bytes.size()));
+    out.append(text);
   }
   if (used < available && (many || arguments.mapping() == nullptr)) {
     return type_error("not all arguments converted during string formatting");
@@ -154,18 +158,18 @@ Expected<const Value*> field(std::string_view name, const Arguments& arguments, 
 
 }  // namespace
 
-Expected<MarkedText> brace_format(Runtime& runtime, const MarkedText& marked, const Arguments& arguments) {
+Expected<MarkedText> brace_format(Runtime& runtime, const MarkedText& marked, bool safe, const Arguments& arguments) {
   const std::string_view format = marked.bytes;
   MarkedText out;
   std::size_t next = 0;
   for (std::size_t at = 0; at < format.size(); ++at) {
     const char c = format[at];
     if (c != '{' && c != '}') {
-      out.append(marked.part(format.substr(at, 1)));
+      out.append_part(marked, at, 1);
       continue;
     }
     if (at + 1 < format.size() && format[at + 1] == c) {
-      out.append(marked.part(format.substr(at, 1)));
+      out.append_part(marked, at, 1);
       ++at;
       continue;
     }
@@ -173,7 +177,7 @@ Expected<MarkedText> brace_format(Runtime& runtime, const MarkedText& marked, co
     if (end == format.npos) return type_error("format: a single brace");
     DLLM_TRY(const Value* value, field(format.substr(at + 1, end - at - 1), arguments, next));
     DLLM_CHECK_OK(runtime.step());
-    DLLM_TRY(const MarkedText text, runtime.marked_str(*value));
+    DLLM_TRY(const MarkedText text, safe ? escaped(runtime, *value) : runtime.str(*value));
     out.append(text);
     at = end;
   }

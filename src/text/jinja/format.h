@@ -9,9 +9,10 @@
 namespace dllm::jinja {
 
 /// Python's `format % arguments` with the conversions s, r, d, i, f, x and %, flags 0 and -, width and precision.
-Expected<MarkedText> percent_format(Runtime& runtime, const MarkedText& format, const Value& arguments);
+/// `safe`: the format is Markup, which escapes what it is given.
+Expected<MarkedText> percent_format(Runtime& runtime, const MarkedText& format, bool safe, const Value& arguments);
 
 /// Python's format.format(...) with plain fields: {}, {0}, {name}. kUnsupported: conversions and format specs.
-Expected<MarkedText> brace_format(Runtime& runtime, const MarkedText& format, const Arguments& arguments);
+Expected<MarkedText> brace_format(Runtime& runtime, const MarkedText& format, bool safe, const Arguments& arguments);
 
 }  // namespace dllm::jinja

@@ -43,19 +43,19 @@ Expected<Mapping> make_entries(Runtime& runtime, const Arguments& arguments) {
       for (const Value& item : items->items) {
         const Sequence* pair = item.sequence();
         if (pair == nullptr || pair->items.size() != 2) return type_error("a dict is made of pairs");
-        mapping.set(pair->items[0], pair->items[1]);
+        DLLM_CHECK_OK(set_entry(runtime, mapping, pair->items[0], pair->items[1]));
       }
     }
   }
   DLLM_CHECK_OK(runtime.step(static_cast<std::int64_t>(mapping.entries.size() + arguments.named.size())));
-  for (const auto& [name, value] : arguments.named) mapping.set(Value(name), value);
+  for (const auto& [name, value] : arguments.named) DLLM_CHECK_OK(set_entry(runtime, mapping, Value(name), value));
   return mapping;
 }
 
 Expected<Value> raise(Runtime& runtime, const Arguments& arguments) {
   const Value* message = arguments.find(0, "message");
-  DLLM_TRY(std::string text, runtime.str(message != nullptr ? *message : Value(std::string())));
-  return Error{ErrorCode::kUsage, std::move(text), "", "the chat template refuses these messages"};
+  DLLM_TRY(MarkedText text, runtime.str(message != nullptr ? *message : Value(std::string())));
+  return Error{ErrorCode::kUsage, std::move(text.bytes), "", "the chat template refuses these messages"};
 }
 
 Expected<Value> strftime_now(Runtime& runtime, const Arguments& arguments) {

@@ -59,7 +59,7 @@ Expected<Interpreter::Flow> Interpreter::run_stmt(const Stmt& stmt) {
       if (const MarkedText* text = value.marked()) {
         DLLM_CHECK_OK(write(*text));
       } else {
-        DLLM_TRY(const MarkedText printed, runtime_.marked_str(value));
+        DLLM_TRY(const MarkedText printed, runtime_.str(value));
         DLLM_CHECK_OK(write(printed));
       }
       return Flow::kNext;
@@ -90,7 +90,7 @@ Expected<Interpreter::Flow> Interpreter::run_stmt(const Stmt& stmt) {
     case StmtKind::kFilter: {
       DLLM_TRY(const Value text, capture(stmt.bodies[0]));
       DLLM_TRY(const Value filtered, eval_filter_chain(*stmt.exprs[0], text));
-      DLLM_TRY(const MarkedText printed, runtime_.marked_str(filtered));
+      DLLM_TRY(const MarkedText printed, runtime_.str(filtered));
       DLLM_CHECK_OK(write(printed));
       return Flow::kNext;
     }
@@ -115,25 +115,24 @@ Expected<Interpreter::Flow> Interpreter::run_if(const Stmt& stmt) {
 
 Expected<void> Interpreter::assign(const Target& target, const Value& value) {
   if (!target.attribute.empty()) {
-    const Value* object = scope_->find(target.names[0]);
+    const Value* object = scope_->find(target.name);
     Namespace* const* ns = object != nullptr ? object->get<Namespace*>() : nullptr;
     if (ns == nullptr) return type_error("cannot assign attribute on non-namespace object");
-    (*ns)->attributes.set(Value(target.attribute), value);
+    DLLM_CHECK_OK(runtime_.step(static_cast<std::int64_t>((*ns)->attributes.entries.size() / 16)));
+    (*ns)->attributes.set_text(target.attribute, value);
     return {};
   }
-  if (target.names.size() == 1 && !target.unpack) {
-    scope_->variables.insert_or_assign(target.names[0], value);
+  if (!target.unpack) {
+    scope_->variables.insert_or_assign(target.name, value);
     return {};
   }
   DLLM_CHECK_OK(require_defined(value));
   DLLM_TRY(const SequencePtr items, runtime_.iterate(value));
-  if (items->items.size() != target.names.size()) {
+  if (items->items.size() != target.parts.size()) {
     return type_error(
-        fmt::format("cannot unpack {} values into {} variables", items->items.size(), target.names.size()));
+        fmt::format("cannot unpack {} values into {} variables", items->items.size(), target.parts.size()));
   }
-  for (std::size_t i = 0; i < target.names.size(); ++i) {
-    scope_->variables.insert_or_assign(target.names[i], items->items[i]);
-  }
+  for (std::size_t i = 0; i < target.parts.size(); ++i) DLLM_CHECK_OK(assign(target.parts[i], items->items[i]));
   return {};
 }
 
@@ -149,7 +148,6 @@ Expected<SequencePtr> Interpreter::loop_items(const Stmt& stmt) {
     DLLM_TRY(const Value keep, eval(*stmt.exprs[1]));
     if (keep.truthy()) chosen->items.push_back(item);
   }
-  chosen->content = items->content;
   return SequencePtr(std::move(chosen));
 }
 
@@ -196,7 +194,7 @@ Expected<Interpreter::Flow> Interpreter::run_call(const Stmt& stmt) {
   DLLM_TRY(Arguments arguments, eval_arguments(expr));
   arguments.named.emplace_back("caller", Value(static_cast<const Macro*>(runtime_.make_macro(&stmt, scope_))));
   DLLM_TRY(const Value result, call(callee, arguments));
-  DLLM_TRY(const MarkedText text, runtime_.marked_str(result));
+  DLLM_TRY(const MarkedText text, runtime_.str(result));
   DLLM_CHECK_OK(write(text));
   return Flow::kNext;
 }

@@ -54,6 +54,7 @@ class Interpreter {
   Expected<Arguments> eval_arguments(const Expr& expr);
   Expected<Value> call(const Value& callee, const Arguments& arguments);
   Expected<Value> call_macro(const Macro& macro, const Arguments& arguments);
+  Expected<void> bind_rest(const Stmt& definition, const Arguments& arguments);
   Expected<void> bind_parameters(const Stmt& definition, const Arguments& arguments);
 
   Runtime& runtime_;

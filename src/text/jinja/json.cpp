@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/try.h"
-#include "text/jinja/value.h"
+#include "text/jinja/runtime.h"
 #include "text/utf8.h"
 
 namespace dllm::jinja {
@@ -13,31 +13,37 @@ namespace {
 
 class JsonWriter {
  public:
-  JsonWriter(const JsonStyle& style, std::size_t limit) : style_(style), limit_(limit) {}
+  JsonWriter(Runtime& runtime, const JsonStyle& style) : runtime_(runtime), style_(style) {}
 
   Expected<void> write(const Value& value, int depth) {
-    if (out.size() > limit_) return limit_error(fmt::format("JSON grows beyond {} bytes", limit_));
-    if (const std::string* text = value.text()) {
+    DLLM_CHECK_OK(within_limit());
+    if (const MarkedText* text = value.marked()) {
       write_text(*text);
     } else if (const Sequence* sequence = value.sequence(); sequence && sequence->kind != SequenceKind::kGenerator) {
       return write_sequence(*sequence, depth);
     } else if (const Mapping* mapping = value.mapping()) {
       return write_mapping(*mapping, depth);
     } else if (value.none()) {
-      out += "null";
+      out.append("null");
     } else if (value.is<bool>()) {
-      out += *value.get<bool>() ? "true" : "false";
+      out.append(*value.get<bool>() ? "true" : "false");
     } else if (value.is<std::int64_t>()) {
-      out += std::to_string(*value.get<std::int64_t>());
+      out.append(std::to_string(*value.get<std::int64_t>()));
     } else if (value.is<double>()) {
-      out += number(*value.get<double>());
+      out.append(number(*value.get<double>()));
     } else {
       return type_error(fmt::format("Object of type {} is not JSON serializable", value.type_name()));
     }
     return {};
   }
 
-  std::string out;
+  Expected<void> within_limit() const {
+    const std::size_t limit = runtime_.limits().output;
+    if (out.bytes.size() > limit) return limit_error(fmt::format("JSON grows beyond {} bytes", limit));
+    return {};
+  }
+
+  MarkedText out;
 
  private:
   static std::string number(double value) {
@@ -46,103 +52,85 @@ class JsonWriter {
     return format_double(value);
   }
 
-  void write_unit(unsigned unit) { out += fmt::format("\\u{:04x}", unit); }
+  static void append_unit(std::string& shown, unsigned unit) { shown += fmt::format("\\u{:04x}", unit); }
 
-  void write_char(const Utf8Char& c, std::string_view bytes) {
-    switch (c.valid ? c.code : 0xFFFD) {
-      case '"':
-        out += "\\\"";
-        return;
-      case '\\':
-        out += "\\\\";
-        return;
-      case '\n':
-        out += "\\n";
-        return;
-      case '\r':
-        out += "\\r";
-        return;
-      case '\t':
-        out += "\\t";
-        return;
-      case '\f':
-        out += "\\f";
-        return;
-      case '\b':
-        out += "\\b";
-        return;
-      default:
-        break;
-    }
+  void append_char(std::string& shown, const Utf8Char& c, std::string_view bytes) const {
+    constexpr std::string_view kEscaped = "\"\\\n\r\t\f\b", kLetters = "\"\\nrtfb";
     if (!c.valid) {
-      append_utf8(out, 0xFFFD);  // JSON is Unicode text
+      append_utf8(shown, 0xFFFD);  // JSON is Unicode text
+    } else if (c.code < 0x80 && kEscaped.find(static_cast<char>(c.code)) != kEscaped.npos) {
+      shown += '\\';
+      shown += kLetters[kEscaped.find(static_cast<char>(c.code))];
     } else if (c.code < 0x20) {
-      write_unit(c.code);
+      append_unit(shown, c.code);
     } else if (!style_.ascii || c.code < 0x7F) {
-      out += bytes;
+      shown += bytes;
     } else if (c.code < 0x10000) {
-      write_unit(c.code);
+      append_unit(shown, c.code);
     } else {
       const unsigned rest = static_cast<unsigned>(c.code) - 0x10000;
-      write_unit(0xD800 + (rest >> 10));
-      write_unit(0xDC00 + (rest & 0x3FF));
+      append_unit(shown, 0xD800 + (rest >> 10));
+      append_unit(shown, 0xDC00 + (rest & 0x3FF));
     }
   }
 
-  void write_text(std::string_view text) {
-    out += '"';
-    for (std::size_t i = 0; i < text.size();) {
-      const Utf8Char c = utf8_at(text, i);
-      write_char(c, text.substr(i, c.size));
+  void write_text(const MarkedText& text) {
+    out.append("\"");
+    std::string shown;
+    for (std::size_t i = 0; i < text.bytes.size();) {
+      const Utf8Char c = utf8_at(text.bytes, i);
+      shown.clear();
+      append_char(shown, c, std::string_view(text.bytes).substr(i, c.size));
+      out.append(shown, text.mark_at(i));
       i += c.size;
     }
-    out += '"';
+    out.append("\"");
   }
 
   void separate(bool first, int depth) {
-    if (!first) out += style_.item_separator;
+    if (!first) out.append(style_.item_separator);
     newline(depth);
   }
 
   void newline(int depth) {
     if (style_.indent < 0) return;
-    out += '\n';
-    out.append(static_cast<std::size_t>(style_.indent) * static_cast<std::size_t>(depth), ' ');
+    out.append("\n");
+    out.append(std::string(static_cast<std::size_t>(style_.indent) * static_cast<std::size_t>(depth), ' '));
   }
 
   Expected<void> write_sequence(const Sequence& sequence, int depth) {
     if (sequence.items.empty()) {
-      out += "[]";
+      out.append("[]");
       return {};
     }
-    out += '[';
+    out.append("[");
     for (std::size_t i = 0; i < sequence.items.size(); ++i) {
       separate(i == 0, depth + 1);
       DLLM_CHECK_OK(write(sequence.items[i], depth + 1));
     }
     newline(depth);
-    out += ']';
+    out.append("]");
     return {};
   }
 
   // Keys that are not strings become strings, as in json.dumps.
   Expected<void> write_key(const Value& key) {
-    if (const std::string* text = key.text()) {
+    if (const MarkedText* text = key.marked()) {
       write_text(*text);
       return {};
     }
     if (!key.none() && !key.number()) {
       return type_error(fmt::format("keys must be str, int, float, bool or None, not {}", key.type_name()));
     }
-    out += '"';
+    out.append("\"");
     DLLM_CHECK_OK(write(key, 0));
-    out += '"';
+    out.append("\"");
     return {};
   }
 
   Expected<void> write_mapping(const Mapping& mapping, int depth) {
     if (mapping.entries.empty()) {
-      out += "{}";
+      out.append("{}");
       return {};
     }
     std::vector<std::size_t> order(mapping.entries.size());
@@ -150,31 +138,31 @@ class JsonWriter {
     if (style_.sort_keys) {
       std::vector<Value> keys;
       for (const auto& entry : mapping.entries) keys.push_back(entry.first);
-      DLLM_TRY(order, sort_order(keys, false));
+      DLLM_TRY(order, sort_order(runtime_, keys, false));
     }
-    out += '{';
+    out.append("{");
     for (std::size_t i = 0; i < order.size(); ++i) {
       const auto& [key, item] = mapping.entries[order[i]];
       separate(i == 0, depth + 1);
       DLLM_CHECK_OK(write_key(key));
-      out += style_.key_separator;
+      out.append(style_.key_separator);
       DLLM_CHECK_OK(write(item, depth + 1));
     }
     newline(depth);
-    out += '}';
+    out.append("}");
     return {};
   }
 
+  Runtime& runtime_;
   const JsonStyle& style_;
-  std::size_t limit_;
 };
 
 }  // namespace
 
-Expected<std::string> to_json(const Value& value, const JsonStyle& style, std::size_t limit) {
-  JsonWriter writer(style, limit);
+Expected<MarkedText> to_json(Runtime& runtime, const Value& value, const JsonStyle& style) {
+  JsonWriter writer(runtime, style);
   DLLM_CHECK_OK(writer.write(value, 0));
-  if (writer.out.size() > limit) return limit_error(fmt::format("JSON grows beyond {} bytes", limit));
+  DLLM_CHECK_OK(writer.within_limit());
   return std::move(writer.out);
 }
 

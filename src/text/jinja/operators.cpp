@@ -6,6 +6,7 @@
 #include "base/try.h"
 #include "text/jinja/format.h"
 #include "text/jinja/runtime.h"
+#include "text/jinja/strings.h"
 
 namespace dllm::jinja {
 namespace {
@@ -71,10 +72,18 @@ Expected<Value> reals(const std::string& op, double a, double b) {
 
 Expected<Value> concatenate(Runtime& runtime, const Value& a, const Value& b) {
   if (a.text() != nullptr && b.text() != nullptr) {
-    DLLM_CHECK_OK(runtime.allocate(a.text()->size() + b.text()->size()));
-    MarkedText both = *a.marked();
-    both.append(*b.marked());
-    return Value(std::move(both));
+    const bool safe = a.safe() || b.safe();  // then the other one is escaped
+    MarkedText both;
+    if (safe) {
+      DLLM_TRY(both, escaped(runtime, a));
+      DLLM_TRY(const MarkedText second, escaped(runtime, b));
+      both.append(second);
+    } else {
+      DLLM_CHECK_OK(runtime.allocate(a.text()->size() + b.text()->size()));
+      both = *a.marked();
+      both.append(*b.marked());
+    }
+    return Value(std::move(both), safe);
   }
   const Sequence *x = a.sequence(), *y = b.sequence();
   if (x == nullptr || y == nullptr || x->kind != y->kind || x->kind == SequenceKind::kGenerator) {
@@ -88,11 +97,11 @@ Expected<Value> concatenate(Runtime& runtime, const Value& a, const Value& b) {
 
 Expected<Value> repeat(Runtime& runtime, const Value& a, std::int64_t times) {
   const auto count = static_cast<std::size_t>(std::clamp<std::int64_t>(times, 0, INT32_MAX));
-  if (const std::string* text = a.text()) {
-    DLLM_CHECK_OK(runtime.allocate(text->size() * count));
-    std::string out;
-    for (std::size_t i = 0; i < count && !text->empty(); ++i) out += *text;
-    return runtime.charged(std::move(out));
+  if (const MarkedText* text = a.marked()) {
+    DLLM_CHECK_OK(runtime.allocate(text->bytes.size() * count));
+    MarkedText out;
+    for (std::size_t i = 0; i < count && !text->bytes.empty(); ++i) out.append(*text);
+    return Value(std::move(out), a.safe());
   }
   const Sequence& sequence = *a.sequence();
   // Repeating an empty list costs nothing, however often.
@@ -114,20 +123,23 @@ Expected<bool> contains(Runtime& runtime, const Value& item, const Value& contai
     if (item.text() == nullptr) {
       return type_error(fmt::format("'in <string>' requires a string as left operand, not {}", item.type_name()));
     }
-    return text->find(*item.text()) != std::string::npos;
+    return find_first(*text, *item.text()).has_value();
   }
-  if (const Mapping* mapping = container.mapping()) return mapping->find(item) != nullptr;
+  if (const Mapping* mapping = container.mapping()) {
+    DLLM_TRY(const Value* found, find_entry(runtime, *mapping, item));
+    return found != nullptr;
+  }
   DLLM_TRY(const SequencePtr items, runtime.iterate(container));
-  return std::ranges::any_of(items->items, [&](const Value& candidate) { return equal(candidate, item); });
+  DLLM_TRY(const std::size_t at, index_of(runtime, items->items, item));
+  return at < items->items.size();
 }
 
 }  // namespace
 
 Expected<Value> binary(Runtime& runtime, const std::string& op, const Value& a, const Value& b) {
-  const ContentScope content(runtime, a.has_content() || b.has_content());
   if (op == "%" && a.text() != nullptr) {
-    DLLM_TRY(MarkedText text, percent_format(runtime, *a.marked(), b));
-    return runtime.text(std::move(text));
+    DLLM_TRY(MarkedText text, percent_format(runtime, *a.marked(), a.safe(), b));
+    return runtime.text(std::move(text), a.safe());
   }
   DLLM_CHECK_OK(require_defined(a));
   DLLM_CHECK_OK(require_defined(b));
@@ -142,8 +154,10 @@ Expected<Value> binary(Runtime& runtime, const std::string& op, const Value& a, 
 }
 
 Expected<bool> relation(Runtime& runtime, const std::string& op, const Value& a, const Value& b) {
-  if (op == "==") return equal(a, b);
-  if (op == "!=") return !equal(a, b);
+  if (op == "==" || op == "!=") {
+    DLLM_TRY(const bool same, equal(runtime, a, b));
+    return same == (op == "==");
+  }
   if (op == "in") return contains(runtime, a, b);
   if (op == "not in") {
     DLLM_TRY(const bool inside, contains(runtime, a, b));
@@ -151,7 +165,7 @@ Expected<bool> relation(Runtime& runtime, const std::string& op, const Value& a,
   }
   const bool nan = a.number() && b.number() && (std::isnan(a.as_double()) || std::isnan(b.as_double()));
   if (nan) return false;
-  DLLM_TRY(const int order, compare(a, b));
+  DLLM_TRY(const int order, compare(runtime, a, b));
   if (op == "<") return order < 0;
   if (op == "<=") return order <= 0;
   if (op == ">") return order > 0;

@@ -46,10 +46,13 @@ class StatementParser : public ExpressionParser {
   Expected<Stmt> parse_jump(StmtKind kind);
 
   Expected<Target> parse_target(bool with_attribute);
+  Expected<Target> parse_target_part();
   Expected<void> parse_parameters(Stmt& stmt);
   Expected<void> finish_tag();
   /// The rest of the opening tag, the body, and `{% name %}`.
   Expected<Block> parse_body(std::string_view end);
+  /// The same for what runs on its own: `break` does not leave it, and it records which special variables it reads.
+  Expected<Block> parse_macro_body(std::string_view end, MacroUses& uses);
 
   Stmt make(StmtKind kind) const {
     Stmt stmt;
@@ -105,6 +108,17 @@ Expected<Block> StatementParser::parse_body(std::string_view end) {
   DLLM_TRY(Block body, parse_block({end}));
   take();
   DLLM_CHECK_OK(finish_tag());
+  return body;
+}
+
+Expected<Block> StatementParser::parse_macro_body(std::string_view end, MacroUses& uses) {
+  const int outer_loops = std::exchange(loops_, 0);
+  const MacroUses outer = std::exchange(uses_, MacroUses());
+  DLLM_TRY(Block body, parse_body(end));
+  uses = uses_;
+  // As in Jinja, what a macro inside reads counts for the one around it.
+  uses_ = {outer.varargs || uses.varargs, outer.kwargs || uses.kwargs, outer.caller || uses.caller};
+  loops_ = outer_loops;
   return body;
 }
 
@@ -184,25 +198,40 @@ Expected<Stmt> StatementParser::parse_for() {
   return stmt;
 }
 
-// name | name.attribute | name, name, ... | (name, name)
-Expected<Target> StatementParser::parse_target(bool with_attribute) {
+// name | (part, part, ...)
+Expected<Target> StatementParser::parse_target_part() {
+  constexpr std::array<std::string_view, 6> kConstants = {"true", "false", "none", "True", "False", "None"};
+  if (std::ranges::find(kConstants, token().text) != kConstants.end()) return unexpected("a variable");
   Target target;
-  const bool brackets = skip_operator("(");
-  while (true) {
-    constexpr std::array<std::string_view, 6> kConstants = {"true", "false", "none", "True", "False", "None"};
-    if (std::ranges::find(kConstants, token().text) != kConstants.end()) return unexpected("a variable");
-    DLLM_TRY(std::string name, expect_name());
-    target.names.push_back(std::move(name));
-    if (with_attribute && !brackets && target.names.size() == 1 && skip_operator(".")) {
-      DLLM_TRY(target.attribute, expect_name());
-      return target;
-    }
-    if (!skip_operator(",")) break;
-    target.unpack = true;
-    if (token().type != TokenType::kName || is_name("in")) break;
+  if (!skip_operator("(")) {
+    DLLM_TRY(target.name, expect_name());
+    return target;
   }
-  if (brackets) DLLM_CHECK_OK(expect_operator(")"));
+  if (block_depth_ >= kMaxBlockDepth) return error_here("the variables are nested too deeply");
+  ++block_depth_;
+  DLLM_TRY(target, parse_target(false));
+  --block_depth_;
+  DLLM_CHECK_OK(expect_operator(")"));
   return target;
+}
+
+// part | name.attribute | part, part, ...
+Expected<Target> StatementParser::parse_target(bool with_attribute) {
+  DLLM_TRY(Target target, parse_target_part());
+  if (with_attribute && !target.unpack && skip_operator(".")) {
+    DLLM_TRY(target.attribute, expect_name());
+    return target;
+  }
+  if (!is_operator(",")) return target;
+  Target tuple;
+  tuple.unpack = true;
+  tuple.parts.push_back(std::move(target));
+  while (skip_operator(",")) {
+    if ((token().type != TokenType::kName && !is_operator("(")) || is_name("in")) break;
+    DLLM_TRY(Target part, parse_target_part());
+    tuple.parts.push_back(std::move(part));
+  }
+  return tuple;
 }
 
 Expected<Stmt> StatementParser::parse_set() {
@@ -246,9 +275,7 @@ Expected<Stmt> StatementParser::parse_macro() {
   take();
   DLLM_TRY(stmt.text, expect_name());
   DLLM_CHECK_OK(parse_parameters(stmt));
-  const int outer = std::exchange(loops_, 0);
-  DLLM_TRY(Block body, parse_body("endmacro"));
-  loops_ = outer;
+  DLLM_TRY(Block body, parse_macro_body("endmacro", stmt.uses));
   stmt.bodies.push_back(std::move(body));
   return stmt;
 }
@@ -263,9 +290,7 @@ Expected<Stmt> StatementParser::parse_call() {
   DLLM_TRY(ExprPtr callee, parse_expression());
   if (callee->kind != ExprKind::kCall) return error_here("a call block needs a call");
   stmt.exprs.push_back(std::move(callee));
-  const int outer = std::exchange(loops_, 0);
-  DLLM_TRY(Block body, parse_body("endcall"));
-  loops_ = outer;
+  DLLM_TRY(Block body, parse_macro_body("endcall", stmt.uses));
   stmt.bodies.push_back(std::move(body));
   return stmt;
 }

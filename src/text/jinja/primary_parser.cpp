@@ -38,6 +38,9 @@ Expected<ExprPtr> ExpressionParser::parse_primary() {
       } else if (first.text != "none" && first.text != "None") {
         made->kind = ExprKind::kName;
         made->text = first.text;
+        uses_.varargs = uses_.varargs || first.text == "varargs";
+        uses_.kwargs = uses_.kwargs || first.text == "kwargs";
+        uses_.caller = uses_.caller || first.text == "caller";
       }
       return made;
     }
@@ -154,9 +157,12 @@ Expected<void> ExpressionParser::parse_arguments(Expr& call) {
   DLLM_CHECK_OK(expect_operator("("));
   while (!is_operator(")")) {
     if (is_operator("*") || is_operator("**")) {
-      Error error = error_here("unpacking arguments with * or **");
-      error.code = ErrorCode::kUnsupported;
-      return error;
+      ExprPtr& unpacked = take().text == "*" ? call.unpacked : call.unpacked_named;
+      if (unpacked || (&unpacked == &call.unpacked && call.unpacked_named))
+        return error_here("an argument cannot be unpacked here");
+      DLLM_TRY(unpacked, parse_expression());
+      if (!skip_operator(",")) break;
+      continue;
     }
     const bool named = token().type == TokenType::kName && peek().type == TokenType::kOperator && peek().text == "=";
     std::string name;
@@ -166,9 +172,10 @@ Expected<void> ExpressionParser::parse_arguments(Expr& call) {
     }
     DLLM_TRY(ExprPtr value, parse_expression());
     if (named) {
+      if (call.unpacked_named) return error_here("a named argument follows **");
       call.named.emplace_back(std::move(name), std::move(value));
-    } else if (!call.named.empty()) {
-      return error_here("a positional argument follows a named one");
+    } else if (!call.named.empty() || call.unpacked || call.unpacked_named) {
+      return error_here("a positional argument follows a named or unpacked one");
     } else {
       call.args.push_back(std::move(value));
     }

@@ -52,24 +52,27 @@ void append_repr_char(std::string& out, char32_t code, std::string_view bytes, c
   }
 }
 
-std::string repr_text(std::string_view text) {
-  const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
-  std::string out(1, quote);
-  for (std::size_t i = 0; i < text.size();) {
-    const Utf8Char c = utf8_at(text, i);
+void append_repr(MarkedText& out, const MarkedText& text) {
+  const std::string_view bytes = text.bytes;
+  const char quote = bytes.find('\'') != bytes.npos && bytes.find('"') == bytes.npos ? '"' : '\'';
+  out.append(std::string_view(&quote, 1));
+  std::string shown;
+  for (std::size_t i = 0; i < bytes.size();) {
+    const Utf8Char c = utf8_at(bytes, i);
+    shown.clear();
     if (c.valid) {
-      append_repr_char(out, c.code, text.substr(i, c.size), quote);
+      append_repr_char(shown, c.code, bytes.substr(i, c.size), quote);
     } else {
-      out += text.substr(i, c.size);
+      shown = bytes.substr(i, c.size);
     }
+    out.append(shown, text.mark_at(i));
     i += c.size;
   }
-  out += quote;
-  return out;
+  out.append(std::string_view(&quote, 1));
 }
 
-Expected<void> within(const std::string& out, std::size_t limit) {
-  if (out.size() > limit) return limit_error(fmt::format("a text grows beyond {} bytes", limit));
+Expected<void> within(const MarkedText& out, std::size_t limit) {
+  if (out.bytes.size() > limit) return limit_error(fmt::format("a text grows beyond {} bytes", limit));
   return {};
 }
 
@@ -81,23 +84,25 @@ class ReprWriter {
   Expected<void> write(const Value& value, int depth) {
     if (depth > 2 * Value::kMaxDepth) return limit_error("a value is nested too deeply to print");
     DLLM_CHECK_OK(within(out, limit_));
-    if (const std::string* text = value.text()) {
-      out += repr_text(*text);
+    if (const MarkedText* text = value.marked()) {
+      if (value.safe()) out.append("Markup(");
+      append_repr(out, *text);
+      if (value.safe()) out.append(")");
       return {};
     }
     if (const Sequence* sequence = value.sequence()) return write_sequence(*sequence, depth);
     if (const Mapping* mapping = value.mapping()) return write_entries(mapping->entries, depth);
     if (Namespace* const* ns = value.get<Namespace*>()) {
-      out += "<Namespace ";
+      out.append("<Namespace ");
       DLLM_CHECK_OK(write_entries((*ns)->attributes.entries, depth));
-      out += ">";
+      out.append(">");
       return {};
     }
-    out += scalar(value);
+    out.append(scalar(value));
     return {};
   }
 
-  std::string out;
+  MarkedText out;
 
  private:
   static std::string scalar(const Value& value) {
@@ -111,25 +116,25 @@ class ReprWriter {
 
   Expected<void> write_sequence(const Sequence& sequence, int depth) {
     const bool tuple = sequence.kind == SequenceKind::kTuple;
-    out += tuple ? "(" : "[";
+    out.append(tuple ? "(" : "[");
     for (std::size_t i = 0; i < sequence.items.size(); ++i) {
-      if (i > 0) out += ", ";
+      if (i > 0) out.append(", ");
       DLLM_CHECK_OK(write(sequence.items[i], depth + 1));
     }
-    if (tuple && sequence.items.size() == 1) out += ",";
-    out += tuple ? ")" : "]";
+    if (tuple && sequence.items.size() == 1) out.append(",");
+    out.append(tuple ? ")" : "]");
     return {};
   }
 
   Expected<void> write_entries(const std::vector<std::pair<Value, Value>>& entries, int depth) {
-    out += "{";
+    out.append("{");
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      if (i > 0) out += ", ";
+      if (i > 0) out.append(", ");
       DLLM_CHECK_OK(write(entries[i].first, depth + 1));
-      out += ": ";
+      out.append(": ");
       DLLM_CHECK_OK(write(entries[i].second, depth + 1));
     }
-    out += "}";
+    out.append("}");
     return {};
   }
 
@@ -152,16 +157,16 @@ std::string format_double(double value) {
   return text;
 }
 
-Expected<std::string> to_repr(const Value& value, std::size_t limit) {
+Expected<MarkedText> to_repr(const Value& value, std::size_t limit) {
   ReprWriter writer(limit);
   DLLM_CHECK_OK(writer.write(value, 0));
   DLLM_CHECK_OK(within(writer.out, limit));
   return std::move(writer.out);
 }
 
-Expected<std::string> to_text(const Value& value, std::size_t limit) {
-  if (const std::string* text = value.text()) return *text;
-  if (value.undefined()) return std::string();
+Expected<MarkedText> to_text(const Value& value, std::size_t limit) {
+  if (const MarkedText* text = value.marked()) return *text;
+  if (value.undefined()) return MarkedText();
   return to_repr(value, limit);
 }
 

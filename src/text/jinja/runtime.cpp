@@ -11,8 +11,7 @@ namespace dllm::jinja {
 
 const Value* Scope::find(const std::string& name) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get()) {
-    const auto found = scope->variables.find(name);
-    if (found != scope->variables.end()) return &found->second;
+    if (const Value* found = scope->variables.find(name)) return found;
   }
   return nullptr;
 }
@@ -36,7 +35,7 @@ Expected<void> Runtime::step(std::int64_t count) {
 }
 
 Expected<void> Runtime::scan(const Value& value) {
-  constexpr std::size_t kBytesPerStep = 1024;
+  constexpr std::size_t kBytesPerStep = 64;
   const std::string* text = value.text();
   return step(text != nullptr ? static_cast<std::int64_t>(text->size() / kBytesPerStep) : 0);
 }
@@ -50,39 +49,16 @@ Expected<void> Runtime::allocate(std::size_t bytes) {
   return {};
 }
 
-Expected<Value> Runtime::text(std::string bytes) {
-  DLLM_CHECK_OK(allocate(bytes.size()));
-  return charged(std::move(bytes));
-}
-
-Expected<Value> Runtime::text(MarkedText text) {
+Expected<Value> Runtime::text(MarkedText text, bool safe) {
   DLLM_CHECK_OK(allocate(text.bytes.size()));
-  return Value(std::move(text));
+  return Value(std::move(text), safe);
 }
 
-Value Runtime::charged(std::string bytes) const {
-  return content_ ? Value(MarkedText::content(std::move(bytes))) : Value(std::move(bytes));
-}
-
-Expected<std::string> Runtime::str(const Value& value) {
-  DLLM_TRY(std::string text, to_text(value, limits_.output));
-  DLLM_CHECK_OK(allocate(text.size()));
+Expected<MarkedText> Runtime::str(const Value& value) {
+  DLLM_TRY(MarkedText text, to_text(value, limits_.output));
+  DLLM_CHECK_OK(allocate(text.bytes.size()));
   return text;
 }
-
-Expected<MarkedText> Runtime::marked_str(const Value& value) {
-  if (const MarkedText* text = value.marked()) {
-    DLLM_CHECK_OK(allocate(text->bytes.size()));
-    return *text;
-  }
-  DLLM_TRY(std::string text, str(value));
-  return value.has_content() ? MarkedText::content(std::move(text)) : MarkedText{std::move(text), {}};
-}
-
-ContentScope::ContentScope(Runtime& runtime, const Value& input, const Arguments& arguments)
-    : ContentScope(runtime, input.has_content() || std::ranges::any_of(arguments.positional, &Value::has_content) ||
-                                std::ranges::any_of(arguments.named,
-                                                    [](const auto& named) { return named.second.has_content(); })) {}
 
 Expected<SequencePtr> Runtime::iterate(const Value& value) {
   if (const SequencePtr* sequence = value.get<SequencePtr>()) {
@@ -93,7 +69,6 @@ Expected<SequencePtr> Runtime::iterate(const Value& value) {
   if (const Mapping* mapping = value.mapping()) {
     DLLM_CHECK_OK(step(static_cast<std::int64_t>(mapping->entries.size())));
     for (const auto& [key, item] : mapping->entries) items->items.push_back(key);
-    items->content = mapping->content;
   } else if (const std::string* text = value.text()) {
     for (std::size_t i = 0; i < text->size();) {
       DLLM_CHECK_OK(step());
@@ -101,7 +76,6 @@ Expected<SequencePtr> Runtime::iterate(const Value& value) {
       items->items.emplace_back(value.marked()->part(std::string_view(*text).substr(i, c.size)));
       i += c.size;
     }
-    items->content = value.has_content();
   } else if (!value.undefined()) {
     return type_error(fmt::format("'{}' object is not iterable", value.type_name()));
   }

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,20 +14,43 @@
 
 namespace dllm::jinja {
 
-/// Limits on the cost of one rendering, whatever the template and the messages.
+/// Limits on the cost of one rendering, whatever the template and the messages. They bound time and memory; no
+/// conversation that a model could read comes near them, even if the template compares every message with every other.
 struct Limits {
-  std::int64_t steps = 1'000'000;                   ///< nodes evaluated, items filtered
-  std::size_t output = std::size_t{16} << 20;       ///< bytes of output, and of any single intermediate text
-  std::size_t allocation = std::size_t{256} << 20;  ///< bytes of all intermediate texts together
-  int depth = 250;                                  ///< nested evaluations, including macro calls
-  int scope_depth = 200;                            ///< scopes that stored macros can chain
-  std::int64_t range = 100'000;                     ///< items of range(), as in Jinja's sandbox
+  std::int64_t steps = 0;                         ///< see ChatTemplate::kMaxSteps
+  std::size_t output = std::size_t{16} << 20;     ///< bytes of output, and of any single intermediate text
+  std::size_t allocation = std::size_t{1} << 30;  ///< bytes of all intermediate texts together
+  int depth = 250;                                ///< nested evaluations, including macro calls
+  int scope_depth = 200;                          ///< scopes that stored macros can chain
+  std::int64_t range = 100'000;                   ///< items of range(), as in Jinja's sandbox
+};
+
+/// A few variables by name: a frame has one to ten, for which a list is faster than a hash table.
+class Variables {
+ public:
+  const Value* find(std::string_view name) const {
+    for (const auto& [known, value] : list_)
+      if (known == name) return &value;
+    return nullptr;
+  }
+  void insert_or_assign(const std::string& name, Value value) {
+    for (auto& [known, old] : list_) {
+      if (known != name) continue;
+      old = std::move(value);
+      return;
+    }
+    if (list_.empty()) list_.reserve(4);
+    list_.emplace_back(name, std::move(value));
+  }
+
+ private:
+  std::vector<std::pair<std::string, Value>> list_;
 };
 
 /// Variables of one frame. Frames of macros outlive their call, because a macro defined inside refers to its frame.
 struct Scope {
   std::shared_ptr<Scope> parent;
-  std::unordered_map<std::string, Value> variables;
+  Variables variables;
   int depth = 0;
 
   const Value* find(const std::string& name) const;
@@ -78,14 +100,11 @@ class Runtime {
   /// Call before creating a text of `bytes`.
   Expected<void> allocate(std::size_t bytes);
 
-  /// Creates a text and charges its bytes. Within a ContentScope all of it is content: the rule for operations that do
-  /// not track where bytes come from.
-  Expected<Value> text(std::string bytes);
-  Expected<Value> text(MarkedText text);
-  /// The same for bytes already charged by allocate().
-  Value charged(std::string bytes) const;
-  Expected<std::string> str(const Value& value);
-  Expected<MarkedText> marked_str(const Value& value);
+  /// Creates a text and charges its bytes.
+  Expected<Value> text(MarkedText text, bool safe = false);
+  Expected<Value> text(std::string markup) { return text(MarkedText{std::move(markup), {}}); }
+  /// str(), charged.
+  Expected<MarkedText> str(const Value& value);
 
   /// The items that Python's iteration yields: elements, keys, characters. Error if it is not iterable.
   Expected<SequencePtr> iterate(const Value& value);
@@ -96,31 +115,12 @@ class Runtime {
   Expected<ScopePtr> make_scope(ScopePtr parent);
 
  private:
-  friend class ContentScope;
   Limits limits_;
-  bool content_ = false;
   std::int64_t steps_ = 0;
   std::size_t allocated_ = 0;
   std::vector<std::unique_ptr<Namespace>> namespaces_;
   std::vector<std::unique_ptr<Macro>> macros_;
   std::vector<std::unique_ptr<LoopState>> loops_;
-};
-
-/// Active while a filter, method or operator processes its operands: texts that it creates are content if one of these
-/// has any (`content`). Operations that can be more precise pass a marked text to Runtime::text().
-class ContentScope {
- public:
-  ContentScope(Runtime& runtime, bool content) : runtime_(runtime), outer_(runtime.content_) {
-    runtime.content_ = content;
-  }
-  ContentScope(Runtime& runtime, const Value& input, const Arguments& arguments);
-  ~ContentScope() { runtime_.content_ = outer_; }
-  ContentScope(const ContentScope&) = delete;
-  ContentScope& operator=(const ContentScope&) = delete;
-
- private:
-  Runtime& runtime_;
-  bool outer_;
 };
 
 Value undefined_value(std::string hint);
@@ -139,6 +139,23 @@ Expected<Value> binary(Runtime& runtime, const std::string& op, const Value& a, 
 /// op: == != < <= > >= in, not in
 Expected<bool> relation(Runtime& runtime, const std::string& op, const Value& a, const Value& b);
 Expected<Value> negate(const Value& value);
+
+/// Python's ==, which counts every pair of values that it visits: nested lists that share their parts have
+/// exponentially many.
+Expected<bool> equal(Runtime& runtime, const Value& a, const Value& b);
+/// -1, 0, 1; an error where Python raises a TypeError.
+Expected<int> compare(Runtime& runtime, const Value& a, const Value& b);
+/// The stable order of `keys`; an error as in compare().
+Expected<std::vector<std::size_t>> sort_order(Runtime& runtime, const std::vector<Value>& keys, bool reverse);
+/// The index of the first item that equals `value`; items.size() if none.
+Expected<std::size_t> index_of(Runtime& runtime, const std::vector<Value>& items, const Value& value);
+/// mapping[key]; nullptr if there is no such key.
+Expected<const Value*> find_entry(Runtime& runtime, const Mapping& mapping, const Value& key);
+/// mapping[key] = value
+Expected<void> set_entry(Runtime& runtime, Mapping& mapping, Value key, Value value);
+
+/// markupsafe.escape(): safe texts unchanged, others with & < > ' " escaped.
+Expected<MarkedText> escaped(Runtime& runtime, const Value& value);
 
 bool is_method(const Value& object, std::string_view name);
 Expected<Value> call_method(Runtime& runtime, const Value& object, const std::string& name, const Arguments& arguments);

@@ -26,8 +26,9 @@ Expected<std::string> name_argument(const FilterCall& call, std::size_t index) {
   return *name;
 }
 
-// map('filter', ...) or map(attribute=..., default=...)
+// map('filter', ...) or map(attribute=..., default=...). This and the next take what is false (none, 0) for empty.
 Expected<Value> map_items(const FilterCall& call) {
+  if (!call.input.truthy()) return make_sequence({}, SequenceKind::kGenerator);
   DLLM_TRY(const SequencePtr items, call.runtime.iterate(call.input));
   const Value* attribute = call.arguments.positional.empty() ? call.find(0, "attribute") : nullptr;
   if (attribute == nullptr && call.arguments.positional.empty()) return type_error("map requires a filter argument");
@@ -51,6 +52,7 @@ Expected<Value> map_items(const FilterCall& call) {
 
 // select, reject, selectattr, rejectattr: by a test, or without one by truth.
 Expected<Value> filter_items(const FilterCall& call) {
+  if (!call.input.truthy()) return make_sequence({}, SequenceKind::kGenerator);
   DLLM_TRY(const SequencePtr items, call.runtime.iterate(call.input));
   const bool by_attribute = call.name.ends_with("attr"), keep = call.name.starts_with("select");
   const std::size_t test_at = by_attribute ? 1 : 0;
@@ -100,8 +102,9 @@ const std::map<std::string, Test, std::less<>>& plain_tests() {
          const Sequence* sequence = v.sequence();
          return v.undefined() || v.text() || v.mapping() || (sequence && sequence->kind != SequenceKind::kGenerator);
        }},
-      {"lower", [](const Value& v) { return v.text() != nullptr && is_lower(*v.text()); }},
-      {"upper", [](const Value& v) { return v.text() != nullptr && is_upper(*v.text()); }},
+      {"lower", [](const Value& v) { return v.text() != nullptr && is_lower_text(*v.text()); }},
+      {"upper", [](const Value& v) { return v.text() != nullptr && is_upper_text(*v.text()); }},
+      {"escaped", [](const Value& v) { return v.safe(); }},
   };
   return tests;
 }
@@ -120,11 +123,14 @@ std::string relation_of(std::string_view test) {
 
 Expected<bool> divisible(Runtime& runtime, const Value& value, std::int64_t divisor, std::int64_t rest) {
   DLLM_TRY(const Value remainder, binary(runtime, "%", value, Value(divisor)));
-  return equal(remainder, Value(rest));
+  return equal(runtime, remainder, Value(rest));
 }
 
 // Identity, as far as values have one: the same kind and equal.
-bool same(const Value& a, const Value& b) { return a.type_name() == b.type_name() && equal(a, b); }
+Expected<bool> same(Runtime& runtime, const Value& a, const Value& b) {
+  if (a.type_name() != b.type_name()) return false;
+  return equal(runtime, a, b);
+}
 
 }  // namespace
 
@@ -144,7 +150,7 @@ Expected<bool> apply_test(Runtime& runtime, const std::string& name, const Value
   }
   if (arguments.positional.size() != 1) return type_error(fmt::format("the test '{}' needs one argument", name));
   const Value& argument = arguments.positional[0];
-  if (name == "sameas") return same(input, argument);
+  if (name == "sameas") return same(runtime, input, argument);
   if (name == "divisibleby") {
     if (!argument.integer_like()) return type_error("the test 'divisibleby' needs an integer");
     return divisible(runtime, input, argument.as_integer(), 0);

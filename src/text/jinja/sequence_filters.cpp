@@ -36,25 +36,39 @@ Expected<Value> last(const FilterCall& call) {
   return items->items.empty() ? undefined_value("No last item, sequence was empty.") : items->items.back();
 }
 
+// Lists of `size` items each, the last one padded with `fill_with`.
+Expected<Value> batch(const FilterCall& call) {
+  DLLM_TRY(const SequencePtr items, call.runtime.iterate(call.input));
+  DLLM_TRY(const std::int64_t size, call.integer_or(0, "linecount", 0));
+  const Value* fill = call.find(1, "fill_with");
+  if (size < 1 || size > call.runtime.limits().range) return type_error("batch needs a positive number");
+  std::vector<Value> out;
+  for (std::size_t at = 0; at < items->items.size(); at += static_cast<std::size_t>(size)) {
+    const std::size_t end = std::min(items->items.size(), at + static_cast<std::size_t>(size));
+    std::vector<Value> line(items->items.begin() + static_cast<std::ptrdiff_t>(at),
+                            items->items.begin() + static_cast<std::ptrdiff_t>(end));
+    if (fill != nullptr && !fill->none()) line.resize(static_cast<std::size_t>(size), *fill);
+    DLLM_CHECK_OK(call.runtime.step(static_cast<std::int64_t>(line.size())));
+    DLLM_TRY(Value made, make_sequence(std::move(line)));
+    out.push_back(std::move(made));
+  }
+  return make_sequence(std::move(out), SequenceKind::kGenerator);
+}
+
 Expected<Value> to_list(const FilterCall& call) {
   DLLM_TRY(const SequencePtr items, call.runtime.iterate(call.input));
   return make_sequence(items->items);
 }
 
 Expected<Value> reverse(const FilterCall& call) {
-  if (const std::string* text = call.input.text()) {
-    auto parts = chars(*text);
-    std::string out;
-    for (auto part = parts.rbegin(); part != parts.rend(); ++part) out += *part;
-    return call.runtime.text(std::move(out));
-  }
+  if (const MarkedText* text = call.input.marked()) return call.runtime.text(reversed(*text), call.input.safe());
   DLLM_TRY(const SequencePtr items, call.runtime.iterate(call.input));
   return make_sequence({items->items.rbegin(), items->items.rend()}, SequenceKind::kGenerator);
 }
 
 Expected<Value> join(const FilterCall& call) {
   const Value* given = call.find(0, "d");
-  DLLM_TRY(const MarkedText separator, call.runtime.marked_str(given != nullptr ? *given : Value(std::string())));
+  DLLM_TRY(const MarkedText separator, call.runtime.str(given != nullptr ? *given : Value(std::string())));
   DLLM_TRY(const SequencePtr items, call.runtime.iterate(call.input));
   const Value* attribute = call.find(1, "attribute");
   MarkedText out;
@@ -63,7 +77,7 @@ Expected<Value> join(const FilterCall& call) {
     if (attribute != nullptr && !attribute->none()) {
       DLLM_TRY(item, attribute_path(call.runtime, item, *attribute));
     }
-    DLLM_TRY(const MarkedText text, call.runtime.marked_str(item));
+    DLLM_TRY(const MarkedText text, call.runtime.str(item));
     DLLM_CHECK_OK(call.runtime.allocate(separator.bytes.size()));
     if (i > 0) out.append(separator);
     out.append(text);
@@ -96,7 +110,7 @@ Expected<std::vector<Value>> sort_keys(const FilterCall& call, const std::vector
       DLLM_TRY(key, attribute_path(call.runtime, item, *attribute));
     }
     if (!case_sensitive && key.text() != nullptr) {
-      DLLM_TRY(key, call.runtime.text(lower(*key.text())));
+      DLLM_TRY(key, call.runtime.text(lower(*key.marked())));
     }
     keys.push_back(std::move(key));
   }
@@ -107,7 +121,7 @@ Expected<Value> sorted(const FilterCall& call) {
   DLLM_TRY(const SequencePtr items, call.runtime.iterate(call.input));
   const bool backwards = call.flag_or(0, "reverse", false), exact = call.flag_or(1, "case_sensitive", false);
   DLLM_TRY(const auto keys, sort_keys(call, items->items, call.find(2, "attribute"), exact));
-  DLLM_TRY(const auto order, sort_order(keys, backwards));
+  DLLM_TRY(const auto order, sort_order(call.runtime, keys, backwards));
   std::vector<Value> out;
   for (const std::size_t i : order) out.push_back(items->items[i]);
   return make_sequence(std::move(out));
@@ -116,11 +130,12 @@ Expected<Value> sorted(const FilterCall& call) {
 Expected<Value> dictsort(const FilterCall& call) {
   DLLM_TRY(const Value listed, pairs(call));
   const std::vector<Value>& items = listed.sequence()->items;
-  DLLM_TRY(const std::string by, call.text_or(1, "by", "key"));
+  DLLM_TRY(const MarkedText named, call.text_or(1, "by", "key"));
+  const std::string& by = named.bytes;
   if (by != "key" && by != "value") return type_error("You can only sort by either \"key\" or \"value\"");
   const Value position(std::int64_t{by == "value"});
   DLLM_TRY(const auto keys, sort_keys(call, items, &position, call.flag_or(0, "case_sensitive", false)));
-  DLLM_TRY(const auto order, sort_order(keys, call.flag_or(2, "reverse", false)));
+  DLLM_TRY(const auto order, sort_order(call.runtime, keys, call.flag_or(2, "reverse", false)));
   std::vector<Value> out;
   for (const std::size_t i : order) out.push_back(items[i]);
   return make_sequence(std::move(out));
@@ -132,8 +147,10 @@ Expected<Value> unique(const FilterCall& call) {
   DLLM_TRY(const auto keys, sort_keys(call, items->items, call.find(1, "attribute"), exact));
   std::vector<Value> out, seen;
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    DLLM_CHECK_OK(call.runtime.step(static_cast<std::int64_t>(seen.size() / 16)));
-    if (std::ranges::any_of(seen, [&](const Value& known) { return equal(known, keys[i]); })) continue;
+    if (keys[i].mapping() != nullptr || keys[i].type_name() == "list")
+      return type_error(fmt::format("unhashable type: '{}'", keys[i].type_name()));
+    DLLM_TRY(const std::size_t at, index_of(call.runtime, seen, keys[i]));
+    if (at < seen.size()) continue;
     seen.push_back(keys[i]);
     out.push_back(items->items[i]);
   }
@@ -147,7 +164,7 @@ Expected<Value> extreme(const FilterCall& call) {
   if (keys.empty()) return undefined_value("No aggregated item, sequence was empty.");
   std::size_t best = 0;
   for (std::size_t i = 1; i < keys.size(); ++i) {
-    DLLM_TRY(const int sign, compare(keys[i], keys[best]));
+    DLLM_TRY(const int sign, compare(call.runtime, keys[i], keys[best]));
     if (call.name == "min" ? sign < 0 : sign > 0) best = i;
   }
   return items->items[best];
@@ -181,9 +198,10 @@ Expected<Value> attribute(const FilterCall& call) {
 
 Filter find_sequence_filter(std::string_view name) {
   static const std::map<std::string, Filter, std::less<>> filters = {
-      {"length", length},   {"count", length}, {"first", first}, {"last", last},   {"list", to_list},
-      {"reverse", reverse}, {"join", join},    {"items", pairs}, {"sort", sorted}, {"dictsort", dictsort},
-      {"unique", unique},   {"min", extreme},  {"max", extreme}, {"sum", sum},     {"attr", attribute},
+      {"length", length}, {"count", length},      {"first", first},    {"last", last},
+      {"list", to_list},  {"reverse", reverse},   {"join", join},      {"items", pairs},
+      {"sort", sorted},   {"dictsort", dictsort}, {"unique", unique},  {"min", extreme},
+      {"max", extreme},   {"sum", sum},           {"attr", attribute}, {"batch", batch},
   };
   const auto found = filters.find(name);
   return found == filters.end() ? nullptr : found->second;

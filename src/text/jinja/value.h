@@ -15,6 +15,7 @@
 /// The run-time values of chat templates: Python's semantics as far as Jinja templates can observe them.
 namespace dllm::jinja {
 
+class Runtime;
 class Value;
 struct Macro;      // jinja_runtime.h
 struct LoopState;  // jinja_runtime.h
@@ -27,7 +28,11 @@ struct Undefined {
 };
 struct None {};
 
-using Text = std::shared_ptr<const MarkedText>;
+/// A str. `safe`: markupsafe's Markup, which escapes what is added to it.
+struct Str : MarkedText {
+  bool safe = false;
+};
+using Text = std::shared_ptr<const Str>;
 
 enum class SequenceKind : std::uint8_t {
   kList,
@@ -38,19 +43,16 @@ struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   std::vector<Value> items;
   int depth = 1;
-  bool content = false;  ///< at least one text in it has content
 };
 using SequencePtr = std::shared_ptr<const Sequence>;
 
 struct Mapping {
   std::vector<std::pair<Value, Value>> entries;  ///< in insertion order, keys unique
   int depth = 1;
-  bool content = false;  ///< at least one text in it has content
 
-  const Value* find(const Value& key) const;
   const Value* find_text(std::string_view key) const;
   /// Replaces or appends, like a dict.
-  void set(Value key, Value value);
+  void set_text(const std::string& key, Value value);
 };
 using MappingPtr = std::shared_ptr<const Mapping>;
 
@@ -70,8 +72,8 @@ class Value {
   Value(bool v) : data_(v) {}
   Value(std::int64_t v) : data_(v) {}
   Value(double v) : data_(v) {}
-  Value(std::string v) : data_(std::make_shared<const MarkedText>(MarkedText{std::move(v), {}})) {}
-  Value(MarkedText v) : data_(std::make_shared<const MarkedText>(std::move(v))) {}
+  Value(std::string v) : Value(MarkedText{std::move(v), {}}) {}
+  Value(MarkedText v, bool safe = false) : data_(std::make_shared<const Str>(Str{std::move(v), safe})) {}
   Value(const char*) = delete;  // would become a bool
   Value(SequencePtr v) : data_(std::move(v)) {}
   Value(MappingPtr v) : data_(std::move(v)) {}
@@ -98,6 +100,11 @@ class Value {
     const Text* text = get<Text>();
     return text != nullptr ? text->get() : nullptr;
   }
+  /// Whether it is a text that escapes what is added to it.
+  bool safe() const {
+    const Text* text = get<Text>();
+    return text != nullptr && (*text)->safe;
+  }
   const Sequence* sequence() const {
     const SequencePtr* sequence = get<SequencePtr>();
     return sequence != nullptr ? sequence->get() : nullptr;
@@ -116,8 +123,6 @@ class Value {
   double as_double() const;
 
   bool truthy() const;
-  /// Whether some text in it is content. Always true for namespaces and loops, whose values change.
-  bool has_content() const;
   int depth() const;
   /// Python's name of the type, for messages.
   std::string_view type_name() const;
@@ -139,25 +144,19 @@ Expected<Value> make_mapping(Mapping mapping);
 /// `content`: all texts are content, except roles that are plain words: templates build markup from those.
 Expected<Value> from_json(const nlohmann::ordered_json& json, bool content, int depth = 0);
 
-bool equal(const Value& a, const Value& b);
-/// -1, 0, 1; an error where Python raises a TypeError.
-Expected<int> compare(const Value& a, const Value& b);
-
-/// The stable order of `keys`; an error as in compare().
-Expected<std::vector<std::size_t>> sort_order(const std::vector<Value>& keys, bool reverse);
-
-/// Python's str() and repr(). Errors: output above `limit` bytes.
-Expected<std::string> to_text(const Value& value, std::size_t limit);
-Expected<std::string> to_repr(const Value& value, std::size_t limit);
+/// Python's str() and repr(). Texts keep their marks; what is written around them is markup. Errors: output above
+/// `limit` bytes.
+Expected<MarkedText> to_text(const Value& value, std::size_t limit);
+Expected<MarkedText> to_repr(const Value& value, std::size_t limit);
 
 struct JsonStyle {
   int indent = -1;  ///< -1: one line
-  std::string item_separator = ", ", key_separator = ": ";
+  MarkedText item_separator{", ", {}}, key_separator{": ", {}};
   bool sort_keys = false;
   bool ascii = false;
 };
-/// Python's json.dumps(). Errors: values that are not JSON; output above `limit` bytes.
-Expected<std::string> to_json(const Value& value, const JsonStyle& style, std::size_t limit);
+/// Python's json.dumps(), with marks as in to_text(). Errors: values that are not JSON; the output limit.
+Expected<MarkedText> to_json(Runtime& runtime, const Value& value, const JsonStyle& style);
 
 std::string format_double(double value);
 

@@ -5,7 +5,8 @@ DATA = {
     "l": [3, 1, 2], "w": ["b", "A", "c", "a"], "d": {"b": 1, "a": [1, 2], "C": "x"}, "nested": {"x": {"y": [10, {"k": "v"}]}},
     "people": [{"name": "Ann", "age": 30, "role": "user"}, {"name": "bob", "age": 25, "role": "system"},
                {"name": "Cy", "age": 30, "role": "user"}], "empty": [], "items_key": {"items": 5, "get": 6},
-    "ml": "one\n two\n\nthree\n", "sp": "  \t pad \n",
+    "ml": "one\n two\n\nthree\n", "sp": "  \t pad \n", "cased": "\u0130stanbul \ufb01ne \u0391\u03a3 \u0391\u03a3'\u03a3 \u01c6 \u1fb3 stra\u00dfe \u0149",
+    "html": "<a href=\"x\">'&'</a>", "deep": [[1, ["a", [2.5, None]]], [2, ["b", [3.5, True]]]], "digits": "\u00b2\u0664\u2460",
 }
 EXPRESSIONS = r"""
 1 + 2 * 3 - 4
@@ -296,6 +297,78 @@ people[0].name[0]
 people[-1]['name'] | lower
 people | map(attribute='name') | select('in', ['Ann', 'Cy']) | list
 people | groupless if false else 'ok'
+cased | upper
+cased | lower
+cased | title
+cased | capitalize
+cased.title() ~ cased.capitalize() ~ cased.swapcase()
+cased.upper().isupper() ~ cased.lower().islower() ~ 'ǅ'.isupper() ~ 'a ǅ'.islower() ~ 'Ⅷ'.isupper()
+digits.isdigit() ~ '½'.isdigit() ~ '½'.isnumeric() ~ digits.isdecimal() ~ '½'.isalnum()
+z | selectattr('type') | list
+no | map('upper') | list
+0 | select | list
+e | rejectattr('x') | list
+missing | map(attribute='x') | list
+5 | select | list
+ml.splitlines(true)
+ml.splitlines(keepends=true)
+'a\r\nb\x1cc\u2028d'.splitlines(true)
+'<q>' | safe + html
+html + '<q>' | safe
+('<q>' | safe) ~ html
+('<q>' | safe) * 2 + html
+[('<q>' | safe), html] | join(html)
+('<q>' | safe).join([html, '<' | safe])
+('<q>' | safe).replace('q', '<')
+('a<q>b' | safe).split('<')[0] + html
+(('<q>' | safe)[0:2]) + html
+('<q>' | safe)[0] + html
+('<q>' | safe | upper) + html
+('<q>' | safe | replace('q', 'r')) + html
+('<q>' | safe | trim | lower | indent) + html
+('<q>' | safe | title) + html
+('<q>' | safe | reverse) + html
+'<%s>' | safe | format(html)
+('<%s|%r|%d>' | safe) % (html, html, 3)
+('<{}>' | safe).format(html)
+html | e + '<'
+html | escape | e
+html | e | forceescape
+html | e is escaped and html is not escaped
+(html | e | string) + '<'
+none | safe + '<'
+['<' | safe]
+('<' | safe | first) + '>'
+{'<' | safe: 1}['<']
+('<' | safe) == '<'
+('<' | safe | tojson) + html
+'abc' | center(9) ~ '|' ~ 'abc' | center(10) ~ '|' ~ 'ab' | center(7) ~ '|' ~ 'ab'.center(6) ~ '|' ~ 'x'.ljust(3) ~ 'x'.rjust(3)
+"it's two-words, 3_x ½" | wordcount
+[1, 2, 3, 4, 5] | batch(2) | list
+[1, 2, 3, 4, 5] | batch(3, 'x') | list
+'a-b-c'.partition('-')
+'a-b-c'.rpartition('-')
+'abc'.partition('-') ~ 'abc'.rpartition('-')
+' a b  c '.rsplit(none, 1)
+' a b  c '.rsplit(maxsplit=1)
+' a b  c '.rsplit()
+'a,b,,c'.rsplit(',')
+'aXbXc'.rsplit('X', 5)
+'abcabc'.find('c', 3) ~ 'abcabc'.find('c', -2, -1) ~ 'abcabc'.rfind('a', 0, 3) ~ 'äbäb'.find('ä', 1) ~ 'abc'.find('', 4)
+'aaaa'.rfind('aa') ~ 'abc'.rindex('c')
+'ab'.isascii() ~ 'é'.isascii() ~ ''.isascii()
+dict(*[[('a', 1)]], **{'b': 2})
+range(*[1, 4]) | list
+'{}-{x}'.format(*['a'], **{'x': 2})
+[1, 2] | join(*['-'])
+s | replace(**{'old': 'l', 'new': 'L'})
+deep == [[1, ['a', [2.5, none]]], [2, ['b', [3.5, true]]]]
+{'a': [1, {'b': 2}]} == {'a': [1.0, {'b': 2}]}
+[[1, 2], [1]] | sort
+[[1, 'b'], [1, 'a']] | max
+deep | unique | list | length
+deep.index([2, ['b', [3.5, true]]])
+[2, ['b', [3.5, true]]] in deep
 """.strip("\n")
 
 STATEMENTS = {
@@ -360,6 +433,21 @@ STATEMENTS = {
     "print_list": "{{ l }} {{ d }} {{ (1,) }} {{ people[0] }}",
     "print_none": "{{ z }}{{ missing }}{{ t }}{{ f }}",
     "semicolons_in_text": "{ } {a} % } #} {% if t %}%{% endif %}",
+    "for_unpack_nested": "{% for i, (name, (x, y)) in deep %}{{ i }}{{ name }}{{ x }}{{ y }};{% endfor %}",
+    "for_unpack_nested_brackets": "{% for (i, (name, p)) in deep %}{{ i }}{{ name }}{{ p }};{% endfor %}",
+    "for_unpack_items": "{% for k, (a, b) in {'x': (1, 2), 'y': (3, 4)}.items() %}{{ k }}{{ a }}{{ b }}{% endfor %}",
+    "set_unpack_nested": "{% set a, (b, c) = 1, (2, 3) %}{{ a }}{{ b }}{{ c }}",
+    "set_unpack_one": "{% set (a, ) = [5] %}{{ a }}",
+    "macro_varargs": "{% macro m(a) %}{{ a }}|{{ varargs }}|{{ varargs | join('-') }};{% endmacro %}{{ m(1) }}{{ m(1, 2, 3) }}",
+    "macro_kwargs": "{% macro m(a) %}{{ a }}|{{ kwargs }};{% endmacro %}{{ m(1) }}{{ m(1, b=2, c='x') }}{{ m(b=2, a=1) }}",
+    "macro_both": "{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, *[2, 3], x=4, **{'y': 5}) }}",
+    "macro_varargs_inner": "{% macro o() %}{% macro i() %}{{ varargs }}{% endmacro %}{{ i(1) }}{% endmacro %}{{ o(2) }}",
+    "macro_caller_optional": "{% macro m() %}{{ caller() if caller is defined else 'none' }}{% endmacro %}{{ m() }}{% call m() %}c{% endcall %}",
+    "call_varargs": "{% macro m() %}{{ caller(1, 2) }}{% endmacro %}{% call(a) m() %}{{ a }}{{ varargs }}{% endcall %}",
+    "call_kwargs_caller": "{% macro m() %}{{ kwargs | list }}{% endmacro %}{% call m(x=1) %}c{% endcall %}",
+    "content_none": "{% for m in [{'content': none}, {}] %}{{ m.content is none }}{{ m.content is defined }}{{ m.content }}{% endfor %}",
+    "quadratic": "{% set ns = namespace(n=0) %}{% for a in range(1100) %}{% for b in range(1000) %}{% set ns.n = ns.n + 1 %}{% endfor %}{% endfor %}{{ ns.n }}",
+    "shared_equal": "{% set ns = namespace(s=[1]) %}{% for i in range(20) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s == ns.s }}{{ [ns.s] == [ns.s] }}",
     "error_undefined_attr": "{{ missing.x }}",
     "error_undefined_item": "{{ missing['x'] }}",
     "error_undefined_add": "{{ missing + 1 }}",
@@ -383,6 +471,15 @@ STATEMENTS = {
     "error_not_callable": "{{ n() }}",
     "error_macro_args": "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}",
     "error_macro_kwarg": "{% macro m(a) %}{% endmacro %}{{ m(b=2) }}",
+    "error_macro_twice": "{% macro m(a) %}{% endmacro %}{{ m(1, a=2) }}",
+    "error_macro_no_caller": "{% macro m() %}{% endmacro %}{% call m() %}c{% endcall %}",
+    "error_call_args": "{% macro m() %}{{ caller(1) }}{% endmacro %}{% call m() %}c{% endcall %}",
+    "error_unpack_nested": "{% for a, (b, c) in [(1, 2)] %}{% endfor %}",
+    "error_star_int": "{{ dict(*5) }}",
+    "error_double_star": "{{ dict(**[1]) }}",
+    "error_safe_plus_int": "{{ ('<' | safe) + 1 }}",
+    "error_partition": "{{ s.partition('') }}",
+    "error_rindex": "{{ s.rindex('zz') }}",
     "error_length_int": "{{ n | length }}",
     "error_length_generator": "{{ l | map('string') | length }}",
     "error_sort_mixed": "{{ [1, 'a'] | sort }}",
@@ -406,5 +503,9 @@ STATEMENTS = {
     "syntax_raw": "{% raw %} x",
     "syntax_chained_test": "{{ n is defined is true }}",
     "syntax_positional_after_named": "{{ dict(a=1, 2) }}",
+    "syntax_star_order": "{{ dict(**{}, *[]) }}",
+    "syntax_star_twice": "{{ dict(*[], *[]) }}",
+    "syntax_after_star": "{{ dict(*[], 1) }}",
+    "syntax_target_empty": "{% for () in l %}{% endfor %}",
     "syntax_default_order": "{% macro m(a=1, b) %}{% endmacro %}",
 }

@@ -21,16 +21,13 @@ Error bad_merge(std::size_t rank, const std::string& merge, const std::string& w
 
 }  // namespace
 
-Expected<Bpe> Bpe::create(const TokenIndex& index, const std::vector<std::string>& merges) {
+Expected<Bpe> Bpe::create(const TokenIndex& index, const std::vector<std::string>& merges, Unknown unknown) {
   Bpe bpe;
+  bpe.unknown_ = unknown;
   for (unsigned byte = 0; byte < 256; ++byte) {
     const char raw = static_cast<char>(static_cast<std::uint8_t>(byte));
     const auto token = index.find(encode_alphabet({&raw, 1}));
-    if (token == index.end()) {
-      return Error{ErrorCode::kInvalidFile, fmt::format("the vocabulary has no token for byte 0x{:02X}", byte), "",
-                   "a byte-level BPE vocabulary holds all 256 bytes"};
-    }
-    bpe.byte_ids_[byte] = token->second;
+    bpe.byte_ids_[byte] = token == index.end() ? -1 : token->second;
   }
   DLLM_CHECK_OK(bpe.add_merges(index, merges));
   return bpe;
@@ -69,6 +66,27 @@ Expected<void> Bpe::add_merges(const TokenIndex& index, const std::vector<std::s
     merges_.try_emplace(pair_key(left->second, right->second), Merge{static_cast<std::int32_t>(rank), result->second});
   }
   return {};
+}
+
+// As in Hugging Face's BPE, unknown bytes leave or become the unknown token before anything is merged.
+void Bpe::split_bytes(std::string_view word, std::vector<TokenId>& ids) const {
+  bool after_unknown = false;
+  for (const char byte : word) {
+    const TokenId id = byte_ids_[static_cast<std::uint8_t>(byte)];
+    if (id >= 0) {
+      ids.push_back(id);
+    } else if (unknown_.id && !(after_unknown && unknown_.fuse)) {
+      ids.push_back(*unknown_.id);
+    }
+    after_unknown = id < 0;
+  }
+}
+
+std::string Bpe::missing_bytes() const {
+  std::string bytes;
+  for (unsigned byte = 0; byte < 256; ++byte)
+    if (byte_ids_[byte] < 0) bytes += static_cast<char>(static_cast<std::uint8_t>(byte));
+  return bytes;
 }
 
 void Bpe::split_characters(std::string_view word, std::vector<TokenId>& ids) const {
@@ -118,7 +136,7 @@ void Bpe::encode(std::string_view word, std::vector<TokenId>& out) const {
   if (by_character_)
     split_characters(word, ids);
   else
-    for (const char byte : word) ids.push_back(byte_ids_[static_cast<std::uint8_t>(byte)]);
+    split_bytes(word, ids);
   const auto count = static_cast<std::int32_t>(ids.size());
   std::vector<Symbol> symbols;
   symbols.reserve(ids.size());

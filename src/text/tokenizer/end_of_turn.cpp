@@ -3,14 +3,17 @@
 #include <cstddef>
 #include <string_view>
 
+#include "text/tokenizer/roles.h"
+
 namespace dllm {
 
-std::optional<TokenId> guess_end_of_turn(const TokenizerSpec& spec) {
+std::optional<TokenId> guess_end_of_turn(const TokenizerSpec& spec, bool any_kind) {
   constexpr std::string_view kTexts[] = {"<|eot_id|>", "<|im_end|>", "<|role_end|>", "<|end|>", "<end_of_turn>"};
   for (const std::string_view text : kTexts) {
     for (std::size_t id = 0; id < spec.tokens.size() && id < spec.kinds.size(); ++id) {
       const bool added = spec.kinds[id] == TokenKind::kControl || spec.kinds[id] == TokenKind::kUserDefined;
-      if (added && spec.tokens[id] == text) return static_cast<TokenId>(id);
+      if (spec.tokens[id] != text) continue;
+      if (added || (any_kind && !is_word(spec, static_cast<TokenId>(id)))) return static_cast<TokenId>(id);
     }
   }
   return std::nullopt;

@@ -102,7 +102,8 @@ Expected<void> read_step(const Json& step, Chain& chain, int depth) {
     return {};
   }
   if (type == "Whitespace") {
-    add_step(chain, R"(\w+|[^\w\s]+)", {SplitBehavior::kRemoved, true});
+    // Not Oniguruma's \w but that of Rust's regex crate, which has the joiners too.
+    add_step(chain, R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)", {SplitBehavior::kRemoved, true});
     return {};
   }
   if (type == "WhitespaceSplit") {

@@ -6,7 +6,8 @@
 
 namespace dllm::hf {
 
-/// The tokenizer defined by tokenizer.json and tokenizer_config.json. Errors name the former as their place.
-Expected<TokenizerSpec> spec_of(const Json& root, const Json& config);
+/// The tokenizer defined by tokenizer.json, tokenizer_config.json and special_tokens_map.json. Errors name the first as
+/// their place.
+Expected<TokenizerSpec> spec_of(const Json& root, const Json& config, const Json& special);
 
 }  // namespace dllm::hf

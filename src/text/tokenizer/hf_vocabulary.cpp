@@ -93,7 +93,8 @@ Expected<TokenizerSpec> spec_from_hf_vocabulary(const HfVocabularyFiles& files) 
   root["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
   if (preset->nfc) root["normalizer"] = {{"type", "NFC"}};
   root["added_tokens"] = std::move(tokens);
-  auto spec = hf::spec_of(root, config);
+  DLLM_TRY(const Json special, hf::object_of(files.special, "special_tokens_map.json"));
+  auto spec = hf::spec_of(root, config, special);
   if (spec) return spec;
   Error error = std::move(spec).error();
   if (error.where == "tokenizer.json") error.where = "vocab.json";  // the only part that comes from a file

@@ -25,6 +25,9 @@ const std::vector<TokenizerPreset>& tokenizer_presets();
 /// By name or alias; nullptr if unknown.
 const TokenizerPreset* find_preset(std::string_view name);
 
+/// Whether the preset has these patterns, in one of their spellings.
+bool has_patterns(const TokenizerPreset& preset, const std::vector<std::string>& patterns);
+
 /// The preset with these patterns, nullptr if none. `ignore_merges` distinguishes presets with the same patterns.
 const TokenizerPreset* preset_of_patterns(const std::vector<std::string>& patterns, bool ignore_merges);
 

@@ -11,6 +11,7 @@
 #include <pcre2.h>
 
 #include "base/try.h"
+#include "text/tokenizer/oniguruma.h"
 #include "text/utf8.h"
 
 namespace dllm {
@@ -38,14 +39,15 @@ struct Span {
   bool match;
 };
 
-// Hugging Face uses Oniguruma's Ruby syntax, in which ^ and $ always match at lines: hence MULTILINE.
+// In Oniguruma's Ruby syntax ^ and $ always match at lines: hence MULTILINE. See from_oniguruma().
 constexpr std::uint32_t kCompileOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
 
 // Backtracking steps per call: generous for real patterns, which need a few per character, and a limit for others.
 constexpr std::uint32_t kMatchLimitBase = 1'000'000, kMatchLimitPerByte = 32;
 constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
 
-Expected<Code> compile_pattern(const std::string& pattern) {
+Expected<Code> compile_pattern(const std::string& source) {
+  DLLM_TRY(const std::string pattern, from_oniguruma(source));
   int code = 0;
   std::size_t offset = 0;
   Code compiled(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), kCompileOptions, &code,
@@ -55,7 +57,7 @@ Expected<Code> compile_pattern(const std::string& pattern) {
     pcre2_get_error_message(code, reason, sizeof(reason));
     return Error{ErrorCode::kInvalidFile,
                  fmt::format("pre-tokenizer pattern '{}' does not compile at offset {}: {}",
-                             replace_invalid_utf8(pattern), offset, reinterpret_cast<const char*>(reason)),
+                             replace_invalid_utf8(source), offset, reinterpret_cast<const char*>(reason)),
                  "", ""};
   }
   pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE);  // without JIT pcre2_match interprets: same matches, slower

@@ -45,12 +45,19 @@ Error invalid(std::string what, std::string hint = "") {
   return {ErrorCode::kInvalidFile, std::move(what), "tokenizer", std::move(hint)};
 }
 
-bool is_added(TokenKind kind) { return kind == TokenKind::kControl || kind == TokenKind::kUserDefined; }
+// The unknown token's text is one like any other special one's, as in llama.cpp.
+bool is_added(TokenKind kind) {
+  return kind == TokenKind::kControl || kind == TokenKind::kUserDefined || kind == TokenKind::kUnknown;
+}
 
 Expected<void> check_ids(const TokenizerSpec& spec) {
-  const std::pair<const char*, std::optional<TokenId>> ids[] = {{"bos", spec.bos},   {"eos", spec.eos},
-                                                                {"eot", spec.eot},   {"pad", spec.pad},
-                                                                {"mask", spec.mask}, {"unk", spec.unk}};
+  const std::pair<const char*, std::optional<TokenId>> ids[] = {{"bos", spec.bos},
+                                                                {"eos", spec.eos},
+                                                                {"eot", spec.eot},
+                                                                {"pad", spec.pad},
+                                                                {"mask", spec.mask},
+                                                                {"unk", spec.unk},
+                                                                {"unknown byte's", spec.unknown_byte}};
   for (const auto& [name, id] : ids) {
     if (id && (*id < 0 || static_cast<std::size_t>(*id) >= spec.tokens.size())) {
       return invalid(fmt::format("{} token id {} is outside the vocabulary of {}", name, *id, spec.tokens.size()));
@@ -154,11 +161,20 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Expected<Tokenizer> Tokenizer::create(TokenizerSpec spec) {
   DLLM_CHECK_OK(check_spec(spec));
   DLLM_TRY(TokenIndex index, make_index(spec));
-  DLLM_TRY(Bpe bpe, spec.characters ? Bpe::over_characters(index, spec.merges) : Bpe::create(index, spec.merges));
+  DLLM_TRY(Bpe bpe, spec.characters ? Bpe::over_characters(index, spec.merges)
+                                    : Bpe::create(index, spec.merges, {spec.unknown_byte, spec.fuse_unknown}));
   DLLM_TRY(Pretokenizer pretokenizer, Pretokenizer::compile(spec.patterns, spec.rules));
   auto impl = std::make_unique<Impl>(std::move(spec), std::move(index), std::move(bpe), std::move(pretokenizer));
   impl->bytes = make_bytes(impl->spec);
   impl->add_added_tokens();
+  if (const std::string missing = impl->bpe.missing_bytes(); !missing.empty()) {
+    std::vector<std::string> names;
+    for (const char byte : missing) names.push_back(fmt::format("{:02X}", static_cast<std::uint8_t>(byte)));
+    const std::string fate = impl->spec.unknown_byte ? fmt::format("become token {}", *impl->spec.unknown_byte)
+                                                     : std::string("are left out of texts");
+    impl->spec.warnings.push_back(fmt::format("the vocabulary has no tokens for {} bytes ({}): they {}", names.size(),
+                                              fmt::join(names, " "), fate));
+  }
   return Tokenizer(std::move(impl));
 }
 
@@ -169,7 +185,7 @@ void Tokenizer::Impl::add_added_tokens() {
     const auto id = static_cast<TokenId>(i);
     if (!is_added(spec.kinds[i]) || spec.tokens[i].empty()) continue;
     const AddedTokenFlags f = flags.contains(id) ? flags[id] : AddedTokenFlags{};
-    const AddedTokenMatcher::Token token{id, spec.kinds[i] == TokenKind::kControl, f.lstrip, f.rstrip};
+    const AddedTokenMatcher::Token token{id, spec.kinds[i] != TokenKind::kUserDefined, f.lstrip, f.rstrip};
     if (f.normalized) {
       normalized.add(spec.nfc ? to_nfc(spec.tokens[i]) : spec.tokens[i], token);
     } else {
@@ -184,7 +200,7 @@ std::size_t leading_space(std::string_view text) {
   std::size_t end = 0;
   while (end < text.size()) {
     const Utf8Char c = utf8_at(text, end);
-    if (!c.valid || !is_unicode_space(c.code)) break;
+    if (!c.valid || !is_white_space(c.code)) break;
     end += c.size;
   }
   return end;
@@ -196,7 +212,7 @@ std::size_t trailing_space_begin(std::string_view text) {
     std::size_t at = begin - 1;
     while (at > 0 && begin - at < 4 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
     const Utf8Char c = utf8_at(text, at);
-    if (!c.valid || at + c.size != begin || !is_unicode_space(c.code)) break;
+    if (!c.valid || at + c.size != begin || !is_white_space(c.code)) break;
     begin = at;
   }
   return begin;
@@ -287,6 +303,8 @@ bool Tokenizer::is_control(TokenId id) const {
   return id >= 0 && id < vocab_size() &&
          (impl_->kind(id) == TokenKind::kControl || impl_->kind(id) == TokenKind::kUnknown);
 }
+
+std::string Tokenizer::missing_bytes() const { return impl_->bpe.missing_bytes(); }
 
 TokenId Tokenizer::vocab_size() const { return static_cast<TokenId>(impl_->spec.tokens.size()); }
 

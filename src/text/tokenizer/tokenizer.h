@@ -68,22 +68,29 @@ struct TokenizerSpec {
   bool add_bos = false;                ///< a raw prompt (no chat template) begins with bos; encode() never adds it
   bool add_eos = false;                ///< likewise ends with eos
   std::optional<TokenId> bos, eos, eot, pad, mask, unk;
+  /// What stands for a byte without a token; empty: nothing, the byte is left out. `fuse_unknown`: one for a run of
+  /// them.
+  std::optional<TokenId> unknown_byte;
+  bool fuse_unknown = false;
+  std::int32_t appended = 0;          ///< last tokens that are named as special ones, but not in the vocabulary
+  std::vector<std::string> warnings;  ///< about the file's contradictions, and how they were resolved
 };
 
 /// BPE over bytes or characters. Immutable after construction and safe to share between threads.
 class Tokenizer {
  public:
   /// Compiles the patterns and indexes vocabulary and merges. Errors (kInvalidFile): merges that name unknown tokens,
-  /// duplicate tokens, a byte without a token, special ids outside the vocabulary, a pattern that does not compile
-  /// (with its text and offset).
+  /// duplicate tokens, special ids outside the vocabulary, a pattern that does not compile (with its text and offset).
   static Expected<Tokenizer> create(TokenizerSpec spec);
 
   /// From `tokenizer.ggml.*`. Models "gpt2" (bytes) and "gemma4" (characters) are known; an unknown `.pre` is an error
   /// that lists the presets, a missing one means "default", as in llama.cpp. Keys `dllm.tokenizer.*` (see spec_to_gguf)
   /// override the preset.
   static Expected<TokenizerSpec> spec_from_gguf(const Metadata& metadata);
-  /// From the texts of Hugging Face's tokenizer.json and tokenizer_config.json (may be empty).
-  static Expected<TokenizerSpec> spec_from_hf(const std::string& tokenizer_json, const std::string& config_json);
+  /// From the texts of Hugging Face's tokenizer.json, tokenizer_config.json and special_tokens_map.json (the last two
+  /// may be empty).
+  static Expected<TokenizerSpec> spec_from_hf(const std::string& tokenizer_json, const std::string& config_json,
+                                              const std::string& special_json = "");
   /// Sets the keys that spec_from_gguf reads. Facts that the preset `.pre` does not carry go to `dllm.tokenizer.*`
   /// (patterns, nfc, ignore_merges). kUnsupported: split rules other than isolated and flags of added tokens.
   static Expected<void> spec_to_gguf(const TokenizerSpec& spec, Metadata& metadata);
@@ -97,7 +104,7 @@ class Tokenizer {
   /// UTF-8 in, ids out. `parse_special`: the text of control and user-defined tokens becomes their id (leftmost, then
   /// longest match); user-defined (not "special") added tokens are always matched. Invalid UTF-8 bytes are kept as
   /// bytes: decode(encode(x)) == x for every byte string x if NFC, prefix space, stripping flags and removing rules are
-  /// off.
+  /// off, and every byte has a token.
   std::vector<TokenId> encode(std::string_view text, bool parse_special) const;
   /// encode() with `parse_special` that finds no control token in content: a token's text counts only if all of it is
   /// markup. Words may span content and markup, as in one text.
@@ -111,6 +118,8 @@ class Tokenizer {
   std::string decode(const std::vector<TokenId>& ids, bool with_special) const;
 
   bool is_control(TokenId id) const;
+  /// Bytes without a token, ascending. Empty for almost all vocabularies.
+  std::string missing_bytes() const;
   TokenId vocab_size() const;
   const TokenizerSpec& spec() const;
   /// The id of the token whose text (special) or bytes (normal) are `text`.

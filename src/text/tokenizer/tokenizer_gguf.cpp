@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "text/tokenizer/end_of_turn.h"
 #include "text/tokenizer/presets.h"
+#include "text/tokenizer/roles.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
@@ -18,6 +19,8 @@ namespace {
 constexpr std::string_view kPatternsKey = "dllm.tokenizer.patterns";
 constexpr std::string_view kNfcKey = "dllm.tokenizer.nfc";
 constexpr std::string_view kIgnoreMergesKey = "dllm.tokenizer.ignore_merges";
+constexpr std::string_view kUnknownByteKey = "dllm.tokenizer.unknown_byte_id";
+constexpr std::string_view kFuseUnknownKey = "dllm.tokenizer.fuse_unknown";
 constexpr std::string_view kPrefixSpaceKey = "tokenizer.ggml.add_space_prefix";
 constexpr std::string_view kCharacterModel = "gemma4";
 constexpr std::string_view kOwnPre = "dllm";  // value of `.pre` when the patterns are those of kPatternsKey
@@ -68,7 +71,19 @@ Expected<void> read_special_ids(const Metadata& metadata, TokenizerSpec& spec) {
     }
     spec.*id = static_cast<TokenId>(*value);
   }
-  if (!spec.eot) spec.eot = guess_end_of_turn(spec);
+  if (!spec.eot) spec.eot = guess_end_of_turn(spec, /*any_kind=*/true);
+  std::vector<TokenRole> roles;
+  if (spec.eot) roles.push_back({"eot", *spec.eot});
+  for (const auto& [key, value] : metadata.entries()) {
+    constexpr std::string_view kPrefix = "tokenizer.ggml.", kSuffix = "_token_id";
+    const std::string_view name(key);
+    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
+    DLLM_TRY(const auto id, metadata.integer(key));
+    if (!id || *id < 0 || *id >= static_cast<std::int64_t>(spec.tokens.size())) continue;
+    roles.push_back(
+        {name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()), static_cast<TokenId>(*id)});
+  }
+  settle_roles(spec, roles);
   return {};
 }
 
@@ -98,6 +113,10 @@ Expected<void> read_rules(const Metadata& metadata, TokenizerSpec& spec) {
   spec.patterns = patterns != nullptr ? *patterns : preset->patterns;
   DLLM_TRY(spec.nfc, flag_or(metadata, kNfcKey, preset->nfc));
   DLLM_TRY(spec.ignore_merges, flag_or(metadata, kIgnoreMergesKey, preset->ignore_merges));
+  DLLM_TRY(const auto unknown, metadata.integer(kUnknownByteKey));
+  if (unknown && *unknown >= 0 && *unknown < static_cast<std::int64_t>(spec.tokens.size()))
+    spec.unknown_byte = static_cast<TokenId>(*unknown);
+  DLLM_TRY(spec.fuse_unknown, flag_or(metadata, kFuseUnknownKey, false));
   DLLM_TRY(spec.add_prefix_space, flag_or(metadata, kPrefixSpaceKey, false));
   DLLM_TRY(spec.add_bos, flag_or(metadata, "tokenizer.ggml.add_bos_token", preset->add_bos && spec.bos.has_value()));
   DLLM_TRY(spec.add_eos, flag_or(metadata, "tokenizer.ggml.add_eos_token", false));
@@ -119,7 +138,11 @@ Expected<TokenizerSpec> Tokenizer::spec_from_gguf(const Metadata& metadata) {
                  "BPE over bytes ('gpt2') and over characters ('gemma4') are supported"};
   }
   TokenizerSpec spec;
-  spec.characters = *model == kCharacterModel;
+  DLLM_TRY(const auto pre, metadata.string("tokenizer.ggml.pre"));
+  // Some files of vocabularies over characters give the model as "gpt2", and say so here.
+  constexpr std::string_view kCharacterPres[] = {"gemma4", "sarvam-moe", "granite-embed-multi-311m"};
+  spec.characters =
+      *model == kCharacterModel || (pre && std::ranges::find(kCharacterPres, *pre) != std::ranges::end(kCharacterPres));
   DLLM_CHECK_OK(read_vocabulary(metadata, spec));
   DLLM_CHECK_OK(read_special_ids(metadata, spec));
   DLLM_CHECK_OK(read_rules(metadata, spec));
@@ -136,7 +159,7 @@ Expected<void> Tokenizer::spec_to_gguf(const TokenizerSpec& spec, Metadata& meta
   }
   const TokenizerPreset* preset = find_preset(spec.pre_name);
   // A name that does not match the patterns must not replace them.
-  if (preset != nullptr && preset_of_patterns(spec.patterns, preset->ignore_merges) != preset) preset = nullptr;
+  if (preset != nullptr && !has_patterns(*preset, spec.patterns)) preset = nullptr;
   metadata.set("tokenizer.ggml.model", MetaValue::string(spec.characters ? std::string(kCharacterModel) : "gpt2"));
   if (!spec.characters)
     metadata.set("tokenizer.ggml.pre", MetaValue::string(preset ? spec.pre_name : std::string(kOwnPre)));
@@ -151,6 +174,9 @@ Expected<void> Tokenizer::spec_to_gguf(const TokenizerSpec& spec, Metadata& meta
   metadata.set("tokenizer.ggml.add_bos_token", MetaValue::boolean(spec.add_bos));
   metadata.set("tokenizer.ggml.add_eos_token", MetaValue::boolean(spec.add_eos));
   if (spec.characters) return {};
+  if (spec.unknown_byte)
+    metadata.set(std::string(kUnknownByteKey), MetaValue::u32(static_cast<std::uint32_t>(*spec.unknown_byte)));
+  if (spec.fuse_unknown) metadata.set(std::string(kFuseUnknownKey), MetaValue::boolean(true));
   if (spec.add_prefix_space) metadata.set(std::string(kPrefixSpaceKey), MetaValue::boolean(true));
   if (preset == nullptr) metadata.set(std::string(kPatternsKey), MetaValue::strings(spec.patterns));
   if (spec.nfc != (preset != nullptr && preset->nfc)) {

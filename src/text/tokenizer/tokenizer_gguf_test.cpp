@@ -69,8 +69,40 @@ TEST(TokenizerGguf, SpecSurvivesTheFile) {
 
 TEST(TokenizerGguf, EveryPresetAndAliasIsKnown) {
   const std::vector<std::string> names = Tokenizer::preset_names();
-  for (const char* wanted : {"llada", "llada-moe", "bailingmoe", "bailingmoe2", "qwen2", "llama-bpe", "llama3",
-                             "llama-v3", "tekken", "gpt-2", "default"}) {
+  for (const char* wanted : {"llada",        "llada-moe",
+                             "bailingmoe",   "bailingmoe2",
+                             "qwen2",        "llama-bpe",
+                             "llama3",       "llama-v3",
+                             "tekken",       "gpt-2",
+                             "default",      "smollm",
+                             "deepseek-llm", "deepseek-coder",
+                             "deepseek-v3",  "deepseek-r1-qwen",
+                             "qwen35",       "gpt-4o",
+                             "hunyuan",      "hunyuan-dense",
+                             "seed-coder",   "kimi-k2",
+                             "falcon",       "falcon3",
+                             "mpt",          "starcoder",
+                             "refact",       "command-r",
+                             "olmo",         "dbrx",
+                             "smaug-bpe",    "poro-chat",
+                             "glm4",         "chatglm-bpe",
+                             "viking",       "jais",
+                             "jais-2",       "codeshell",
+                             "bloom",        "gpt3-finnish",
+                             "exaone",       "exaone4",
+                             "exaone-moe",   "chameleon",
+                             "minerva-7b",   "megrez",
+                             "llama4",       "superbpe",
+                             "trillion",     "granite-docling",
+                             "joyai-llm",    "grok-2",
+                             "afmoe",        "laguna",
+                             "minimax-m2",   "solar-open",
+                             "minicpm5",     "youtu",
+                             "tiny_aya",     "stablelm2",
+                             "phi-2",        "pixtral",
+                             "lfm2",         "midm-2.0",
+                             "kormo",        "gigachat",
+                             "a.x-4.0"}) {
     EXPECT_NE(std::find(names.begin(), names.end(), wanted), names.end()) << wanted;
   }
   for (const std::string& name : names) {
@@ -81,7 +113,10 @@ TEST(TokenizerGguf, EveryPresetAndAliasIsKnown) {
     const auto tokenizer = Tokenizer::create(*spec);
     ASSERT_TRUE(tokenizer.has_value()) << name << ": " << tokenizer.error().message();
     EXPECT_EQ(tokenizer->decode(tokenizer->encode("It's 2024,\n\n  ok", false), false), "It's 2024,\n\n  ok");
-    EXPECT_EQ(preset_of_patterns(spec->patterns, spec->ignore_merges)->name, spec->pre_name);
+    EXPECT_TRUE(has_patterns(*find_preset(spec->pre_name), spec->patterns)) << name;
+    Metadata again;
+    ASSERT_TRUE(Tokenizer::spec_to_gguf(*spec, again)) << name;
+    EXPECT_EQ(Tokenizer::spec_from_gguf(again)->pre_name, spec->pre_name);
   }
 }
 
@@ -105,7 +140,8 @@ TEST(TokenizerGguf, OptionalKeys) {
   metadata.set("tokenizer.ggml.bos_token_id", MetaValue::u32(0xFFFFFFFF));
   EXPECT_EQ(Tokenizer::spec_from_gguf(metadata)->bos, std::nullopt);
   metadata.erase("tokenizer.ggml.token_type");
-  EXPECT_EQ(Tokenizer::spec_from_gguf(metadata)->kinds[766], TokenKind::kNormal);
+  EXPECT_EQ(Tokenizer::spec_from_gguf(metadata)->kinds[765], TokenKind::kNormal);
+  EXPECT_EQ(Tokenizer::spec_from_gguf(metadata)->kinds[766], TokenKind::kControl);  // its role decides
 }
 
 TEST(TokenizerGguf, Errors) {

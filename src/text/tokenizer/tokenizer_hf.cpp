@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include "text/tokenizer/hf_json.h"
 #include "text/tokenizer/hf_pretokenizer.h"
 #include "text/tokenizer/hf_spec.h"
+#include "text/tokenizer/roles.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/utf8.h"
 
@@ -95,6 +97,11 @@ Expected<void> read_model(const Json& root, TokenizerSpec& spec) {
     DLLM_CHECK_OK(place(spec, id, text, TokenKind::kNormal));
   }
   DLLM_TRY(spec.ignore_merges, hf::flag(*model, "ignore_merges", false));
+  if (const std::string unknown = hf::text(*model, "unk_token"); !spec.characters && !unknown.empty()) {
+    const auto found = std::ranges::find(spec.tokens, unknown);
+    if (found != spec.tokens.end()) spec.unknown_byte = static_cast<TokenId>(found - spec.tokens.begin());
+    DLLM_TRY(spec.fuse_unknown, hf::flag(*model, "fuse_unk", false));
+  }
   return read_merges(*model, spec);
 }
 
@@ -151,25 +158,58 @@ void fill_holes(TokenizerSpec& spec) {
   }
 }
 
-std::optional<TokenId> id_of(const TokenizerSpec& spec, const std::string& text) {
-  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
-    if (spec.kinds[id] != TokenKind::kUnused && spec.tokens[id] == text) return static_cast<TokenId>(id);
-  }
-  return std::nullopt;
+std::string token_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : hf::text(value, "content");
 }
 
-Expected<void> read_roles(const Json& config, TokenizerSpec& spec) {
+/// The token that the files name for a role. tokenizer_config.json is asked first, as in transformers.
+const Json* named_token(const Json& config, const Json& special, const char* key) {
+  const Json* value = hf::member(config, key);
+  if (value == nullptr || token_text(*value).empty()) value = hf::member(special, key);
+  return value != nullptr && !token_text(*value).empty() ? value : nullptr;
+}
+
+/// Flags that an entry {"content": ..., "lstrip": true} gives a token that it adds.
+Expected<void> read_named_flags(const Json& entry, TokenId id, TokenizerSpec& spec) {
+  if (!entry.is_object()) return {};
+  AddedTokenFlags flags{.id = id};
+  DLLM_TRY(flags.lstrip, hf::flag(entry, "lstrip", false));
+  DLLM_TRY(flags.rstrip, hf::flag(entry, "rstrip", false));
+  if (flags.lstrip || flags.rstrip) spec.flags.push_back(flags);
+  return {};
+}
+
+/// Makes the token special if it is not yet. Its order among new tokens is transformers'.
+Expected<TokenId> name_special(TokenizerSpec& spec, const Json& entry, std::string_view role) {
+  const std::string text = token_text(entry);
+  const auto known = std::ranges::find(spec.tokens, text);
+  const bool was_added = known != spec.tokens.end() &&
+                         spec.kinds[static_cast<std::size_t>(known - spec.tokens.begin())] == TokenKind::kControl;
+  const TokenId id = add_named_special(spec, text, role);
+  if (!was_added) DLLM_CHECK_OK(read_named_flags(entry, id, spec));
+  return id;
+}
+
+Expected<void> read_roles(const Json& config, const Json& special, TokenizerSpec& spec) {
   const std::pair<const char*, std::optional<TokenId> TokenizerSpec::*> roles[] = {
-      {"bos_token", &TokenizerSpec::bos}, {"eos_token", &TokenizerSpec::eos},   {"pad_token", &TokenizerSpec::pad},
-      {"unk_token", &TokenizerSpec::unk}, {"mask_token", &TokenizerSpec::mask},
+      {"bos_token", &TokenizerSpec::bos},   {"eos_token", &TokenizerSpec::eos},
+      {"unk_token", &TokenizerSpec::unk},   {"sep_token", nullptr},
+      {"pad_token", &TokenizerSpec::pad},   {"cls_token", nullptr},
+      {"mask_token", &TokenizerSpec::mask},
   };
   for (const auto& [key, role] : roles) {
-    const Json* value = hf::member(config, key);
+    const Json* value = named_token(config, special, key);
     if (value == nullptr) continue;
-    const std::string text = value->is_string() ? value->get<std::string>() : hf::text(*value, "content");
-    spec.*role = id_of(spec, text);
-    if (spec.*role) continue;
-    return hf::invalid(fmt::format("{} '{}' is not in the vocabulary", key, replace_invalid_utf8(text)));
+    const std::string_view name(key, std::string_view(key).size() - std::string_view("_token").size());
+    DLLM_TRY(const TokenId id, name_special(spec, *value, name));
+    if (role != nullptr) spec.*role = id;
+  }
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    const Json* list = hf::member(config, key);
+    if (list == nullptr) list = hf::member(special, key);
+    if (list == nullptr || !list->is_structured()) continue;
+    for (const Json& entry : *list)  // a list, or an object {name: token}
+      if (!token_text(entry).empty()) DLLM_CHECK_OK(name_special(spec, entry, "additional special"));
   }
   return {};
 }
@@ -276,14 +316,16 @@ void mark_bytes(TokenizerSpec& spec) {
 
 }  // namespace
 
-Expected<TokenizerSpec> Tokenizer::spec_from_hf(const std::string& tokenizer_json, const std::string& config_json) {
+Expected<TokenizerSpec> Tokenizer::spec_from_hf(const std::string& tokenizer_json, const std::string& config_json,
+                                                const std::string& special_json) {
   if (tokenizer_json.empty()) return hf::invalid("this is not a JSON object");
   DLLM_TRY(const Json root, hf::object_of(tokenizer_json, "tokenizer.json"));
   DLLM_TRY(const Json config, hf::object_of(config_json, "tokenizer_config.json"));
-  return hf::spec_of(root, config);
+  DLLM_TRY(const Json special, hf::object_of(special_json, "special_tokens_map.json"));
+  return hf::spec_of(root, config, special);
 }
 
-Expected<TokenizerSpec> hf::spec_of(const Json& root, const Json& config) {
+Expected<TokenizerSpec> hf::spec_of(const Json& root, const Json& config, const Json& special) {
   const auto entry = [&](const char* key) {
     const Json* value = hf::member(root, key);
     return value != nullptr ? *value : Json();
@@ -298,7 +340,7 @@ Expected<TokenizerSpec> hf::spec_of(const Json& root, const Json& config) {
     DLLM_CHECK_OK(read_hf_normalizer(entry("normalizer"), spec));
   }
   DLLM_CHECK_OK(read_added_tokens(root, config, spec));
-  DLLM_CHECK_OK(read_roles(config, spec));
+  DLLM_CHECK_OK(read_roles(config, special, spec));
   if (const Json processor = entry("post_processor"); !processor.is_null()) {
     DLLM_CHECK_OK(read_post_processor(processor, spec));
   }

@@ -1,0 +1,230 @@
+// Families of files: models, recordings, items, programs and descriptions of the NPU, caches.
+#include <cstdint>
+
+#include "families-inl.h"
+
+namespace dllm::fuzz {
+namespace {
+
+// --- model files
+
+template <class T>
+void put(string& text, T value) {
+  for (std::size_t i = 0; i < sizeof value; ++i) text += static_cast<char>(value >> (8 * i));
+}
+void put(string& text, const string& word) {
+  put(text, std::uint64_t{word.size()});
+  text += word;
+}
+
+string gguf_head(std::size_t tensors, std::size_t keys) {
+  string text = "GGUF";
+  put(text, std::uint32_t{3});
+  put(text, std::uint64_t{tensors});
+  put(text, std::uint64_t{keys});
+  return text;
+}
+
+constexpr std::uint32_t kGgufU32 = 4, kGgufString = 8, kGgufArray = 9;
+
+string gguf_keys(std::size_t n) {
+  string text = gguf_head(0, n);
+  for (std::size_t i = 0; i < n; ++i) {
+    put(text, "key." + number(i));
+    put(text, kGgufU32);
+    put(text, std::uint32_t{7});
+  }
+  return text;
+}
+
+/// Key and header of an array; `n` elements follow.
+string gguf_array(const string& key, std::uint32_t element, std::size_t n) {
+  string text;
+  put(text, key);
+  put(text, kGgufArray);
+  put(text, element);
+  put(text, std::uint64_t{n});
+  return text;
+}
+
+string gguf_strings(std::size_t n) {
+  string text = gguf_head(0, 1) + gguf_array("words", kGgufString, n);
+  for (std::size_t i = 0; i < n; ++i) put(text, "word" + number(i));
+  return text;
+}
+
+string gguf_nested(std::size_t n) {
+  string text = gguf_head(0, 1) + gguf_array("nested", kGgufArray, 1);
+  for (std::size_t i = 0; i < n; ++i) {
+    put(text, kGgufArray);
+    put(text, std::uint64_t{1});
+  }
+  return text;
+}
+
+string gguf_tensors(std::size_t n) {
+  string text = gguf_head(n, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    put(text, "blk." + number(i) + ".weight");
+    put(text, std::uint32_t{1});
+    put(text, std::uint64_t{8});
+    put(text, std::uint32_t{0});
+    put(text, std::uint64_t{32 * i});
+  }
+  text.resize((text.size() + 31) / 32 * 32 + 32 * n);
+  return text;
+}
+
+/// A model of an architecture that is known, whose vocabulary has n tokens and as many merges.
+string gguf_vocabulary(std::size_t n) {
+  string text = gguf_head(0, 5);
+  for (const auto& [key, value] :
+       {std::pair("general.architecture", "llada"), std::pair("tokenizer.ggml.model", "gpt2"),
+        std::pair("tokenizer.ggml.pre", "gpt-2")}) {
+    put(text, string(key));
+    put(text, kGgufString);
+    put(text, string(value));
+  }
+  text += gguf_array("tokenizer.ggml.tokens", kGgufString, n);
+  for (std::size_t i = 0; i < n; ++i) put(text, "t" + number(i));
+  text += gguf_array("tokenizer.ggml.merges", kGgufString, n);
+  for (std::size_t i = 0; i < n; ++i) put(text, "t " + number(i));
+  return text;
+}
+
+Make safetensors(Make header, std::size_t bytes_per_part) {
+  return [=](std::size_t n) {
+    const string json = header(n);
+    string text;
+    put(text, std::uint64_t{json.size()});
+    return text + json + string(bytes_per_part * n, '\0');
+  };
+}
+
+string safetensors_header(std::size_t n) {
+  string text = "{";
+  for (std::size_t i = 0; i < n; ++i)
+    text += (i > 0 ? "," : "") + ("\"blk." + number(i)) + R"(.weight":{"dtype":"F32","shape":[1],"data_offsets":[)" +
+            number(4 * i) + "," + number(4 * i + 4) + "]}";
+  return text + "}";
+}
+
+std::vector<Family> model_files() {
+  return {
+      {"gguf", "keys", gguf_keys},
+      {"gguf", "strings of an array", gguf_strings},
+      {"gguf", "arrays in arrays", gguf_nested},
+      {"gguf", "tensors", gguf_tensors},
+      {"model", "keys", gguf_keys},
+      {"model", "tensors", gguf_tensors},
+      {"model", "vocabulary", gguf_vocabulary},
+      {"safetensors", "tensors", safetensors(safetensors_header, 4)},
+      {"safetensors", "metadata", safetensors(list(R"({"__metadata__":{)", R"("k#":"v")", ",", "}}"), 0)},
+      {"safetensors", "one name repeated",
+       safetensors(list("{", R"("a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})", ",", "}"), 0)},
+      {"safetensors", "levels", safetensors(nest("{\"a\":", "[", "", "]", "}"), 0)},
+      {"safetensors", "dimensions",
+       safetensors(list(R"({"a":{"dtype":"F32","shape":[)", "1", ",", R"(],"data_offsets":[0,4]}})"), 0)},
+      {"safetensors", "files of an index",
+       list(R"({"weight_map":{)", R"("blk.#.weight":"m-#.safetensors")", ",", "}}")},
+      {"config", "keys", list("{", "\"k#\": #", ",", "}")},
+      {"config", "one key repeated", list("{", "\"k\": #", ",", "}")},
+      {"config", "levels", nest("{\"a\": ", "[", "1", "]", "}")},
+      {"config", "items", list(R"({"architectures": [)", "\"a#\"", ",", "]}")},
+  };
+}
+
+/// The header has a length in front, which `list` cannot write.
+string npy_shape(std::size_t n) {
+  string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + several(n, "1,") + "), }\n";
+  string text = "\x93NUMPY";
+  text += '\x02';
+  text += '\0';
+  put(text, static_cast<std::uint32_t>(header.size()));
+  return text + header + string(4, '\0');
+}
+
+// --- what evaluations and the NPU read
+
+string recording(std::size_t answers, std::size_t length) {
+  const string n = number(length);
+  return R"({"format": "dllm-recording", "version": 1, "recorded": {"program": "dllm 1", "command": "dllm eval",)"
+         R"( "model": "m", "items": 2, "correct": 1}, "length": )" +
+         n + R"(, "block_length": )" + n + R"(, "options": {"preset": "balanced"}, "answers": [)" +
+         several(
+             answers,
+             R"({"prompt_tokens": 3, "answer_tokens": )" + n + R"(, "finish": "length", "nfe": )" + n +
+                 R"(, "rows_forwarded": )" + n + R"(, "rows_scored": )" + n + R"(, "commit_step": [)" +
+                 [&] {
+                   string steps;
+                   for (std::size_t i = 0; i < length; ++i) steps += (i > 0 ? "," : "") + number(i);
+                   return steps;
+                 }() +
+                 "]}",
+             ",") +
+         "]}";
+}
+
+std::vector<Family> npu() {
+  const string report = R"({"key":"key","version":2,"checksum":"0","report":{"total_cycles":1,"instructions":1,)";
+  return {
+      {"npu_assembler", "instructions", list("", "S_ADDI_INT gp1, gp0, 1\n", "", "C_BREAK\n")},
+      {"npu_assembler", "labels", list("", "l#: C_BNZ gp1, l#\n", "", "")},
+      {"npu_assembler", "constants", list("", ".const k# = #\n", "", "C_BREAK\n")},
+      {"npu_assembler", "constants of constants", list(".const k0 = 1\n", ".const k+ = k# + 1\n", "", "C_BREAK\n")},
+      {"npu_assembler", "macros", list("", ".macro m#\nC_FENCE 1\n.endm\nm#\n", "", "")},
+      {"npu_assembler", "macros of macros",
+       list(".macro m0\nC_FENCE 1\n.endm\n", ".macro m+\nm#\nm#\n.endm\n", "", "m8\n")},
+      {"npu_assembler", "nested repetitions", nest("", ".rep 2\n", "C_FENCE 1\n", ".endr\n", "")},
+      {"npu_assembler", "repetition", [](std::size_t n) { return ".rep " + number(n) + "\nC_FENCE 1\n.endr\n"; }},
+      {"npu_assembler", "parentheses", nest(".const x = ", "(", "1", ")", "\n")},
+      {"npu_assembler", "terms", list(".const x = ", "1", " + ", "\n")},
+      {"npu_assembler", "comments", list("", "; word\n", "", "C_BREAK\n")},
+      {"npu_toml", "keys", list("", "k# = #\n", "", "")},
+      {"npu_toml", "tables", list("", "[t#]\na = 1\n", "", "")},
+      {"npu_toml", "tensors", list("", "[[tensor]]\nname = \"t#\"\nbytes = 1000\n", "", "")},
+      {"npu_toml", "operators",
+       list("[[tensor]]\nname = \"t\"\nbytes = 1000\n",
+            "[[operator]]\nname = \"o#\"\nus = 1\nreads = [\"t\"]\nwrites = []\n", "", "")},
+      {"npu_toml", "requests", list("", "R 0x40 64 #\n", "", "")},
+      {"npu_toml", "levels", nest("a = ", "[", "1", "]", "\n")},
+      {"npu_toml", "values of a sweep",
+       list("name = \"t\"\nmodel = \"llada-8b\"\n[device]\nbase = \"dart-2048\"\n"
+            "\"memory.stacks\" = [",
+            "#", ", ", "]\n")},
+      {"timing_cache", "engines",
+       list(report + R"("engines":{)", R"("e#":{"busy_cycles":1,"busy_share":1,"stall_cycles":{}})", ",", "}}}")},
+      {"timing_cache", "regions", list(report + R"("regions":[)", R"({"name":"r#","cycles":1})", ",", "]}}")},
+      {"timing_cache", "levels", nest(report + "\"a\":", "[", "", "]", "}}")},
+  };
+}
+
+std::vector<Family> evaluations() {
+  return {
+      {"eval_set", "items", list("", R"({"prompt":"2+2=","answer":"4","task":"sum"})", "\n", "\n")},
+      {"eval_set", "numbers in an answer", list(R"({"question":"q","answer":")", "# ", "", "#### 4\"}\n")},
+      {"eval_set", "keys", list(R"({"prompt":"p","answer":"4","task":"sum",)", "\"k#\":0", ",", "}\n")},
+      {"recording", "answers", [](std::size_t n) { return recording(n, 4); }},
+      {"recording", "positions", [](std::size_t n) { return recording(1, n); }},
+      {"compare_spec", "configurations",
+       list("items = \"i\"\n", "[[configuration]]\nname = \"c#\"\noptions = \"-n 4\"\n", "", "")},
+      {"compare_spec", "words", list("a: ", "-n 4", " ", "")},
+      {"compare_spec", "quotes", list("a: ", "'b'\"c\"", "", "")},
+      {"caches", "points",
+       [](std::size_t n) {
+         return R"({"format":1,"key":{},"points":[)" + several(n, "[+,1.5]", ",") + R"(],"ms_per_pair":0})";
+       }},
+      {"caches", "keys", list(R"({"format":1,"points":[[1,1]],"ms_per_pair":0,"key":{)", "\"k#\":0", ",", "}}")},
+      {"npy", "dimensions", npy_shape},
+  };
+}
+
+}  // namespace
+
+std::vector<Family> families_of_files() {
+  std::vector<Family> all;
+  for (const auto& some : {model_files(), npu(), evaluations()}) all.insert(all.end(), some.begin(), some.end());
+  return all;
+}
+
+}  // namespace dllm::fuzz

@@ -1,0 +1,110 @@
+// What decoders in Python are told: dllm.Context and dllm.Candidates.
+#include "candidates.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace dllm::python {
+
+namespace nb = nanobind;
+
+Context context_of(const DecodeContext& from, std::shared_ptr<Candidates> previous) {
+  Context context;
+  const Canvas& canvas = from.canvas;
+  for (Position p = 0; p < canvas.size(); ++p) {
+    context.tokens.push_back(canvas.token(p));
+    context.masked.push_back(canvas.masked(p) ? 1 : 0);
+  }
+  context.prompt_end = canvas.prompt_end();
+  context.window_step = from.window_step;
+  context.masks_at_start = from.window_masks_at_start;
+  context.step = from.step;
+  context.window = from.window;
+  context.previous = std::move(previous);
+  return context;
+}
+
+Candidates columns_of(std::span<const Candidate> candidates, std::size_t top) {
+  Candidates columns;
+  columns.rows.assign(candidates.begin(), candidates.end());
+  columns.top = top;
+  for (Candidate& row : columns.rows) {
+    for (const TopToken& token : row.top.first(std::min(top, row.top.size()))) {
+      columns.top_tokens.push_back(token.token);
+      columns.top_logits.push_back(token.logit);
+    }
+    row.top = {}, row.queried = {};
+  }
+  return columns;
+}
+
+void bind_candidates(nb::module_& module) {
+  nb::class_<Candidates>(module, "Candidates", "The predictions of a step; arrays with an entry per position.")
+      .def("__len__", [](const Candidates& c) { return c.rows.size(); })
+      .def_prop_ro(
+          "position",
+          [](const Candidates& c) { return c.column_of<std::int32_t>([](const Candidate& r) { return r.position; }); },
+          nb::rv_policy::move)
+      .def_prop_ro(
+          "token",
+          [](const Candidates& c) { return c.column_of<std::int32_t>([](const Candidate& r) { return r.token; }); },
+          nb::rv_policy::move)
+      .def_prop_ro(
+          "confidence",
+          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.confidence; }); },
+          nb::rv_policy::move)
+      .def_prop_ro(
+          "log_odds",
+          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.log_odds; }); },
+          nb::rv_policy::move, "of the confidence; ranks those that round to 1")
+      .def_prop_ro(
+          "margin",
+          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.margin; }); },
+          nb::rv_policy::move, "largest minus second largest probability")
+      .def_prop_ro(
+          "entropy",
+          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.entropy; }); },
+          nb::rv_policy::move, "nats")
+      .def_prop_ro(
+          "eligible",
+          [](const Candidates& c) { return c.column_of<bool>([](const Candidate& r) { return r.eligible; }); },
+          nb::rv_policy::move, "False where the model predicts the mask itself: such a position should wait")
+      .def_prop_ro(
+          "top_tokens",
+          [](const Candidates& c) { return to_numpy<std::int32_t>(std::vector(c.top_tokens), {c.rows.size(), c.top}); },
+          nb::rv_policy::move, "ids of the best tokens, best first: len(candidates) x top_tokens of the class")
+      .def_prop_ro(
+          "top_logits",
+          [](const Candidates& c) { return to_numpy<float>(std::vector(c.top_logits), {c.rows.size(), c.top}); },
+          nb::rv_policy::move)
+      .def_prop_ro(
+          "top_probabilities",
+          [](const Candidates& c) {
+            std::vector<double> values;
+            for (std::size_t i = 0; i < c.rows.size(); ++i)
+              for (std::size_t j = 0; j < c.top; ++j) values.push_back(c.top_probability(i, j));
+            return to_numpy<double>(std::move(values), {c.rows.size(), c.top});
+          },
+          nb::rv_policy::move, "of the top_tokens, on the scale of confidence");
+  nb::class_<Context>(module, "Context", "The state of a sequence.")
+      .def_prop_ro(
+          "tokens", [](const Context& c) { return to_numpy<std::int32_t>(std::vector(c.tokens)); }, nb::rv_policy::move,
+          "ids of the canvas")
+      .def_prop_ro(
+          "masked", [](const Context& c) { return to_numpy<bool>(std::vector(c.masked)); }, nb::rv_policy::move)
+      .def_ro("prompt_end", &Context::prompt_end)
+      .def_prop_ro(
+          "window", [](const Context& c) { return std::pair(c.window.begin, c.window.end); },
+          "the positions being decoded: (begin, end)")
+      .def_ro("window_step", &Context::window_step, "steps made in this window")
+      .def_ro("masks_at_start", &Context::masks_at_start, "masks of the window at its first step")
+      .def_ro("step", &Context::step, "steps made in the sequence")
+      .def_prop_ro(
+          "previous", [](const Context& c) { return c.previous; }, nb::sig("def previous(self) -> Candidates | None"),
+          "the candidates of the pass before; None in the first");
+}
+
+}  // namespace dllm::python

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "arrays.h"
+#include "decode/decoder.h"
+
+namespace dllm::python {
+
+/// The predictions of a step, as columns.
+struct Candidates {
+  std::vector<Candidate> rows;  ///< without their spans
+  std::vector<std::int32_t> top_tokens;
+  std::vector<float> top_logits;
+  std::size_t top = 0;  ///< of each row
+
+  template <class T, class Get>
+  auto column_of(Get get) const {
+    return column<T>(rows, get);
+  }
+  /// Of the j-th best token of row i. The reduction reports the predicted token's probability; the others' follow from
+  /// the differences of logits.
+  double top_probability(std::size_t i, std::size_t j) const {
+    return rows[i].confidence *
+           std::exp(static_cast<double>(top_logits[i * top + j]) - static_cast<double>(rows[i].logit));
+  }
+};
+
+/// What a decoder is told of the sequence, copied: Python may keep it.
+struct Context {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::uint8_t> masked;
+  std::int32_t prompt_end = 0, window_step = 0, masks_at_start = 0;
+  std::uint32_t step = 0;
+  PositionRange window;
+  std::shared_ptr<Candidates> previous;
+};
+
+Context context_of(const DecodeContext& from, std::shared_ptr<Candidates> previous);
+
+/// `top`: best tokens of each position.
+Candidates columns_of(std::span<const Candidate> candidates, std::size_t top);
+
+void bind_candidates(nanobind::module_& module);
+
+}  // namespace dllm::python

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Everything that takes too long for CI, one step after another, in six hours at most.
+
+    make nightly                                   all steps
+    scripts/nightly.py [--only STEP …] [--fresh] [--list]
+
+Each step has its output in build/nightly/STEP.log and a time limit. Steps that have passed on this tree are not run
+again: a run that was interrupted goes on where it stopped, and what has failed is repeated; --fresh forgets them. Ends
+with a summary, also in build/nightly/summary.txt, and with 1 unless every step has passed.
+"""
+
+import argparse
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HOURS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    name: str
+    what: str
+    minutes: int    # until it is stopped; all of them together within HOURS
+    command: str    # for bash, in the root
+
+
+STEPS = (
+    Step("test", "every test with all goldens, a million MX blocks, 5,000 damaged requests", 60,
+         "DLLM_MX_BLOCKS=1000000 DLLM_HOSTILE_REQUESTS=5000 make test"),
+    Step("soak", "the server for 30 minutes under load and attack", 35,
+         "make build && scripts/serve_soak.py build/release/dllm --seconds 1800"),
+    Step("faults", "planted faults: whether the tests notice them", 75, "scripts/plant_faults.py"),
+    Step("fuzz", "every fuzz target for a minute, and whether twice the input costs more than three times the time", 45,
+         "make fuzz"),
+    Step("tsan", "everything that uses threads under the thread sanitizer", 30, "make tsan"),
+    Step("coverage", "line coverage", 40, "make coverage"),
+    Step("rtl", "the hardware's tests, and 2,000 random programs on the functional machine and a model", 45,
+         "make rtl-test && make build && scripts/npu_differential.py --dllm build/release/dllm --programs 2000"),
+    Step("emulation", "the kernels of the other instruction set under an emulator", 20,
+         "scripts/setup --ci && cmake -S src/cpu/kernels -B build/aarch64 -G Ninja --log-level=WARNING"
+         " -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/aarch64-linux-gnu.cmake"
+         " && cmake --build build/aarch64 && ctest --test-dir build/aarch64 --output-on-failure"),
+)
+PASSED = "passed"
+
+
+@dataclasses.dataclass
+class Result:
+    revision: str
+    result: str   # passed, failed (status N), stopped after its N minutes
+    seconds: float
+    begun: str    # the date
+
+
+def revision_of(root: pathlib.Path) -> str:
+    """The commit, and what differs from it: a step that has passed on another tree has not passed on this one."""
+    def git(*words: str) -> bytes:
+        return subprocess.run(["git", "-C", str(root), *words], check=True, capture_output=True).stdout
+
+    digest = hashlib.sha256(git("diff", "HEAD", "--binary"))
+    for name in git("ls-files", "-oz", "--exclude-standard").decode().split("\0"):
+        if name and (root / name).is_file():
+            digest.update(name.encode() + b"\0" + (root / name).read_bytes())
+    return git("rev-parse", "HEAD").decode().strip() + "-" + digest.hexdigest()[:16]
+
+
+class Night:
+    def __init__(self, root: pathlib.Path, revision: str):
+        self.root, self.revision = root, revision
+        self.folder = root / "build" / "nightly"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.file = self.folder / "results.json"
+        try:
+            kept = json.loads(self.file.read_text())
+            self.results = {name: Result(**one) for name, one in kept.items()}
+        except (OSError, ValueError, TypeError):
+            self.results = {}
+
+    def known(self, step: Step) -> Result | None:
+        result = self.results.get(step.name)
+        return result if result is not None and result.revision == self.revision else None
+
+    def keep(self, step: Step, result: Result) -> None:
+        self.results[step.name] = result
+        fresh = self.file.with_suffix(".new")
+        fresh.write_text(json.dumps({name: dataclasses.asdict(one) for name, one in self.results.items()}, indent=1))
+        fresh.replace(self.file)
+
+    def run(self, step: Step) -> Result:
+        start, begun = time.monotonic(), time.strftime("%Y-%m-%d %H:%M:%S")
+        with (self.folder / f"{step.name}.log").open("w") as log:
+            process = subprocess.Popen(["bash", "-c", step.command], cwd=self.root, stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                status = process.wait(60 * step.minutes)
+                text = PASSED if status == 0 else f"failed (status {status})"
+            except subprocess.TimeoutExpired:
+                text = f"stopped after its {step.minutes} minutes"
+            finally:
+                end_group(process)
+        result = Result(self.revision, text, round(time.monotonic() - start, 1), begun)
+        self.keep(step, result)
+        return result
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Whatever the step has started: a server that survives would disturb the next one."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def summary(night: Night, steps: tuple[Step, ...]) -> tuple[str, bool]:
+    lines = [f"nightly run of {night.revision}"]
+    good = True
+    for step in steps:
+        result = night.known(step)
+        good = good and result is not None and result.result == PASSED
+        text = "not run" if result is None else f"{result.result} in {result.seconds / 60:.1f} min, begun {result.begun}"
+        lines.append(f"{step.name:10} {text}")
+        if result is not None and result.result != PASSED:
+            log = (night.folder / f"{step.name}.log").read_text(errors="replace").splitlines()
+            lines += [f"    {line}" for line in log[-5:]]
+    lines.append("every step has passed" if good else "NOT every step has passed")
+    return "\n".join(lines) + "\n", good
+
+
+def chosen(steps: tuple[Step, ...], only: list[str]) -> tuple[Step, ...]:
+    unknown = set(only) - {step.name for step in steps}
+    if unknown:
+        raise SystemExit(f"nightly: there is no step {', '.join(sorted(unknown))} (see --list)")
+    return tuple(step for step in steps if not only or step.name in only)
+
+
+def main(arguments: list[str] | None = None, steps: tuple[Step, ...] = STEPS) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=[], metavar="STEP", help="these steps")
+    parser.add_argument("--fresh", action="store_true", help="run also what has passed on this tree")
+    parser.add_argument("--list", action="store_true", help="print the steps, run nothing")
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    wanted = chosen(steps, options.only)
+    if options.list:
+        for step in wanted:
+            print(f"{step.name:10} {step.minutes:3} min  {step.what}")
+        return 0
+    night = Night(options.root, revision_of(options.root))
+    # A signal ends the step too, which has a session of its own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with (night.folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("nightly: another run has not ended", file=sys.stderr)
+            return 2
+        for step in wanted:
+            known = night.known(step)
+            if known is not None and known.result == PASSED and not options.fresh:
+                print(f"{step.name}: has passed on this tree", flush=True)
+                continue
+            print(f"{step.name}: {step.what} (at most {step.minutes} min)", flush=True)
+            print(f"{step.name}: {night.run(step).result}", flush=True)
+        text, good = summary(night, wanted)
+        (night.folder / "summary.txt").write_text(text)
+    print(text, end="")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

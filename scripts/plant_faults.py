@@ -1,0 +1,485 @@
+#!/usr/bin/env python3
+"""Plants faults in a copy of this tree, one at a time, and counts how many of them the tests notice.
+
+    scripts/plant_faults.py [LIST.toml …] [--only ID …] [--sample N] [--fresh] [--threshold 95]
+    scripts/plant_faults.py --check [LIST.toml …]      only whether the lists still fit the code: less than a second
+
+A list (tests/faults/*.toml; without names: all of them) says which text of which file is replaced, what that breaks, and
+which tests should notice. The text must occur exactly once: a list that no longer fits the code is an error, so that
+lists follow the code. One fault is planted in build/faults/tree, a copy of the working tree; the targets of its tests
+are built there, and the tests run, each with a time limit. The outcomes:
+
+    caught      a test failed, or ran into its limit ("timed out")
+    survived    every test passed: a test is missing, or the fault is none
+    no build    the changed code does not compile, so it proves nothing: mend the list
+
+Results are kept in build/faults/results.jsonl; a run that was interrupted goes on where it stopped, unless the tree has
+changed since. Exit status: 0; 1 if fewer than --threshold per cent were caught; 2 if a list is wrong, or if a test fails
+without any fault.
+"""
+
+import argparse
+import collections
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LISTS = "tests/faults"
+# A few sources per unit: a fault recompiles one unit, and whoever builds with the same size shares its cached objects.
+UNITY = 8
+# A test that takes this many times as long as without the fault has caught it; never less than the seconds below.
+PATIENCE, LEAST_LIMIT = 8.0, 60.0
+CAUGHT = ("caught", "timed out")
+TEST_KEYS = {"program", "filter", "python", "cases", "ctest", "command", "targets", "seconds", "arguments"}
+
+
+class ListError(Exception):
+    """A list, or the tree without faults, is not what the tool needs. The message names the place."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """Exactly one of program, python, ctest and command is given."""
+    name: str
+    program: str = ""                  # a test program of GoogleTest; its target has the same name
+    filter: str = "*"
+    python: str = ""                   # a script of unittest that is given the path of dllm
+    cases: tuple[str, ...] = ()        # of the script: Class.test
+    ctest: str = ""                    # an expression for ctest -R
+    command: tuple[str, ...] = ()      # run in the tree; {build} is the build directory
+    targets: tuple[str, ...] = ()      # to build, besides those that the kind implies
+    arguments: tuple[str, ...] = ()    # further ones of the program or script
+    seconds: float = 0                 # of time limit, where PATIENCE times the usual duration is too short
+
+    def all_targets(self) -> tuple[str, ...]:
+        implied = (self.program,) if self.program else ("dllm",) if self.python else ()
+        return implied + self.targets
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    id: str
+    file: str
+    find: str
+    replace: str
+    breaks: str
+    tests: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class FaultList:
+    path: str
+    build: str                  # name of the build directory: lists of one name are configured alike
+    cmake: tuple[str, ...]      # flags on top of those of `configure`
+    tests: dict[str, Test]
+    faults: tuple[Fault, ...]
+
+    def tests_of(self, fault: Fault) -> list[Test]:
+        return [self.tests[name] for name in fault.tests]
+
+
+# ---- lists
+
+def words(value: Any, where: str) -> tuple[str, ...]:
+    value = [value] if isinstance(value, str) else value
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ListError(f"{where}: it must be a text or a list of texts")
+    return tuple(value)
+
+
+def read_test(name: str, table: Any, where: str) -> Test:
+    if not isinstance(table, dict) or not table.keys() <= TEST_KEYS:
+        unknown = sorted(table.keys() - TEST_KEYS) if isinstance(table, dict) else [str(table)]
+        raise ListError(f"{where}: unknown: {', '.join(unknown)} (known: {', '.join(sorted(TEST_KEYS))})")
+    kinds = [kind for kind in ("program", "python", "ctest", "command") if table.get(kind)]
+    if len(kinds) != 1:
+        raise ListError(f"{where}: give one of program, python, ctest and command")
+    lists = {key: words(table[key], f"{where}.{key}") for key in ("cases", "command", "targets", "arguments") if key in table}
+    texts = {key: str(table[key]) for key in ("program", "filter", "python", "ctest") if key in table}
+    return Test(name, seconds=float(table.get("seconds", 0)), **texts, **lists)  # type: ignore[arg-type]
+
+
+def read_fault(table: Any, where: str) -> Fault:
+    fields = {field.name for field in dataclasses.fields(Fault)}
+    if not isinstance(table, dict) or table.keys() != fields:
+        given = set(table) if isinstance(table, dict) else set()
+        raise ListError(f"{where}: missing: {sorted(fields - given)}, unknown: {sorted(given - fields)}")
+    for key in fields - {"tests", "replace"}:
+        if not isinstance(table[key], str) or not table[key].strip():
+            raise ListError(f"{where}: {key} is empty")
+    tests = words(table["tests"], f"{where}.tests")
+    if not tests:
+        raise ListError(f"{where}: no test is named")
+    texts = {key: str(table[key]) for key in fields - {"tests"}}
+    return Fault(tests=tests, **texts)
+
+
+def read_list(path: pathlib.Path) -> FaultList:
+    try:
+        data = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ListError(f"{path.name}: {error}") from error
+    unknown = data.keys() - {"build", "cmake", "test", "fault"}
+    if unknown:
+        raise ListError(f"{path.name}: unknown: {', '.join(sorted(unknown))}")
+    tests = {name: read_test(name, table, f"{path.name}, test {name}") for name, table in data.get("test", {}).items()}
+    faults = [read_fault(table, f"{path.name}, fault {table.get('id', i + 1) if isinstance(table, dict) else i + 1}")
+              for i, table in enumerate(data.get("fault", []))]
+    if not faults:
+        raise ListError(f"{path.name}: it has no [[fault]]")
+    return FaultList(path.name, data.get("build", "release"), words(data.get("cmake", []), path.name), tests, tuple(faults))
+
+
+def misfits(root: pathlib.Path, lists: list[FaultList]) -> list[str]:
+    """Why the lists do not fit the tree, a line each."""
+    problems = []
+    seen: dict[str, str] = {}
+    flags: dict[str, FaultList] = {}
+    for one in lists:
+        if flags.setdefault(one.build, one).cmake != one.cmake:
+            problems.append(f"{one.path}: build '{one.build}' has other flags in {flags[one.build].path}")
+        used = {name for fault in one.faults for name in fault.tests}
+        problems += [f"{one.path}: test {name} is not used" for name in one.tests.keys() - used]
+        for fault in one.faults:
+            where = f"{one.path}, fault {fault.id}"
+            if fault.id in seen:
+                problems.append(f"{where}: the id is taken in {seen[fault.id]}")
+            seen[fault.id] = one.path
+            problems += [f"{where}: there is no test '{name}'" for name in fault.tests if name not in one.tests]
+            source = root / fault.file
+            if not source.is_file():
+                problems.append(f"{where}: there is no {fault.file}")
+                continue
+            count = source.read_text().count(fault.find)
+            if count != 1:
+                problems.append(f"{where}: the text occurs {count} times in {fault.file}, not once")
+            if fault.find == fault.replace:
+                problems.append(f"{where}: the replacement changes nothing")
+    return problems
+
+
+def chosen(lists: list[FaultList], only: list[str], sample: int | None, seed: str) -> list[tuple[FaultList, Fault]]:
+    """Faults by id; or a sample, which is the same for the same seed and does not change where others are added."""
+    every = [(one, fault) for one in lists for fault in one.faults]
+    if only:
+        unknown = set(only) - {fault.id for _, fault in every}
+        if unknown:
+            raise ListError(f"there is no fault {', '.join(sorted(unknown))}")
+        return [(one, fault) for one, fault in every if fault.id in only]
+    if sample is None:
+        return every
+    drawn = sorted(every, key=lambda pair: hashlib.sha256(f"{seed} {pair[1].id}".encode()).digest())[:sample]
+    return [pair for pair in every if pair in drawn]
+
+
+# ---- the copy
+
+def files_of(root: pathlib.Path) -> list[str]:
+    """Everything that git tracks or would: a build needs nothing else."""
+    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-coz", "--exclude-standard"], check=True,
+                            capture_output=True).stdout.decode()
+    return [name for name in listed.split("\0") if name and (root / name).is_file()]
+
+
+def copy_tree(root: pathlib.Path, tree: pathlib.Path) -> str:
+    """Makes `tree` equal to the working tree, writing only what differs, so that little is built again; the digest of
+    what tests can depend on. What an interrupted run has planted is replaced here too."""
+    digest = hashlib.sha256()
+    names = sorted(files_of(root))
+    for name in names:
+        content = (root / name).read_bytes()
+        if not name.endswith(".md") and not name.startswith(LISTS + "/"):
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        to = tree / name
+        if not to.is_file() or to.read_bytes() != content:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(content)
+        to.chmod((root / name).stat().st_mode & 0o777)
+    wanted = {tree / name for name in names}
+    for directory, folders, files in os.walk(tree):
+        if pathlib.Path(directory) == tree and "build" in folders:
+            folders.remove("build")
+        for found in (pathlib.Path(directory) / name for name in files):
+            if found not in wanted:
+                found.unlink()
+    return digest.hexdigest()
+
+
+def fault_digest(tree_digest: str, one: FaultList, fault: Fault | None, tests: list[Test]) -> str:
+    text = json.dumps([tree_digest, one.build, one.cmake, dataclasses.asdict(fault) if fault else None,
+                       [dataclasses.asdict(test) for test in tests]])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclasses.dataclass
+class Outcome:
+    verdict: str   # of a fault: see above; of a test: passed, failed, timed out
+    seconds: float
+    by: str = ""   # the test that noticed
+
+
+class Workshop:
+    """Builds and tests in the copy."""
+
+    def __init__(self, root: pathlib.Path, work: pathlib.Path, jobs: int):
+        self.root, self.work, self.tree, self.jobs = root, work, work / "tree", jobs
+        self.scratch, self.logs = work / "tmp", work / "logs"
+        # Objects of equal sources are shared with other trees; what tests write is not.
+        self.for_builds = {**os.environ, "CCACHE_BASEDIR": str(self.tree), "CCACHE_NOHASHDIR": "1"}
+        self.for_tests = {**os.environ, "TMPDIR": str(self.scratch), "XDG_CACHE_HOME": str(self.scratch / "cache")}
+        # The tests look beside their tree, which the copy is not.
+        shared = root.parent / "shared" / "data"
+        if "DLLM_SHARED_DATA" not in os.environ and shared.is_dir():
+            self.for_tests["DLLM_SHARED_DATA"] = str(shared)
+        self.configured: set[str] = set()
+
+    def build_dir(self, one: FaultList) -> pathlib.Path:
+        return self.tree / "build" / one.build
+
+    def run(self, command: list[str], log: pathlib.Path, environment: dict[str, str],
+            seconds: float | None = None) -> tuple[int | None, float]:
+        """Exit status, None after `seconds`; whatever the command has started ends with it."""
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        start = time.monotonic()
+        with log.open("a") as output:
+            output.write(f"$ {' '.join(command)}\n")
+            output.flush()
+            process = subprocess.Popen(command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                status: int | None = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
+        taken = time.monotonic() - start
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        return status, taken
+
+    def build(self, one: FaultList, targets: list[str], log: pathlib.Path) -> bool:
+        directory = str(self.build_dir(one))
+        if one.build not in self.configured:
+            configure = ["cmake", "--preset", "release", "-B", directory, "-DDLLM_TESTS=ON", "-DDLLM_RTL=OFF",
+                         "-DDLLM_PYTHON=OFF", f"-DDLLM_UNITY={UNITY}", "--log-level=WARNING", *one.cmake]
+            if self.run(configure, log, self.for_builds)[0] != 0:
+                return False
+            self.configured.add(one.build)
+        if not targets:
+            return True
+        build = ["cmake", "--build", directory, "-j", str(self.jobs), "--target", *targets]
+        return self.run(build, log, self.for_builds)[0] == 0
+
+    def command(self, one: FaultList, test: Test) -> list[str]:
+        directory = self.build_dir(one)
+        if test.program:
+            found = [path for path in directory.rglob(test.program) if path.is_file() and os.access(path, os.X_OK)]
+            if len(found) != 1:
+                raise ListError(f"{one.path}, test {test.name}: {len(found)} programs are named {test.program}")
+            return [str(found[0]), "--gtest_brief=0", f"--gtest_filter={test.filter}", *test.arguments]
+        if test.python:
+            return [sys.executable, "-B", test.python, str(directory / "dllm"), *test.cases, *test.arguments]
+        if test.ctest:
+            return ["ctest", "--test-dir", str(directory), "--output-on-failure", "--no-tests=error", "-R", test.ctest]
+        return [word.replace("{build}", str(directory)) for word in test.command]
+
+    def test(self, one: FaultList, test: Test, limit: float | None, log: pathlib.Path) -> Outcome:
+        status, seconds = self.run(self.command(one, test), log, self.for_tests, limit)
+        return Outcome("timed out" if status is None else "passed" if status == 0 else "failed", seconds, test.name)
+
+    def plant(self, fault: Fault) -> None:
+        source = self.tree / fault.file
+        text = source.read_text()
+        if text.count(fault.find) != 1:  # copy_tree() has just run, so the list was checked against another tree
+            raise ListError(f"fault {fault.id}: the text does not occur once in the copy")
+        source.write_text(text.replace(fault.find, fault.replace))
+
+    def mend(self, fault: Fault) -> None:
+        """With a new time stamp: what was built from the fault is older."""
+        (self.tree / fault.file).write_bytes((self.root / fault.file).read_bytes())
+
+
+# ---- results
+
+class Results:
+    """Outcomes by key; appended line by line, so that a killed run loses nothing."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+        self.known: dict[str, tuple[str, Outcome]] = {}
+        for line in path.read_text().splitlines() if path.is_file() else []:
+            try:
+                one = json.loads(line)
+                self.known[one["key"]] = one["digest"], Outcome(one["verdict"], one["seconds"], one["by"])
+            except (json.JSONDecodeError, KeyError, TypeError):
+                continue  # the last line of a run that was killed
+
+    def get(self, key: str, digest: str) -> Outcome | None:
+        known, outcome = self.known.get(key, ("", None))
+        return outcome if known == digest else None
+
+    def put(self, key: str, digest: str, outcome: Outcome) -> None:
+        self.known[key] = digest, outcome
+        with self.path.open("a") as file:
+            file.write(json.dumps({"key": key, "digest": digest, **dataclasses.asdict(outcome)}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def nothing_ran(text: str) -> bool:
+    """Whether a test program's output says that it ran no test, or only skipped ones; then it cannot notice anything."""
+    lines = text.splitlines()
+    ran = [line for line in lines if line.startswith("[==========] Running ")]
+    if ran:
+        count = int(ran[-1].split()[2])
+        skipped = [int(line.split()[3]) for line in lines if line.startswith("[  SKIPPED ] ") and line.split()[3].isdigit()]
+        return count == 0 or (bool(skipped) and skipped[-1] >= count)
+    return any(line.startswith("Ran 0 tests") for line in lines)
+
+
+class Planter:
+    def __init__(self, shop: Workshop, results: Results, tree_digest: str):
+        self.shop, self.results, self.tree_digest = shop, results, tree_digest
+
+    def unharmed(self, one: FaultList, test: Test) -> Outcome:
+        """The test without any fault. Errors: it fails, or tests nothing."""
+        digest = fault_digest(self.tree_digest, one, None, [test])
+        key = f"{one.path}/{test.name}"
+        known = self.results.get(key, digest)
+        if known is not None:
+            return known
+        log = self.shop.logs / f"without-{one.path.removesuffix('.toml')}-{test.name}.log"
+        log.unlink(missing_ok=True)
+        if not self.shop.build(one, list(test.all_targets()), log):
+            raise ListError(f"{one.path}, test {test.name}: it cannot be built; see {log}")
+        outcome = self.shop.test(one, test, max(600.0, test.seconds), log)
+        if outcome.verdict != "passed" or nothing_ran(log.read_text(errors="replace")):
+            raise ListError(f"{one.path}, test {test.name}: without any fault it "
+                            f"{'tests nothing' if outcome.verdict == 'passed' else outcome.verdict}; see {log}")
+        self.results.put(key, digest, outcome)
+        return outcome
+
+    def judge(self, one: FaultList, fault: Fault) -> Outcome:
+        tests = one.tests_of(fault)
+        digest = fault_digest(self.tree_digest, one, fault, tests)
+        known = self.results.get(fault.id, digest)
+        if known is not None:
+            return known
+        usual = {test.name: self.unharmed(one, test).seconds for test in tests}
+        log = self.shop.logs / f"{fault.id}.log"
+        log.unlink(missing_ok=True)
+        self.shop.plant(fault)
+        try:
+            outcome = self.outcome(one, tests, usual, log)
+        finally:
+            self.shop.mend(fault)
+        self.results.put(fault.id, digest, outcome)
+        return outcome
+
+    def outcome(self, one: FaultList, tests: list[Test], usual: dict[str, float], log: pathlib.Path) -> Outcome:
+        start = time.monotonic()
+        targets = list(dict.fromkeys(target for test in tests for target in test.all_targets()))
+        if not self.shop.build(one, targets, log):
+            return Outcome("no build", time.monotonic() - start)
+        for test in tests:
+            limit = max(LEAST_LIMIT, test.seconds, PATIENCE * usual[test.name])
+            found = self.shop.test(one, test, limit, log)
+            if found.verdict != "passed":
+                return Outcome("caught" if found.verdict == "failed" else found.verdict, time.monotonic() - start, test.name)
+        return Outcome("survived", time.monotonic() - start)
+
+
+def summary(judged: list[tuple[FaultList, Fault, Outcome]], threshold: float) -> tuple[str, bool]:
+    """The text, and whether enough were caught."""
+    lines = []
+    counts: dict[str, collections.Counter[str]] = {}
+    for one, _, outcome in judged:
+        counts.setdefault(one.path, collections.Counter())[outcome.verdict] += 1
+    columns = ["caught", "timed out", "survived", "no build"]
+    lines.append(f"{'list':24}" + "".join(f"{column:>10}" for column in columns))
+    for path, count in counts.items():
+        lines.append(f"{path:24}" + "".join(f"{count[column]:>10}" for column in columns))
+    for one, fault, outcome in judged:
+        if outcome.verdict not in CAUGHT:
+            lines.append(f"{outcome.verdict}: {fault.id} ({one.path}): {fault.breaks}")
+    good = sum(outcome.verdict in CAUGHT for _, _, outcome in judged)
+    share = 100 * good / max(1, len(judged))
+    lines.append(f"{good} of {len(judged)} faults caught: {share:.1f} % (at least {threshold:g} % are wanted)")
+    return "\n".join(lines), bool(judged) and share >= threshold
+
+
+def plant_all(pairs: list[tuple[FaultList, Fault]], planter: Planter) -> list[tuple[FaultList, Fault, Outcome]]:
+    judged = []
+    for number, (one, fault) in enumerate(pairs, 1):
+        outcome = planter.judge(one, fault)
+        by = f" by {outcome.by}" if outcome.by else ""
+        print(f"{number}/{len(pairs)} {fault.id}: {outcome.verdict}{by} ({outcome.seconds:.0f} s)", flush=True)
+        judged.append((one, fault, outcome))
+    return judged
+
+
+def work(options: argparse.Namespace) -> int:
+    root = options.root.resolve()
+    every = sorted((root / LISTS).glob("*.toml"))
+    lists = [read_list(path) for path in options.lists or every]
+    if not lists:
+        raise ListError(f"there are no lists in {LISTS}")
+    pairs = chosen(lists, options.only, options.sample, options.seed)
+    problems = misfits(root, lists)
+    if problems:
+        raise ListError("\n".join(problems))
+    if options.check:
+        print(f"{len(lists)} lists with {len(pairs)} faults fit the code")
+        return 0
+    base = root / "build" / "faults"
+    base.mkdir(parents=True, exist_ok=True)
+    with (base / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ListError("another run is planting faults in build/faults") from error
+        if options.fresh:
+            (base / "results.jsonl").unlink(missing_ok=True)
+        shop = Workshop(root, base, options.jobs)
+        shop.logs.mkdir(exist_ok=True)
+        tree_digest = copy_tree(root, shop.tree)
+        text, enough = summary(plant_all(pairs, Planter(shop, Results(base / "results.jsonl"), tree_digest)),
+                               options.threshold)
+    print(text)
+    return 0 if enough else 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lists", nargs="*", type=pathlib.Path, help=f"default: all of {LISTS}")
+    parser.add_argument("--check", action="store_true", help="plant nothing; whether the lists fit the code")
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="these faults")
+    parser.add_argument("--sample", type=int, metavar="N", help="N faults, drawn by --seed")
+    parser.add_argument("--seed", default="", help="another seed draws another sample")
+    parser.add_argument("--fresh", action="store_true", help="forget the results of earlier runs")
+    parser.add_argument("--threshold", type=float, default=95, help="per cent that must be caught (95)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
+    try:
+        return work(parser.parse_args(arguments))
+    except ListError as error:
+        print(f"plant_faults: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""What a release checks: lock files and the container's base image. No network is needed."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import release
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ONE, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+class Locks(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.locks = pathlib.Path(folder.name, "locks")
+        shutil.copytree(ROOT / "scripts" / "requirements", self.locks)
+
+    def change(self, name, old, new):
+        path = self.locks / name
+        self.assertIn(old, path.read_text())
+        path.write_text(path.read_text().replace(old, new, 1))
+
+    def test_ours_are_complete(self):
+        release.check_locks(self.locks)
+
+    def test_what_is_missing_is_found(self):
+        digests = (self.locks / "lint.txt").read_text()
+        line = next(line for line in digests.splitlines() if "==" in line)
+        for name, old, new, words in (
+            ("lint.txt", digests[digests.index(line):], line.rstrip("\\ ") + "\n", "no digest"),
+            ("lint.in", "ruff==", "ruff==9", "not locked"),
+            ("clients.in", "\n", "\nnobody==1\n", "not locked"),
+            ("npm-web/package-lock.json", '"integrity": "sha512-', '"integrity": "sha1-', "no digest"),
+            ("npm-web/package-lock.json", '"version": "', '"resolved": "x", "version": "', "registry"),
+            ("npm-clients/package.json", '"openai": "', '"openai": "9', "not locked"),
+        ):
+            with self.subTest(name=name, words=words):
+                self.setUp()
+                self.change(name, old, new)
+                with self.assertRaisesRegex(release.Failure, words):
+                    release.check_locks(self.locks)
+
+    def test_pip_takes_the_format(self):
+        """Only the digests in the file, and only with them: pip's own check, without an index."""
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            found = subprocess.run(
+                [f"{folder}/bin/pip", "install", "--require-hashes", "-r", self.locks / "lint.txt"],
+                capture_output=True, text=True, env=environment,
+            )
+        self.assertIn("No matching distribution", found.stderr)  # and no complaint about the file
+
+
+class BaseImage(unittest.TestCase):
+    def check(self, recorded, answer="", error="", code=0):
+        with tempfile.TemporaryDirectory() as folder:
+            docker = pathlib.Path(folder, "docker")
+            docker.write_text(f"#!/bin/sh\necho '{answer}'\necho '{error}' >&2\nexit {code}\n")
+            docker.chmod(0o755)
+            image = pathlib.Path(folder, "base-image")
+            image.write_text(recorded + "\n")
+            with mock.patch.dict(os.environ, {"PATH": f"{folder}:{os.environ['PATH']}"}):
+                return release.check_base(image)
+
+    def test_the_registry_is_asked(self):
+        self.assertIn("recorded digest", self.check(f"some:1@{ONE}", f'{{"digest": "{ONE}"}}'))
+        for recorded in (f"some:1@{OTHER}", "some:1"):
+            with self.assertRaisesRegex(release.Failure, ONE):
+                self.check(recorded, f'{{"digest": "{ONE}"}}')
+        with self.assertRaisesRegex(release.Failure, "is no digest"):
+            self.check("some:1@sha256:12")
+        with self.assertRaisesRegex(release.Failure, "unauthorized"):
+            self.check(f"some:1@{ONE}", error="unauthorized", code=1)
+
+    def test_without_a_registry_this_is_said(self):
+        self.assertIn("not compared", self.check(f"some:1@{ONE}", error="dial tcp: no such host", code=1))
+
+    def test_the_dockerfile_takes_it_as_an_argument(self):
+        lines = (ROOT / "packaging" / "Dockerfile").read_text().splitlines()
+        bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
+        self.assertEqual(bases, ["${BASE}", "${BASE}"])
+        default = next(line for line in lines if line.startswith("ARG BASE=")).removeprefix("ARG BASE=")
+        self.assertEqual((ROOT / "packaging" / "base-image").read_text().strip().partition("@")[0], default)
+
+
+class Notices(unittest.TestCase):
+    def test_every_package_brings_them(self):
+        install = (ROOT / "src" / "app" / "CMakeLists.txt").read_text()
+        self.assertNotIn("OPTIONAL", install)
+        for name in ("NOTICE", "LICENSE", "SECURITY.md"):
+            self.assertTrue((ROOT / name).exists(), name)
+            self.assertIn(name, install)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/try.h"
+#include "constrain/json_number.h"
+#include "constrain/json_text.h"
+#include "constrain/regex.h"
+#include "constrain/schema_reader.h"
+#include "constrain/string_format.h"
+
+namespace dllm::constrain {
+namespace {
+
+/// The longest strings that are produced under a maxLength, unless minLength asks for more. Counting costs some 14
+/// states a character, of 10 000, and every shorter text is valid too.
+constexpr std::int32_t kLongestCounted = 200;
+
+/// A bound that must be a number, and was a flag beside another one in draft 4.
+Expected<void> check_number(const SchemaNode& node, const char* key) {
+  if (!node.json.contains(key) || node.json[key].is_number()) return {};
+  return node.at(key).bad("it must be a number", "exclusiveMinimum and exclusiveMaximum are bounds themselves");
+}
+
+constexpr const char* kBounds[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+
+Expected<void> check_numbers(const SchemaNode& node) {
+  for (const char* key : kBounds) DLLM_CHECK_OK(check_number(node, key));
+  return {};
+}
+
+struct NumberBound {
+  const char* key;  ///< null: none
+  bool strict;
+};
+
+/// The narrower of a bound and a strict one. `side`: 1, if larger bounds are narrower; -1, if smaller ones are.
+NumberBound narrower(const SchemaNode& node, const char* bound, const char* strict, double side) {
+  const bool has = node.json.contains(bound), has_strict = node.json.contains(strict);
+  if (!has && !has_strict) return {nullptr, false};
+  if (has && has_strict) {
+    const double difference = side * (node.json[strict].get<double>() - node.json[bound].get<double>());
+    return difference >= 0 ? NumberBound{strict, true} : NumberBound{bound, false};
+  }
+  return has ? NumberBound{bound, false} : NumberBound{strict, true};
+}
+
+Expected<std::optional<Decimal>> decimal_bound(const SchemaNode& node, const NumberBound& bound) {
+  if (bound.key == nullptr) return std::optional<Decimal>();
+  auto decimal = decimal_of(node.json[bound.key], bound.strict);
+  if (!decimal) return node.at(bound.key).bad("bounds of numbers have at most 15 digits");
+  return decimal;
+}
+
+}  // namespace
+
+/// What a string holds, unescaped; null: anything. A format beside a pattern is taken to be what the pattern says.
+Expected<PatternPtr> SchemaReader::string_content(const SchemaNode& node) {
+  if (node.json.contains("pattern")) {
+    const SchemaNode own = node.at("pattern");
+    if (!own.json.is_string()) return own.bad("it must be a text");
+    auto content = parse_regex(own.json.get_ref<const std::string&>(), RegexScope::kSearch);
+    if (!content) return own.bad(content.error().where + ": " + content.error().what, content.error().hint);
+    return *content;
+  }
+  if (!node.json.contains("format")) return PatternPtr();
+  const SchemaNode own = node.at("format");
+  if (!own.json.is_string()) return own.bad("it must be a name");
+  return string_format(own.json.get_ref<const std::string&>());
+}
+
+Expected<PatternPtr> SchemaReader::string(const SchemaNode& node) {
+  DLLM_TRY(const Bounds length, bounds(node, "minLength", "maxLength"));
+  DLLM_TRY(const PatternPtr content, string_content(node));
+  if (!content) {
+    const bool bounded = length.most != Pattern::kUnbounded;
+    return json_string(length.least,
+                       bounded ? std::max(length.least, std::min(length.most, kLongestCounted)) : Pattern::kUnbounded);
+  }
+  // Texts that have the lengths by themselves need not be counted.
+  const TextLength texts = text_length(content);
+  const char* key = node.json.contains("pattern") ? "a pattern" : "this format";
+  if (texts.least < length.least)
+    return node.at("minLength")
+        .bad(std::string("it is not supported next to ") + key + " that matches shorter texts", "write it as {m,n}");
+  if (length.most != Pattern::kUnbounded && (texts.most == Pattern::kUnbounded || texts.most > length.most))
+    return node.at("maxLength")
+        .bad(std::string("it is not supported next to ") + key + " that matches longer texts", "write it as {m,n}");
+  return json_string_of(content);
+}
+
+Expected<PatternPtr> SchemaReader::integer(const SchemaNode& node) {
+  DLLM_CHECK_OK(check_numbers(node));
+  if (node.json.contains("multipleOf")) {
+    const bool bounded = std::ranges::any_of(kBounds, [&](const char* key) { return node.json.contains(key); });
+    const auto& of = node.json["multipleOf"];
+    const auto whole = of.is_number() ? greatest_integer(of, /*strict=*/false) : std::nullopt;
+    PatternPtr multiples = whole && of == *whole ? json_multiples(*whole) : nullptr;
+    if (multiples != nullptr && !bounded) return multiples;
+    return node.at("multipleOf")
+        .bad("only divisors of 10, 100 and 1000 are supported, and no bounds next to them",
+             "leave it out, or list the values in an \"enum\"");
+  }
+  std::optional<std::int64_t> low, high;
+  for (const auto& [key, strict] : {std::pair("minimum", false), std::pair("exclusiveMinimum", true)}) {
+    if (!node.json.contains(key)) continue;
+    const auto least = least_integer(node.json[key], strict);
+    if (!least) return node.at(key).bad("no integer of 64 bits is within the bound");
+    low = std::max(low.value_or(*least), *least);
+  }
+  for (const auto& [key, strict] : {std::pair("maximum", false), std::pair("exclusiveMaximum", true)}) {
+    if (!node.json.contains(key)) continue;
+    const auto greatest = greatest_integer(node.json[key], strict);
+    if (!greatest) return node.at(key).bad("no integer of 64 bits is within the bound");
+    high = std::min(high.value_or(*greatest), *greatest);
+  }
+  if (low && high && *low > *high) return node.bad("no integer is within the bounds");
+  return json_integer(low, high);
+}
+
+Expected<PatternPtr> SchemaReader::number(const SchemaNode& node) {
+  DLLM_CHECK_OK(check_numbers(node));
+  if (node.json.contains("multipleOf"))
+    return node.at("multipleOf").bad("it is supported of integers only", "give \"type\": \"integer\"");
+  const NumberBound low = narrower(node, "minimum", "exclusiveMinimum", 1),
+                    high = narrower(node, "maximum", "exclusiveMaximum", -1);
+  if (low.key == nullptr && high.key == nullptr) return json_number();
+  if (low.key != nullptr && high.key != nullptr) {
+    const double from = node.json[low.key].get<double>(), to = node.json[high.key].get<double>();
+    if (from > to || (from == to && (low.strict || high.strict))) return node.bad("no number is within the bounds");
+  }
+  DLLM_TRY(const auto least, decimal_bound(node, low));
+  DLLM_TRY(const auto greatest, decimal_bound(node, high));
+  return json_number_between(least, greatest);
+}
+
+}  // namespace dllm::constrain

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/types.h"
+#include "decode/decoder.h"
+#include "dllm/error.h"
+#include "dllm/options.h"
+#include "engine/constraint.h"
+#include "model/model_desc.h"
+
+namespace dllm {
+
+/// What is given of an answer. The tokens never change, and the model sees them from the first step on.
+struct Given {
+  std::vector<TokenId> suffix{};  ///< after the answer
+  std::vector<TokenId> form{};    ///< the answer's positions, -1 where a token is to be found; empty: all are
+  ConstraintPtr constraint{};     ///< the language of the answer, if its options ask for one
+};
+
+/// How long an answer may become. The canvas is how many masks the model sees; it reads their number as the length of
+/// the answer, so the number changes the words. The bound, `max_tokens`, does not:
+///
+/// - The canvas is `length`, else the model's own length, which shrinks to what the context leaves. A `length` that
+/// does
+///   not fit is an error.
+/// - Below the canvas, the bound cuts the answer. The canvas is the same, and so are the words.
+/// - Above it, an answer that fills the canvas without an end goes on with another canvas after it, as if the answer so
+///   far were part of the prompt, until it ends or is cut. Each canvas has the length of the first one, whatever is
+///   left of the bound, and is only cut by the context.
+/// - Without a bound, the canvas is the bound.
+/// - A bound above what the context leaves is lowered to it; -1 is all of that.
+///
+/// Answers that cannot go on: those with given text, and under --compat. The text of a constrained answer may take what
+/// the context leaves, so that no bound changes a word of it either. It is completed within the canvas if that is given
+/// and no bound is.
+struct AnswerLength {
+  Position canvas = 0;    ///< positions of the first canvas
+  Position most = 0;      ///< tokens at which the answer is cut
+  Position language = 0;  ///< tokens within which a constrained answer is completed
+  Position room = 0;      ///< positions that the context leaves for the answer
+  bool grows = false;     ///< further canvases may follow
+};
+
+/// The only place where canvas, bound and context meet. Errors: kUsage (prompt, or prompt and canvas, exceed the
+/// context); those of check_fits().
+Expected<AnswerLength> answer_length(const ModelDesc& desc, const ResolvedOptions& resolved, std::size_t prompt,
+                                     const Given& given);
+
+/// Where every position is decided, a bound without a `length` is the canvas. Errors: kUsage (the bound is no number of
+/// tokens).
+Expected<void> take_bound_as_canvas(GenerateOptions& options);
+
+/// Whether `--suffix grow` can find the length of the answer. Masks are inserted unless some part of the method
+/// remembers positions: an option of `resolved` says so afterwards. Errors: kUsage.
+Expected<void> check_growth(const GenerateOptions& given, const ModelDesc& desc, const Decoder& decoder,
+                            ResolvedOptions& resolved);
+
+/// The most that a constrained answer can have, in an empty context.
+Position most_tokens(const ModelDesc& desc, const ResolvedOptions& resolved);
+
+}  // namespace dllm

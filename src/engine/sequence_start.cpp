@@ -1,0 +1,242 @@
+// How a sequence begins, and how its answer goes on after its canvas.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/try.h"
+#include "engine/method.h"
+#include "engine/replay.h"
+#include "engine/sequence.h"
+
+namespace dllm {
+namespace {
+
+Expected<void> check_ids(const ModelDesc& desc, const std::vector<TokenId>& ids, const char* what) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < 0 || ids[i] >= desc.vocab)
+      return Error{ErrorCode::kUsage, fmt::format("token id {} is outside the vocabulary of {}", ids[i], desc.vocab),
+                   fmt::format("{}, position {}", what, i), ""};
+  return {};
+}
+
+Expected<void> check_prompt(const ModelDesc& desc, const std::vector<TokenId>& prompt) {
+  DLLM_CHECK_OK(check_ids(desc, prompt, "prompt"));
+  if (prompt.empty() && ((desc.logit_shift > 0 && !desc.mask) || !desc.modes.empty()))
+    return Error{ErrorCode::kUsage, "a model that predicts next tokens needs at least one prompt token", "", ""};
+  return {};
+}
+
+/// Generated positions of the canvas. LLaDA2's generate() fills the last block of its grid, and the model sees the
+/// extra masks: under --compat they exist too, and are cut off at the end.
+Position filled_length(const ModelDesc& desc, Position prompt, const ResolvedOptions& resolved, Position length) {
+  if (!resolved.compat || !desc.mask || resolved.block_origin != "absolute") return length;
+  const Position block = resolved.block_length;
+  return length + (block - (prompt + length) % block) % block;
+}
+
+/// Positions that the caches hold: of the canvas, or of all canvases that may be refined. `length`: of the canvas.
+Position needed_capacity(const ModelDesc& desc, Position prompt, const ResolvedOptions& resolved, Position length,
+                         std::size_t suffix) {
+  return desc.canvas.length == 0
+             ? prompt + filled_length(desc, prompt, resolved, length) + static_cast<Position>(suffix)
+             : Refiner::capacity(prompt, length, desc.canvas.length);
+}
+
+/// What a form asks of the options. Its given tokens are checked as a suffix is.
+Expected<void> check_form(const ResolvedOptions& resolved, const Given& given) {
+  if (static_cast<std::size_t>(resolved.length) != given.form.size())
+    return Error{
+        ErrorCode::kUsage,
+        fmt::format("the form has {} positions, and {} are to be generated", given.form.size(), resolved.length),
+        "--canvas-length", "the form says how many there are"};
+  if (!given.suffix.empty()) return Error{ErrorCode::kUsage, "a form ends with its own text", "suffix", ""};
+  if (std::count(given.form.begin(), given.form.end(), -1) == 0)
+    return Error{ErrorCode::kUsage, "the form has nothing to fill", "form", ""};
+  if (is_constrained(resolved)) return constraint_error(resolved, "a form says by itself how the answer looks");
+  if (!resolved.stop.empty())
+    return Error{ErrorCode::kUsage, "a form is filled to its end", "--stop", "leave the option out"};
+  if (resolved.defer_eos)
+    return Error{ErrorCode::kUsage, "no token ends a form", "--defer-eos", "leave the option out"};
+  return {};
+}
+
+/// Whether text can be given: the model must see it, and the method must not change it.
+Expected<void> check_given(const ModelDesc& desc, const ResolvedOptions& resolved, const Given& given) {
+  std::vector<TokenId> suffix = given.suffix;
+  if (!given.form.empty()) DLLM_CHECK_OK(check_form(resolved, given));
+  std::copy_if(given.form.begin(), given.form.end(), std::back_inserter(suffix), [](TokenId id) { return id != -1; });
+  DLLM_CHECK_OK(check_ids(desc, suffix, "given text"));
+  if (!desc.mask || desc.causal_block > 0 || desc.canvas.length > 0 || !desc.modes.empty())
+    return Error{ErrorCode::kUnsupported, "this model does not see text after its answer", "given text",
+                 "models that fill masks and see in all directions do"};
+  if (std::find(suffix.begin(), suffix.end(), *desc.mask) != suffix.end())
+    return Error{ErrorCode::kUsage, "a given token is the mask", "given text", ""};
+  DLLM_TRY(const Method method, make_method(resolved, desc));
+  if (method.decoder->revises())
+    return Error{ErrorCode::kUsage,
+                 fmt::format("'{}' revises tokens, and those given may not change", resolved.decoder.name),
+                 "--algorithm", "give one that does not"};
+  if (resolved.suffix.name != "full")
+    return Error{ErrorCode::kUsage, "the given text would be left out", "--suffix", "leave the option out"};
+  if (resolved.compat)
+    return Error{ErrorCode::kUsage, "no reference implementation has given text in its answer", "--compat",
+                 "leave the option out"};
+  return {};
+}
+
+/// What the loop of a model with several modes is made of.
+struct ModeStart {
+  const ModelDesc& desc;
+  const ResolvedOptions& resolved;
+  const LatencyTable* latency;
+  const CommitSchedule* replay;
+};
+
+Expected<std::unique_ptr<ModeLoop>> start_mode(const ModeStart& start, Canvas canvas, Method method, KvCache& cache) {
+  DLLM_TRY(ModeLoopOptions options, mode_options(start.resolved, start.desc, start.latency));
+  if (start.replay != nullptr) {
+    DLLM_CHECK_OK(check_replay(start.desc, start.resolved, *method.decoder, *start.replay));
+    DLLM_CHECK_OK(check_mode_replay(options.mode, *start.replay));
+    options.replay = *start.replay;
+  }
+  if (options.mode.mode != DecodingMode::kDiffusion) method.decoder.reset();
+  return std::make_unique<ModeLoop>(start.desc, std::move(canvas), std::move(method.decoder), std::move(options),
+                                    cache);
+}
+
+}  // namespace
+
+Expected<AnswerLength> Sequence::checked(const ModelDesc& desc, const std::vector<TokenId>& prompt,
+                                         const ResolvedOptions& resolved, const Given& given) {
+  DLLM_CHECK_OK(check_prompt(desc, prompt));
+  DLLM_TRY(const AnswerLength length, answer_length(desc, resolved, prompt.size(), given));
+  DLLM_CHECK_OK(check_constraint(resolved, desc));
+  if (!given.suffix.empty() || !given.form.empty()) DLLM_CHECK_OK(check_given(desc, resolved, given));
+  const Position capacity =
+      needed_capacity(desc, static_cast<Position>(prompt.size()), resolved, length.canvas, given.suffix.size());
+  if (capacity <= desc.context_length) return length;
+  return Error{
+      ErrorCode::kUsage,
+      fmt::format("the last canvas ends at position {}, beyond the context of {}", capacity, desc.context_length), "",
+      "shorten the prompt or give a smaller --canvas-length"};
+}
+
+Expected<void> Sequence::check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
+                               const ResolvedOptions& resolved, const Given& given) {
+  DLLM_CHECK_OK(checked(desc, prompt, resolved, given));
+  return {};
+}
+
+Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Tokenizer* tokenizer,
+                                                    const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
+                                                    const LatencyTable* latency, PassRunner* second, const Given& given,
+                                                    const CommitSchedule* replay) {
+  const ModelDesc& desc = backend.desc();
+  DLLM_TRY(const AnswerLength length, checked(desc, prompt, resolved, given));
+  std::unique_ptr<Sequence> sequence(new Sequence(backend, tokenizer, latency, second, prompt, length));
+  if (replay != nullptr) sequence->length_.grows = false;
+  const std::vector<TokenId>& suffix = given.suffix;
+  const Position begin = sequence->begin_, filled = filled_length(desc, begin, resolved, length.canvas);
+  Canvas canvas(prompt, filled + static_cast<Position>(suffix.size()), desc.mask.value_or(-1));
+  for (std::size_t i = 0; i < suffix.size(); ++i)
+    canvas.apply({.position = begin + filled + static_cast<Position>(i), .token = suffix[i]});
+  for (std::size_t i = 0; i < given.form.size(); ++i)
+    if (given.form[i] != -1) canvas.apply({.position = begin + static_cast<Position>(i), .token = given.form[i]});
+  sequence->stop_texts_ = resolved.stop;
+  sequence->form_ = given.form;
+  sequence->constraint_ = given.constraint;
+  sequence->result_.options = resolved;
+  sequence->size_ = length.canvas;
+  sequence->hold_records(canvas);
+  for (std::size_t i = 0; i < given.form.size(); ++i)
+    if (given.form[i] != -1) sequence->result_.confidence[i] = 1.0;
+  DLLM_CHECK_OK(sequence->make_caches(needed_capacity(desc, begin, resolved, length.canvas, suffix.size()), 0));
+  DLLM_CHECK_OK(sequence->begin_loop(std::move(canvas), replay));
+  return sequence;
+}
+
+/// The first `kept` rows of the present cache stay; the others are computed again, as for a prompt.
+Expected<void> Sequence::make_caches(Position capacity, Position kept) {
+  std::unique_ptr<KvCache> old = kept > 0 ? std::move(cache_) : nullptr;
+  for (auto* const cache : {&cache_, &unconditional_, &side_}) cache->reset();  // before more memory is asked for
+  DLLM_TRY(cache_, backend_.make_cache(capacity));
+  if (old) cache_->copy(*old, {0, kept}, 0);
+  if (result_.options.cfg_scale != 0) {
+    DLLM_TRY(unconditional_, backend_.make_cache(capacity));
+  }
+  return {};
+}
+
+void Sequence::hold_records(const Canvas& canvas) {
+  const auto positions = static_cast<std::size_t>(canvas.size() - begin_);
+  result_.commit_step.resize(positions, -1);
+  result_.confidence.resize(positions, 0.0);
+}
+
+/// A loop of its own for every canvas: methods keep what they know of one canvas, and see an earlier one as prompt.
+Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay) {
+  const ModelDesc& desc = backend_.desc();
+  const ResolvedOptions& resolved = result_.options;
+  if (desc.canvas.length > 0) {
+    if (replay != nullptr)
+      return Error{ErrorCode::kUsage, "the model refines whole canvases", "--replay", "give a model that fills masks"};
+    DLLM_TRY(RefineOptions refine, refine_options(resolved, desc));
+    loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *cache_);
+    return {};
+  }
+  DLLM_TRY(Method method, make_method(resolved, desc, latency_));
+  if (!desc.modes.empty()) {
+    const ModeStart start{desc, resolved, latency_, replay};
+    DLLM_TRY(loop_, start_mode(start, std::move(canvas), std::move(method), *cache_));
+    return {};
+  }
+  if (replay != nullptr) DLLM_CHECK_OK(begin_replay(desc, resolved, *replay, second_ != nullptr, method.decoder));
+  DLLM_TRY(DenoiseOptions denoise, denoise_options(resolved, desc, latency_));
+  DLLM_TRY(denoise.constraint, constraint_config(resolved, constraint_, length_.language, replay != nullptr));
+  // Text may be given after any token.
+  if (!form_.empty()) denoise.stop_ids.clear();
+  if (const auto path = second_path_of(*method.decoder); path && second_ != nullptr) {
+    denoise.second.delay = path->merge_delay;
+    denoise.second.when_ready = path->refresh_merge == SecondPathOptions::Merge::kReady;
+    DLLM_TRY(side_, backend_.make_cache(canvas.size()));
+    denoise.second.runner = second_;
+    denoise.second.cache = side_.get();
+  }
+  loop_ = std::make_unique<Denoiser>(desc, std::move(canvas), std::move(method), std::move(denoise), *cache_,
+                                     unconditional_.get());
+  return {};
+}
+
+/// Whether another canvas follows the present one, whose loop has ended.
+bool Sequence::goes_on() const {
+  const Canvas& canvas = this->canvas();
+  if (!length_.grows || size_ >= length_.most || canvas.masked_count() > 0) return false;
+  if (stop_position() && !result_.options.exact_length) return false;
+  return next_capacity() <= backend_.desc().context_length;
+}
+
+/// As long as the first one, whatever the bound: it is the length that the model reads.
+Position Sequence::next_length() const { return std::min(length_.canvas, length_.room - size_); }
+
+Position Sequence::next_capacity() const {
+  return needed_capacity(backend_.desc(), canvas().size(), result_.options, next_length(), 0);
+}
+
+Expected<void> Sequence::go_on() {
+  const Position capacity = next_capacity(), kept = final_rows(), more = next_length();
+  Canvas canvas = this->canvas();
+  canvas.extend(more);
+  size_ += more;
+  earlier_stop_ = stop_position();
+  before_ = counters();
+  // No record of the passes spans several canvases.
+  extended_ = true;
+  result_.passes.clear();
+  std::visit([](auto& loop) { loop.reset(); }, loop_);  // it uses the caches
+  DLLM_CHECK_OK(make_caches(capacity, kept));
+  hold_records(canvas);
+  return begin_loop(std::move(canvas), nullptr);
+}
+
+}  // namespace dllm

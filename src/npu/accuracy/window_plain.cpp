@@ -1,4 +1,0 @@
-#define DLLM_WINDOW_ISA plain
-
-#include "npu/accuracy/lane_kernel-inl.h"
-#include "npu/accuracy/window_kernel-inl.h"

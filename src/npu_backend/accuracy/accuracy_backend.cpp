@@ -1,0 +1,128 @@
+#include "npu_backend/accuracy/accuracy_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+
+#include "base/try.h"
+#include "npu_backend/accuracy/executor.h"
+#include "npu_backend/accuracy/sampling.h"
+#include "npu_backend/functional/host_reduction.h"
+#include "npu_compiler/compiler/tiled_weights.h"
+#include "npu_compiler/compiler/weights_image.h"
+#include "numerics/packed.h"
+
+namespace dllm::npu::accuracy {
+
+class AccuracyBackend::Impl {
+ public:
+  /// `rows`: bytes of weights that were in tiles.
+  Impl(ModelDesc desc, GraphFactory graph, Weights weights, std::vector<std::vector<std::byte>> rows,
+       NumericsProfile profile, ModelLayout layout, int threads)
+      : desc_(std::move(desc)),
+        graph_(std::move(graph)),
+        rows_(std::move(rows)),
+        weights_(std::move(weights)),
+        profile_(std::move(profile)),
+        layout_(std::move(layout)),
+        executor_(graph_({1, 1}), layout_, weights_, profile_, threads) {}
+
+  Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
+    StepShape shape{0, 0};
+    for (const SequenceStep& step : batch) {
+      if (!step.plan.mixtures.empty())
+        return Error{ErrorCode::kUnsupported, "rows that mix the embeddings of several tokens do not run on the NPU",
+                     "--smooth", "leave the option out"};
+      shape.rows += static_cast<std::int64_t>(step.plan.rows.size());
+      shape.scored += static_cast<std::int64_t>(step.plan.scored.size());
+    }
+    const auto vocab = static_cast<std::size_t>(desc_.vocab);
+    std::vector<std::vector<float>> logits(batch.size());
+    if (shape.rows > 0) {
+      std::vector<float> all = executor_.forward(graph_(shape), batch);
+      std::size_t row = 0;
+      for (std::size_t s = 0; s < batch.size(); ++s)
+        for (std::size_t i = 0; i < batch[s].plan.scored.size(); ++i, ++row) {
+          const std::span<float> one(all.data() + row * vocab, vocab);
+          store_logits(profile_, one);
+          logits[s].insert(logits[s].end(), one.begin(), one.end());
+        }
+    }
+    for (const SequenceStep& step : batch) static_cast<LaneKvCache&>(*step.cache).record(step.plan.rows);
+    std::vector<Scores> scores = score_on_host(batch, logits, desc_.vocab);
+    for (std::size_t s = 0; s < batch.size(); ++s)
+      for (std::size_t i = 0; i < scores[s].rows.size() && !batch[s].guidance; ++i)
+        reduce(std::span<const float>(logits[s]).subspan(i * vocab, vocab), batch[s].request, scores[s].rows[i]);
+    return scores;
+  }
+
+  /// In the profile's sampling precision.
+  void reduce(std::span<const float> logits, const ScoreRequest& request, RowScore& score) const {
+    const auto vlen = static_cast<std::size_t>(layout_.machine.vlen);
+    if (draws_on_device(profile_.sampling, request))
+      reduce_draw(profile_.sampling, logits, vlen, request, score);
+    else
+      reduce_confidence(profile_.sampling, logits, vlen, score);
+  }
+
+  ModelDesc desc_;
+  GraphFactory graph_;
+  std::vector<std::vector<std::byte>> rows_;
+  Weights weights_;
+  NumericsProfile profile_;
+  ModelLayout layout_;
+  Executor executor_;
+};
+
+AccuracyBackend::AccuracyBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AccuracyBackend::~AccuracyBackend() = default;
+
+Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc desc, GraphFactory factory,
+                                                                   Weights weights, NumericsProfile profile,
+                                                                   int threads) {
+  const Graph graph = factory({1, 1});
+  DLLM_TRY(const MachineConfig machine, profile.machine());
+  DLLM_TRY(ModelLayout layout, make_layout(graph, weights, machine, std::max<std::int64_t>(1, desc.context_length)));
+  DLLM_CHECK_OK(check_tiles(layout, weights));
+  try {
+    std::vector<std::vector<std::byte>> rows;
+    for (std::size_t id = 0; id < weights.size(); ++id) {
+      WeightView& view = weights[id];
+      const auto element = tile_element(view.type);
+      if (!element) continue;
+      rows.push_back(from_tiles(*layout.find(static_cast<WeightId>(id), WeightUse::kMatrix), view, layout.machine));
+      view = {*element == MxElement::kQ4_0 ? TensorType::kQ4_0 : TensorType::kQ8_0, view.shape, rows.back(), false};
+    }
+    return std::unique_ptr<AccuracyBackend>(
+        new AccuracyBackend(std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights),
+                                                   std::move(rows), std::move(profile), std::move(layout), threads)));
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource, "no memory for the weights in the profile's formats", "--numerics", ""};
+  }
+}
+
+void AccuracyBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
+  static_cast<LaneKvCache&>(to).copy_rows(static_cast<const LaneKvCache&>(from), positions);
+}
+
+const ModelDesc& AccuracyBackend::desc() const { return impl_->desc_; }
+Expected<std::unique_ptr<KvCache>> AccuracyBackend::make_cache(Position capacity) {
+  try {
+    return std::unique_ptr<KvCache>(std::make_unique<LaneKvCache>(capacity, impl_->executor_.head_shapes(),
+                                                                  impl_->profile_.smoothing, impl_->profile_.vector));
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource, fmt::format("no memory for a KV cache of {} positions", capacity), "",
+                 "lower the context length"};
+  }
+}
+Expected<std::vector<Scores>> AccuracyBackend::forward(std::span<const SequenceStep> batch) {
+  try {
+    return impl_->forward(batch);
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource, "no memory for a step", "--numerics", ""};
+  }
+}
+const NumericsProfile& AccuracyBackend::profile() const { return impl_->profile_; }
+
+}  // namespace dllm::npu::accuracy

@@ -1,0 +1,4 @@
+#define DLLM_WINDOW_ISA avx512
+
+#include "npu_backend/accuracy/lane_kernel-inl.h"
+#include "npu_backend/accuracy/window_avx512-inl.h"

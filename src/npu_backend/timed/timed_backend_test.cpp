@@ -1,0 +1,86 @@
+#include "npu_backend/timed/timed_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "model/architecture.h"
+#include "npu_compiler/workload/model_shape.h"
+
+namespace dllm::npu {
+namespace {
+
+struct Pieces {
+  ModelShape shape = *load_model_shape("llada-8b");
+  std::unique_ptr<TimedBackend> backend;
+
+  explicit Pieces(const std::string& device, const TimerOptions& options = {}) {
+    ModelDesc desc = shape.desc;
+    desc.mask = 0;
+    desc.stop_ids = {1};
+    auto made = TimedBackend::create(
+        std::make_unique<ValuelessBackend>(desc), *load_device(device),
+        [this](StepShape step) { return shape.architecture->build(shape.desc, step); }, options);
+    EXPECT_TRUE(made) << made.error().message();
+    backend = *std::move(made);
+  }
+};
+
+SequenceStep rows(KvCache& cache, Position begin, Position end, std::int32_t scored) {
+  SequenceStep step{&cache, {}, {}, std::nullopt};
+  for (Position p = begin; p < end; ++p) step.plan.rows.push_back({p, 0});
+  for (std::int32_t i = 0; i < scored; ++i) step.plan.scored.push_back(i);
+  step.plan.visible = {{0, end}};
+  return step;
+}
+
+TEST(TimedBackend, AdvancesByTheStepsThatRun) {
+  Pieces pieces("mobile-sm8750");
+  const auto cache = *pieces.backend->make_cache(160);
+  const SequenceStep prompt = rows(*cache, 0, 96, 32), block = rows(*cache, 64, 96, 32);
+  for (const SequenceStep& step : {prompt, block, block}) {
+    const auto scores = pieces.backend->forward({&step, 1});
+    ASSERT_TRUE(scores) << scores.error().message();
+    ASSERT_EQ(scores->front().rows.size(), 32);
+    EXPECT_EQ(scores->front().rows[3].token, 2);  // neither the mask nor the end
+  }
+  const auto& steps = pieces.backend->clock().steps();
+  ASSERT_EQ(steps.size(), 3);
+  EXPECT_EQ(steps[0].work, (StepWork{1, 96, 32, 96}));
+  EXPECT_GT(steps[0].time.seconds(), steps[1].time.seconds());
+  EXPECT_EQ(steps[1].time.seconds(), steps[2].time.seconds());
+  EXPECT_DOUBLE_EQ(pieces.backend->clock().sum().seconds(), steps[0].time.seconds() + 2 * steps[1].time.seconds());
+  const auto json = step_time_json(pieces.backend->clock().sum());
+  double parts = 0, joules = 0;
+  for (const auto& [key, ms] : json["parts_ms"].items()) parts += ms.get<double>();
+  for (const auto& [key, j] : json["parts_joules"].items()) joules += j.get<double>();
+  EXPECT_NEAR(parts, json["ms"].get<double>(), 1e-9);
+  EXPECT_NEAR(joules, json["joules"].get<double>(), 1e-9);
+  EXPECT_TRUE(cache->holds({0, 96}));
+  pieces.backend->clock().reset();
+  EXPECT_EQ(pieces.backend->clock().sum().seconds(), 0);
+}
+
+TEST(TimedBackend, ReportsAnUnsuitableDeviceAtOnce) {
+  const ModelShape shape = *load_model_shape("llada-8b");
+  const auto made = TimedBackend::create(std::make_unique<ValuelessBackend>(shape.desc), *load_device("dart-2048"),
+                                         [&](StepShape step) { return shape.architecture->build(shape.desc, step); },
+                                         {.processor = StepProcessor::kHost});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().what.find("no host processor"), std::string::npos);
+}
+
+/// The table has the stairs: flat within a tile of rows, higher after it.
+TEST(TimedBackend, LatencyTable) {
+  Pieces pieces("mobile-sm8750");
+  const auto table = pieces.backend->latency_table(128);
+  ASSERT_TRUE(table) << table.error().message();
+  EXPECT_EQ(table->estimate_ms(1, 1), table->estimate_ms(32, 32));
+  EXPECT_GT(table->estimate_ms(33, 33), table->estimate_ms(32, 32));
+  EXPECT_EQ(table->estimate_ms(33, 33), table->estimate_ms(64, 33));
+  EXPECT_GE(table->ms_per_pair(), 0);
+  EXPECT_GT(table->estimate_ms(32, 4096), table->estimate_ms(32, 32));
+}
+
+}  // namespace
+}  // namespace dllm::npu

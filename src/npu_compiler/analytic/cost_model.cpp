@@ -1,0 +1,331 @@
+#include "npu_compiler/analytic/cost_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "base/integers.h"
+#include "base/try.h"
+#include "npu_compiler/analytic/routing.h"
+#include "npu_core/dram/streams.h"
+
+namespace dllm::npu {
+namespace {
+
+/// Section of the device's keys that the analytical models do not read.
+constexpr std::string_view kFrontEnd = "issue";
+
+/// Vector work per slab of VLEN elements: instructions, passes when dependent ones are chained, cycles if serial.
+struct SlabWork {
+  int instructions, passes;
+  double serial;
+};
+
+SlabWork rms_norm_work(const Device::Latency& t) {  // x*x and sum; times 1/rms, times gain
+  return {4, 2, static_cast<double>(3 * t.vector_mul + t.vector_sum)};
+}
+SlabWork rope_work(const Device::Latency& t) { return {3, 1, static_cast<double>(2 * t.vector_mul + t.vector_add)}; }
+SlabWork swiglu_work(const Device::Latency& t) {  // negate, exp, add 1, reciprocal, times gate, times up
+  return {6, 1, static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul)};
+}
+/// Scores and keys, one round per chosen expert (arg-max, mask of its lane, two minima), groups, weights; one row of
+/// lanes.
+SlabWork route_work(const Device::Latency& t, const op::Route& o, std::int64_t experts) {
+  const bool softmax = o.score == GateScore::kSoftmax;
+  SlabWork work = softmax ? SlabWork{7, 2,
+                                     static_cast<double>(3 * t.vector_max + 2 * t.vector_add + t.vector_exp +
+                                                         2 * t.vector_mul + t.vector_sum)}
+                          : SlabWork{5, 1, static_cast<double>(3 * t.vector_add + t.vector_exp + t.vector_reci)};
+  work.instructions += 4 * o.used + 5;
+  work.passes += o.used + 1;
+  work.serial += static_cast<double>(o.used * (3 * t.vector_max + t.shift)) +
+                 static_cast<double>(2 * t.vector_max + t.vector_add + t.vector_sum + t.vector_mul);
+  if (o.groups > 1) {
+    const auto steps = log2_ceil(experts / o.groups);
+    work.instructions += 6 * steps + 5 * o.groups_used + 2;
+    work.passes += steps + o.groups_used;
+    work.serial += steps * static_cast<double>(4 * t.vector_max + 2 * t.shift) +
+                   o.groups_used * static_cast<double>(3 * t.vector_max + 2 * t.shift);
+  }
+  return work;
+}
+SlabWork softmax_work(const Device::Latency& t) {  // max; subtract, exp, sum
+  return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
+}
+
+/// Total of all parts of a step.
+ExpertLoad load_of_parts(const StepLoad& load, std::int64_t rows, std::int64_t experts, std::int64_t used,
+                         std::int64_t block) {
+  const std::int64_t parts = std::max<std::int64_t>(1, load.parts);
+  const ExpertLoad one = expert_load(ceil_div(rows, parts), experts, used, block, load.choices);
+  return {one.touched * static_cast<double>(parts), one.blocks * static_cast<double>(parts)};
+}
+
+void add_vector(const Device& device, OperatorCost& cost, SlabWork work, double slabs, double serial_slabs) {
+  const auto units = static_cast<double>(device.array.vector_units);
+  cost.vector += work.instructions * slabs / units;
+  cost.lower_bound = std::max(cost.lower_bound, work.passes * slabs / units);
+  cost.serial += work.serial * serial_slabs;
+  cost.lane_ops += work.instructions * slabs * static_cast<double>(device.array.vlen);
+}
+
+}  // namespace
+
+std::string_view bound_name(Bound bound) {
+  constexpr std::string_view kNames[] = {"matrix", "vector", "memory", "host"};
+  return kNames[static_cast<int>(bound)];
+}
+
+double gemm_cycles(const Device& device, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const Device::Array& a = device.array;
+  return static_cast<double>(ceil_div(m, a.blen) * ceil_div(n, a.blen) * ceil_div(k, a.mlen)) * a.tile_cycles;
+}
+
+double attention_cycles(const Device& device, std::int64_t sequences, std::int64_t rows, std::int64_t keys,
+                        std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+  const Device::Array& a = device.array;
+  const std::int64_t m = ceil_div(rows * (heads / kv_heads), a.blen);
+  // Groups of heads whose contractions of length k share the MLEN lanes.
+  const auto groups = [&](std::int64_t k) {
+    return k <= a.mlen ? ceil_div(kv_heads, a.mlen / k) : kv_heads * ceil_div(k, a.mlen);
+  };
+  const std::int64_t qk = ceil_div(keys, a.blen) * groups(head_dim);
+  const std::int64_t pv = ceil_div(head_dim, a.blen) * groups(keys);
+  return static_cast<double>(sequences * m * (qk + pv)) * a.tile_cycles;
+}
+
+bool is_modelled(std::string_view key) { return key.substr(0, key.find('.')) != kFrontEnd; }
+
+Expected<void> check_modelled(const Device& device) {
+  Device given = device, usual;  // the accessors return references
+  for (const DeviceField& field : device_fields()) {
+    if (field.section != kFrontEnd) continue;
+    assert(field.kind == DeviceField::kInteger);
+    if (field.integer(given) != field.integer(usual))
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("the analytical model of time knows no {}.{} = {}, only {}", field.section, field.key,
+                               field.integer(given), field.integer(usual)),
+                   "device " + device.name, "`dllm npu step` and `dllm npu sampling` simulate it"};
+  }
+  return {};
+}
+
+Expected<CostModel> CostModel::create(const Device& device, double achieved_gbps) {
+  if (!(achieved_gbps > 0))
+    return Error{ErrorCode::kUsage, fmt::format("a bandwidth of {} GB/s", achieved_gbps), "", ""};
+  CostModel model(device);
+  model.achieved_gbps_ = achieved_gbps;
+  const Device::Numerics& n = device.numerics;
+  for (const auto& [format, bytes] :
+       {std::pair{&n.weight, n.weight_bytes}, std::pair{&n.kv, n.kv_bytes}, std::pair{&n.logits, n.logit_bytes},
+        std::pair{&n.activation, n.activation_bytes}})
+    if (!(bytes > 0)) {
+      if (auto known = format_bits(*format); !known) return known.error();
+    }
+  return model;
+}
+
+/// Fills the units' cycles, bytes and `lower_bound` without memory; false for an unknown operator.
+bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, OperatorCost& c) const {
+  const Device::Latency& t = device_.latency;
+  const std::int64_t vlen = device_.array.vlen;
+  const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
+  const auto slabs = [&](ValueId id) { return static_cast<double>(value(id).rows * ceil_div(value(id).width, vlen)); };
+  const auto elementwise = [&](SlabWork work, ValueId id) { add_vector(device_, c, work, slabs(id), slabs(id)); };
+  // Weights stream once per part of the step; if the parts are unknown, once per half vector SRAM of activations.
+  const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    c.macs += m * n * k;
+    c.matrix += gemm_cycles(device_, m, n, k);
+    c.serial += c.matrix;
+    c.lower_bound = std::max(c.lower_bound, c.matrix);
+    const double rooms = 4.0 * static_cast<double>(m * k) / static_cast<double>(device_.vector_sram_bytes());
+    c.weight_bytes = static_cast<double>(n * k) * device_.numerics.weight_bytes;
+    c.read_bytes +=
+        c.weight_bytes * (load.parts > 0 ? static_cast<double>(load.parts) : std::max(1.0, std::ceil(rooms)));
+    if (device_.host.dequantize_gbps > 0) c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
+  };
+
+  if (!beyond_plain(any).empty()) return false;
+  return std::visit(
+      [&](const auto& o) {
+        using O = std::decay_t<decltype(o)>;
+        if constexpr (std::is_same_v<O, op::Embed>) {
+          c.read_bytes = static_cast<double>(value(o.out).rows * value(o.out).width) * device_.numerics.weight_bytes;
+        } else if constexpr (std::is_same_v<O, op::RmsNorm>) {
+          elementwise(rms_norm_work(t), o.x);
+          c.serial += 5.0 * static_cast<double>(value(o.x).rows * o.groups);  // 1/h, eps, root, reciprocal, address
+        } else if constexpr (std::is_same_v<O, op::Linear>) {
+          gemm(value(o.x).rows, value(o.out).width, value(o.x).width);
+        } else if constexpr (std::is_same_v<O, op::Rope>) {
+          elementwise(rope_work(t), o.x);
+        } else if constexpr (std::is_same_v<O, op::Hadamard>) {
+          elementwise({1, 1, std::log2(static_cast<double>(o.order)) + 1}, o.x);
+        } else if constexpr (std::is_same_v<O, op::StoreKv>) {
+          c.write_bytes =
+              static_cast<double>(value(o.k).rows * (value(o.k).width + value(o.v).width)) * device_.numerics.kv_bytes;
+        } else if constexpr (std::is_same_v<O, op::Attention>) {
+          const std::int64_t rows = value(o.q).rows, per_sequence = ceil_div(rows, load.sequences);
+          const Device::Array& a = device_.array;
+          c.macs = 2 * rows * o.heads * load.keys * o.head_dim;
+          c.matrix =
+              attention_cycles(device_, load.sequences, per_sequence, load.keys, o.heads, o.kv_heads, o.head_dim);
+          c.read_bytes =
+              static_cast<double>(2 * load.sequences * load.keys * o.kv_heads * o.head_dim) * device_.numerics.kv_bytes;
+          const auto packed = static_cast<double>(ceil_div(rows * o.heads * load.keys, vlen));
+          const auto tiles = static_cast<double>(rows * o.heads * ceil_div(load.keys, std::min(vlen, a.mlen)));
+          add_vector(device_, c, softmax_work(t), packed, tiles);
+          // The running rescale of the output: one multiplication and one addition per further tile of keys.
+          const double more = static_cast<double>(ceil_div(load.keys, a.mlen));
+          const auto out = static_cast<double>(ceil_div(rows * o.heads * o.head_dim, vlen));
+          c.vector += 2 * more * out / static_cast<double>(a.vector_units);
+          c.serial +=
+              tiles * static_cast<double>(ceil_div(o.head_dim, vlen) * (t.vector_mul + t.vector_add) + 8) + c.matrix;
+          c.lower_bound = std::max(c.lower_bound, static_cast<double>(c.macs) /
+                                                      static_cast<double>(a.blen * a.mlen * a.blen) * a.tile_cycles);
+        } else if constexpr (std::is_same_v<O, op::Glu>) {
+          elementwise(swiglu_work(t), o.gate);
+        } else if constexpr (std::is_same_v<O, op::Add>) {
+          elementwise({1, 1, static_cast<double>(t.vector_add)}, o.a);
+        } else if constexpr (std::is_same_v<O, op::Route>) {
+          elementwise(route_work(t, o, value(o.logits).width), o.logits);
+        } else if constexpr (std::is_same_v<O, op::Experts>) {
+          const Shape& stack = graph.weights[static_cast<std::size_t>(o.gate)].shape;
+          const std::int64_t rows = value(o.x).rows, used = value(o.route).width / 2, k = stack[0], f = stack[1],
+                             n = value(o.out).width, blen = device_.array.blen;
+          const ExpertLoad choice = load_of_parts(load, rows, stack[2], used, blen);
+          c.macs = rows * used * (2 * k * f + f * n);
+          c.matrix = choice.blocks * (2 * gemm_cycles(device_, 1, f, k) + gemm_cycles(device_, 1, n, f));
+          c.serial = c.lower_bound = c.matrix;
+          c.weight_bytes = choice.touched * static_cast<double>(2 * k * f + f * n) * device_.numerics.weight_bytes;
+          c.read_bytes = c.weight_bytes;
+          const auto pairs = static_cast<double>(rows * used);
+          const auto slab_pairs = [&](std::int64_t width) {
+            return pairs * static_cast<double>(ceil_div(width, vlen));
+          };
+          // Gathers rows for their expert with the weight of the pair, SwiGLU, adds back with the weight. Only the sums
+          // are new work: a schedule might read rows in place.
+          const double bound = std::max(
+              c.lower_bound, (slab_pairs(f) + slab_pairs(n)) / static_cast<double>(device_.array.vector_units));
+          add_vector(device_, c, {1, 0, static_cast<double>(t.shift)}, slab_pairs(k), slab_pairs(k));
+          add_vector(device_, c, {2, 0, static_cast<double>(t.vector_mul + t.vector_sum)}, pairs, pairs);
+          add_vector(device_, c, swiglu_work(t), slab_pairs(f), slab_pairs(f));
+          add_vector(device_, c, {2, 0, static_cast<double>(t.vector_mul + t.vector_add)}, slab_pairs(n),
+                     slab_pairs(n));
+          c.lower_bound = std::max(c.matrix, bound);
+          if (device_.host.dequantize_gbps > 0)
+            c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
+        } else if constexpr (std::is_same_v<O, op::ScoreHead>) {
+          const WeightDecl& weight = graph.weights[static_cast<std::size_t>(o.weight)];
+          const std::int64_t rows = value(o.x).rows, vocab = weight.shape.back();
+          gemm(rows, vocab, value(o.x).width);
+          const auto n = static_cast<double>(rows * ceil_div(vocab, vlen));
+          add_vector(device_, c, softmax_work(t), n, n);
+          c.serial += 3 * n + 7.0 * static_cast<double>(rows);
+          if (!load.fused_head) {
+            const double bytes = static_cast<double>(rows * vocab) * device_.numerics.logit_bytes;
+            c.write_bytes += bytes;
+            c.read_bytes += bytes;
+          }
+        } else if constexpr (!std::is_same_v<O, op::GatherScored>) {  // which moves no rows
+          return false;
+        }
+        return true;
+      },
+      any);
+}
+
+bool CostModel::whole_cost(const Graph& graph, const StepLoad& load, const Op& any, OperatorCost& c) const {
+  if (!cost(graph, load, any, c)) return false;
+  const double ghz = device_.clock.ghz;
+  const double bytes = c.read_bytes + c.write_bytes;
+  c.own_bound = c.lower_bound;
+  c.memory = bytes / achieved_gbps_ * ghz;
+  c.host = (device_.host.dispatch_us + device_.host.batch_us / static_cast<double>(device_.host.batch_ops)) * ghz * 1e3;
+  // Every weight must be read once; reading it again is the schedule's choice.
+  c.least_memory = (std::holds_alternative<op::Linear>(any) ? c.weight_bytes : bytes) / device_.memory_gbps() * ghz;
+  c.lower_bound = std::max(c.lower_bound, c.least_memory);
+  c.serial += c.memory + c.host;
+  const double most = std::max({c.matrix, c.vector, c.memory});
+  c.cycles = most + c.host;
+  c.bound = c.host > most      ? Bound::kHost
+            : most == c.memory ? Bound::kMemory
+            : most == c.matrix ? Bound::kMatrix
+                               : Bound::kVector;
+  return true;
+}
+
+Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
+                                       std::span<const std::int32_t> alike) const {
+  if (load.sequences < 1 || load.keys < 1 || graph.shape.rows < load.sequences)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("{} rows of {} sequences that see {} keys", graph.shape.rows, load.sequences, load.keys),
+                 "", "each sequence has at least one row and one key"};
+  const double ghz = device_.clock.ghz;
+  StepCost step;
+  step.operators.reserve(alike.empty() ? graph.ops.size() : 1 + static_cast<std::size_t>(std::ranges::max(alike)));
+  OperatorCost& sum = step.total;
+  double lower_matrix = 0, lower_vector = 0, lower_memory = 0;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const std::size_t place = alike.empty() ? i : static_cast<std::size_t>(alike[i]);
+    if (place == step.operators.size()) {
+      OperatorCost& fresh = step.operators.emplace_back();
+      fresh.op = static_cast<std::int32_t>(i);
+      if (!whole_cost(graph, load, graph.ops[i], fresh))
+        return Error{ErrorCode::kUnsupported,
+                     fmt::format("the analytical model knows no cost of '{}'", op_name(graph.ops[i])), "", ""};
+    }
+    const OperatorCost& c = step.operators[place];
+    (c.macs > 0 ? lower_matrix : lower_vector) += c.own_bound;
+    lower_memory += c.least_memory;
+    sum.macs += c.macs;
+    sum.lane_ops += c.lane_ops;
+    sum.read_bytes += c.read_bytes;
+    sum.write_bytes += c.write_bytes;
+    sum.weight_bytes += c.weight_bytes;
+    sum.matrix += c.matrix;
+    sum.vector += c.vector;
+    sum.memory += c.memory;
+    sum.host += c.host;
+    sum.cycles += c.cycles;
+    sum.serial += c.serial;
+    sum.lower_bound += c.lower_bound;
+  }
+  const Device::Window& window = device_.window;
+  if (const auto resident = static_cast<double>(window.bytes - window.staging_bytes);
+      window.bytes > 0 && sum.weight_bytes > resident) {
+    const double outside = sum.weight_bytes - resident;
+    const double half = std::max(1.0, static_cast<double>(window.staging_bytes) / 2);
+    step.mapping = (std::ceil(outside / half) * window.map_us +
+                    std::ceil(outside / static_cast<double>(window.page_bytes)) * window.map_us_per_page) *
+                   ghz * 1e3;
+  }
+  sum.cycles += step.mapping;
+  sum.serial += step.mapping;
+  // With one port, matrix SRAM can be written only while the array does not read it.
+  double array = sum.matrix;
+  if (device_.sram.matrix_ports == 1) {
+    array += sum.read_bytes / (static_cast<double>(device_.array.mlen) * device_.numerics.weight_bytes);
+    sum.cycles = std::max(sum.cycles, array);
+  }
+  const double most = std::max({array, sum.vector, sum.memory});
+  sum.bound = most == sum.memory ? Bound::kMemory : most == array ? Bound::kMatrix : Bound::kVector;
+  step.overlapped = most + sum.host + step.mapping;
+  step.lower_bound = std::max({lower_matrix, lower_vector, lower_memory});
+  return step;
+}
+
+Expected<double> achieved_bandwidth(const Device& device) {
+  DLLM_TRY(dram::MemorySystem memory, dram::MemorySystem::create(device.memory_config, device.period_fs()));
+  dram::StreamSpec spec;
+  spec.request_bytes = 4096;
+  // Four refresh intervals at peak, so that the share of refresh is accurate to a few percent.
+  const double intervals =
+      4 * device.memory_config.standard.ticks_to_ns(static_cast<double>(device.memory_config.standard.timing.refi));
+  spec.requests = static_cast<std::uint64_t>(std::max(64.0, intervals * device.memory_config.peak_gbps() / 4096));
+  DLLM_TRY(const dram::StreamResult result, dram::run_stream(memory, spec));
+  return std::min(result.gbps, device.memory_gbps());
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,400 @@
+#include "npu_compiler/analytic/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/try.h"
+#include "npu_compiler/analytic/schedule_attention.h"
+#include "npu_compiler/analytic/schedule_experts.h"
+#include "npu_compiler/analytic/schedule_panels.h"
+#include "npu_compiler/analytic/schedule_shapes.h"
+#include "npu_compiler/analytic/vector_kernels.h"
+
+namespace dllm::npu {
+namespace {
+
+class Scheduler {
+ public:
+  Scheduler(const Device& device, const Graph& graph, const ScheduleLoad& load)
+      : d_(device), a_(device.array), t_(device.latency), graph_(graph), load_(load), shapes_(graph, device.array) {}
+
+  Expected<StepSchedule> run() {
+    done_.resize(graph_.ops.size());
+    bytes_per_cycle_ = load_.gbps / d_.clock.ghz;
+    if (load_.sequences < 1 || load_.keys < 1 || graph_.shape.rows < load_.sequences || !(bytes_per_cycle_ > 0))
+      return Error{ErrorCode::kUsage,
+                   fmt::format("{} rows of {} sequences that see {} keys at {} GB/s", graph_.shape.rows,
+                               load_.sequences, load_.keys, load_.gbps),
+                   "npu schedule", "each sequence has at least one row and one key"};
+    list_panels();
+    start();
+    for (std::size_t i = 0; i < graph_.ops.size();) {
+      const std::size_t count = shapes_.group_at(i);
+      if (done_[i]) {
+        ++i;
+        continue;
+      }
+      if (const auto* store = at<op::StoreKv>(i)) {
+        // V after K, which was stored in a product's shadow; attention waits for it.
+        kv_stored_ = static_cast<double>(rows() * lanes(store->v)) * d_.numerics.kv_bytes / bytes_per_cycle_;
+        ++i;
+        continue;
+      }
+      phase_ = {};
+      if (load_.phases)
+        phase_.name = shapes_.name_of(
+            graph_.ops[std::holds_alternative<op::Linear>(graph_.ops[i]) && !shapes_.gated(i) ? i : i + count - 1]);
+      const double before = now_ - std::exchange(ahead_, 0);
+      if (!lower(i, count))
+        return Error{ErrorCode::kUnsupported, fmt::format("'{}' has no analytical schedule", op_name(graph_.ops[i])),
+                     "npu schedule", ""};
+      phase_.cycles = now_ - ahead_ - before;
+      if (load_.phases) result_.phases.push_back(phase_);
+      i += count;
+    }
+    settle();
+    if (!result_.phases.empty()) result_.phases.back().cycles += ahead_;
+    result_.total = now_;
+    return std::move(result_);
+  }
+
+ private:
+  double cycles_per_weight() const { return npu::cycles_per_weight(d_, bytes_per_cycle_); }
+  double ports() const { return static_cast<double>(d_.sram.vector_ports); }
+  const Value& value(ValueId id) const { return shapes_.value(id); }
+  const WeightDecl& weight(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)]; }
+  bool given(WeightId id) const { return id != kNoId && weight(id).required; }
+  std::int64_t lanes(ValueId id) const { return shapes_.lanes(id); }
+  double slabs(ValueId id) const { return shapes_.slabs(id); }
+  bool wide(std::int64_t head_dim) const { return shapes_.wide(head_dim); }
+  bool near(std::int64_t rows) const { return round_up(rows, a_.blen) * a_.vlen < std::int64_t{1} << 18; }
+  std::int64_t rows() const { return graph_.shape.rows; }
+  template <class O>
+  const O* at(std::size_t i) const {
+    return shapes_.at<O>(i);
+  }
+
+  struct Product {
+    std::int64_t rows = 0, n = 0, k = 0;  ///< rows, output and input lanes
+    int matrices = 1;
+    RowKernel tail = {};    ///< of its rows, in the shadow of the last panel
+    double tail_slabs = 0;  ///< of a row, 0: no such work
+    double together = 1;    ///< rows of such work that are interleaved
+    bool stored = false;    ///< results go to memory
+  };
+
+  /// The order of panels from memory: each is requested when the multiplication of the previous one begins.
+  void list_panels() {
+    const auto list = [this](std::int64_t n, std::int64_t k, std::int64_t matrices) {
+      const Panels p(a_, weight_buffer_rows(d_), n, k);
+      largest_panel_ = std::max(largest_panel_, p.panel * p.k_tiles);
+      for (std::int64_t i = 0; i < p.count * matrices; ++i)
+        panels_.add(static_cast<double>(p.lanes(i / matrices) * p.k_tiles * a_.mlen) * cycles_per_weight());
+    };
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (const auto* o = at<op::Linear>(i)) {
+        const bool two = shapes_.gated(i);
+        list(lanes(o->out), lanes(o->x), two ? 2 : 1);
+        if (two) ++i;
+      } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && value(head->x).rows > 0) {
+        list(weight(head->weight).shape[1], lanes(head->x), 1);
+      } else if (at<op::Experts>(i) != nullptr) {
+        panels_.add_stop();
+      }
+    }
+  }
+  /// Panels stream through two buffers. A block of rows of a panel takes as long as the slower of its tiles and the
+  /// concurrent accesses of vector SRAM.
+  void product(const Product& p) {
+    const Panels shape(a_, weight_buffer_rows(d_), p.n, p.k);
+    const std::int64_t count = ceil_div(p.rows, a_.blen);
+    const double operand_rows = std::min(static_cast<double>(a_.blen), std::floor(a_.tile_cycles));
+    if (count < 2) flush();
+    double stream = std::exchange(streams_, 0);
+    const auto k_tiles = static_cast<double>(shape.k_tiles);
+    const double all_blocks = static_cast<double>(p.matrices * shape.count * count);
+    for (std::int64_t i = 0; i < p.matrices * shape.count; ++i) {
+      const std::int64_t index = i / p.matrices;  // two matrices alternate slab by slab
+      const std::int64_t lanes = shape.lanes(index);
+      const auto columns = static_cast<double>(lanes / a_.blen);
+      const double tiles = columns * k_tiles, array = block_cycles(d_, tiles, lanes * shape.k_tiles, count);
+      const double own =
+          tiles * operand_rows + static_cast<double>(lanes + (p.stored ? ceil_div(lanes * a_.blen, a_.vlen) : 0));
+      free_ports_ = std::max(0.0, 1 - own / (array * ports()));
+      const double issue = 2 * tiles;  // pointers of x and of the weights
+      const bool last = p.tail_slabs > 0 && i + 1 == p.matrices * shape.count;
+      panels_.ask(alone_until_);
+      double time = 0, block = 0, slices = 0;
+      for (std::int64_t b = 0; b < count; ++b) {
+        double shadow = 0;
+        if (b < 2) slices = 0;  // blocks from the second on are alike
+        if (const bool carried = i == 0 && b == 0 && carry_slabs_ > 0; carried || (last && b > 0)) {
+          const RowKernel& kernel = carried ? carry_ : p.tail;
+          const double n = carried ? std::exchange(carry_slabs_, 0) : p.tail_slabs;
+          shadow = kernel.accesses * n * static_cast<double>(a_.blen);
+          if (b < 2) slices = slices_cycles(d_, kernel, n, {columns, k_tiles, array});
+        } else if (stream > 0) {
+          // Spread evenly, but a block gets no more rows than the array has cycles for.
+          shadow = std::min(
+              {stream, std::ceil(stream_rows_ / all_blocks) * stream_accesses_, std::max(array, stream_accesses_)});
+          stream -= shadow;
+        }
+        if (p.matrices == 2 && index > 0 && i % 2 == 0)
+          shadow += swiglu_kernel(t_).accesses * static_cast<double>(a_.blen);
+        block = std::max({array, issue, (own + shadow) / ports(), slices});
+        time += block;
+        phase_.array += array;
+        phase_.ports += own + shadow;
+      }
+      const double load = panels_.load(), there = panels_.there();
+      phase_.memory += load;
+      // A panel is stored as [tile of K][output]: its first column of blocks needs the last tile's first rows, and the
+      // last one the last rows. Later blocks of rows find all of it loaded.
+      const double per_block = time / static_cast<double>(count);
+      now_ = std::max({now_ + time, there - load / k_tiles + time, there + time - per_block + per_block / columns});
+      panels_.finish(now_);
+    }
+    leftover_ = stream;
+    end_product(p, k_tiles);
+  }
+  /// The front end has dispatched everything in the array's queue; the last block of rows has its own work to come.
+  void end_product(const Product& p, double k_tiles) {
+    lead_ = ahead_ = queue_lead(a_, static_cast<double>(load_.queue), k_tiles);
+    drained_ = now_ + result_delay(a_);
+    if (p.tail_slabs > 0 && p.rows > a_.blen)
+      carry_ = p.tail, carry_slabs_ = p.tail_slabs;
+    else if (p.tail_slabs > 0)
+      tail_alone_ = row_cycles(d_, p.tail, static_cast<double>(round_up(p.rows, a_.blen)), p.tail_slabs, p.together);
+  }
+  /// Work that did not fit into any product's shadow.
+  void flush() {
+    if (const double n = std::exchange(carry_slabs_, 0); n > 0)
+      tail_alone_ = row_cycles(d_, carry_, static_cast<double>(a_.blen), n, 2);
+    if (tail_alone_ > 0) now_ = std::max(now_, drained_) + std::exchange(tail_alone_, 0);
+    now_ += std::exchange(leftover_, 0) / ports();
+    alone_until_ = now_;
+  }
+  /// Waits until the product's last results are there.
+  void settle() {
+    flush();
+    now_ += std::exchange(streams_, 0) / ports();
+    now_ = std::max(now_, drained_);
+    lead_ = 0;
+  }
+  /// Lanes without a column are zeroed before a product, two cycles per row: while the array is at its queue, as far as
+  /// it leaves ports for that, or while the rows to be carried are not there yet.
+  void clear_lanes(ValueId id) {
+    if (round_up(lanes(id), a_.blen) >= ceil_div(lanes(id), a_.vlen) * a_.vlen) return;
+    const double hidden = carry_slabs_ > 0 ? lead_ + result_delay(a_) : lead_ * free_ports_;
+    now_ += std::max(0.0, 2 * static_cast<double>(round_up(value(id).rows, a_.blen)) - hidden);
+  }
+
+  /// Constants, the first panel and the embedded rows come from memory in sequence.
+  void start() {
+    panels_.dma = shapes_.constant_bytes() / bytes_per_cycle_;
+    panels_.ask(alone_until_);
+  }
+
+  bool lower(std::size_t i, std::size_t count) {
+    if (shapes_.gated(i)) {
+      const auto& gate = *at<op::Linear>(i);
+      clear_lanes(gate.out);
+      product({.rows = value(gate.x).rows,
+               .n = lanes(gate.out),
+               .k = lanes(gate.x),
+               .matrices = 2,
+               .tail = swiglu_kernel(t_),
+               .tail_slabs = 1});
+      return true;
+    }
+    if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
+    if (const auto* o = at<op::Embed>(i)) return embed(*o);
+    if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
+    if (const auto* o = at<op::RmsNorm>(i)) return alone(norm_kernel(t_, near(value(o->x).rows)), o->x, 4);
+    if (const auto* o = at<op::Rope>(i)) return rope(*o);
+    if (const auto* o = at<op::Hadamard>(i)) return alone(hadamard_kernel(), o->x, 1);
+    if (const auto* o = at<op::Attention>(i)) return attention(*o);
+    if (const auto* o = at<op::Add>(i)) return alone(add_kernel(), o->out, 1);
+    if (const auto* o = at<op::GatherScored>(i)) {
+      settle();
+      if (value(o->out).rows != value(o->x).rows) now_ += 2.0 * static_cast<double>(value(o->out).rows) * slabs(o->out);
+      return true;
+    }
+    if (const auto* o = at<op::Route>(i)) return route(*o);
+    if (at<op::Experts>(i) != nullptr && experts_) return experts();
+    if (const auto* o = at<op::ScoreHead>(i)) return head(*o);
+    return false;
+  }
+
+  /// All rows of a value, `together` of them interleaved; nothing else runs.
+  bool alone(const RowKernel& k, ValueId id, double together) { return alone(k, id, together, slabs(id)); }
+  bool alone(const RowKernel& k, ValueId id, double together, double slabs) {
+    settle();
+    const auto count = static_cast<double>(value(id).rows);
+    now_ += row_cycles(d_, k, count, slabs, together);
+    phase_.ports += k.accesses * count * slabs;
+    return true;
+  }
+
+  bool rope(const op::Rope& o) {
+    if (wide(o.head_dim) && o.dims > a_.vlen) return alone(wide_rope_kernel(), o.x, 2);
+    return shapes_.rope_tables(o) == 2 ? alone(rope_kernel(), o.x, 2, shapes_.turned_slabs(o))
+                                       : alone(part_rope_kernel(t_), o.x, 1, shapes_.turned_slabs(o));
+  }
+
+  /// q is complete while the array is still at v. Heads of whole slabs are processed one after the other.
+  bool norm_by_head(const op::RmsNorm& o) {
+    const std::int64_t head = value(o.x).width / o.groups, count = value(o.x).rows;
+    flush();
+    now_ += wide(head) ? row_cycles(d_, norm_kernel(t_, near(count)), static_cast<double>(count * o.groups),
+                                    static_cast<double>(ceil_div(head, a_.vlen)), 1)
+                       : head_norm_cycles(d_, static_cast<double>(count) * slabs(o.x));
+    phase_.ports = kHeadNormAccesses * static_cast<double>(count) * slabs(o.x);
+    return true;
+  }
+
+  /// The schedule of the layer of experts that reads a route's choices; nullptr: none does.
+  ExpertSchedule* experts_of(const op::Route& route) {
+    const op::Experts* o = shapes_.reader_of(route);
+    if (o == nullptr) return nullptr;
+    const ExpertShape shape{.rows = value(route.logits).rows,
+                            .used = route.used,
+                            .experts = value(route.logits).width,
+                            .width = lanes(o->x),
+                            .inner = weight(o->gate).shape[1],
+                            .out_width = lanes(o->out),
+                            .weight_buffer_rows = weight_buffer_rows(d_),
+                            .largest_panel = largest_panel_,
+                            .cycles_per_weight = cycles_per_weight(),
+                            .queue = load_.queue};
+    if (!experts_ || experts_->shape() != shape) experts_.emplace(d_, shape, load_.choices);
+    return &*experts_;
+  }
+
+  bool route(const op::Route& o) {
+    ExpertSchedule* experts = experts_of(o);
+    if (experts == nullptr) return false;
+    settle();
+    now_ += experts->load_ahead(now_, panels_.dma);
+    now_ += route_cycles(d_, o, value(o.logits).rows, value(o.logits).width, given(o.bias));
+    return true;
+  }
+  bool experts() {  // of the latest route
+    ExpertClocks clocks{.now = now_, .dma = panels_.dma};
+    experts_->run(clocks);
+    phase_.array = experts_->array(), phase_.ports = experts_->accesses(), phase_.memory = experts_->memory();
+    now_ = clocks.now;
+    panels_.dma = clocks.dma;
+    panels_.pass_stop();
+    panels_.ask(clocks.next_panel);
+    alone_until_ = now_;
+    return true;
+  }
+
+  bool embed(const op::Embed& o) {
+    const double bytes = 2.0 * static_cast<double>(value(o.out).rows * a_.vlen) * slabs(o.out);
+    phase_.memory = bytes / bytes_per_cycle_;
+    now_ = panels_.dma += phase_.memory;
+    return true;
+  }
+
+  bool linear(const op::Linear& o, std::size_t i, std::size_t count) {
+    Product p{.rows = value(o.x).rows, .n = lanes(o.out), .k = lanes(o.x)};
+    clear_lanes(o.out);
+    if (count > 1) {
+      p.tail = count == 3 ? residual_norm_kernel(t_, near(p.rows)) : add_kernel();
+      p.tail_slabs = slabs(at<op::Add>(i + 1)->out);
+      p.together = 2;
+    }
+    product(p);
+    if (given(o.bias)) {
+      settle();
+      now_ += row_cycles(d_, add_kernel(), static_cast<double>(p.rows), slabs(o.out), 1);
+    }
+    // RoPE of the result overlaps with the next products.
+    for (std::size_t j = i + 1; j < graph_.ops.size(); ++j)
+      if (const auto* r = at<op::Rope>(j); r != nullptr && r->x == o.out && !wide(r->head_dim) && r->dims == a_.hlen) {
+        done_[j] = true;
+        stream_accesses_ = rope_kernel().accesses * slabs(o.out);
+        stream_rows_ = static_cast<double>(rows());
+        streams_ = leftover_ + stream_rows_ * stream_accesses_;
+        leftover_ = 0;
+      }
+    return true;
+  }
+
+  /// K and V come from memory after V's stores, sequence by sequence; the work overlaps with them.
+  bool attention(const op::Attention& o) {
+    settle();
+    const AttentionWork work = attention_work(d_, o,
+                                              {.rows = ceil_div(rows(), load_.sequences),
+                                               .keys = load_.keys,
+                                               .query_slabs = slabs(o.q),
+                                               .weight_buffer_rows = weight_buffer_rows(d_)});
+    const auto sequences = static_cast<double>(load_.sequences);
+    phase_.array += work.array * sequences;
+    phase_.ports += work.accesses * sequences;
+    const double keys_bytes = work.key_lanes * sequences * d_.numerics.kv_bytes / bytes_per_cycle_;
+    phase_.memory = 2 * keys_bytes * work.key_loads + kv_stored_;
+    // Before everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix SRAM
+    // holds.
+    const double begin = std::max(now_ + work.smoothing * sequences, panels_.dma);
+    const double lead = 3 * keys_bytes / (sequences * work.jobs) + std::exchange(kv_stored_, 0);
+    const double moved = begin + phase_.memory;
+    now_ = std::max(begin + lead + work.cycles * sequences, moved + work.unit_cycles) + result_delay(a_);
+    panels_.dma = moved;
+    alone_until_ = now_;
+    return true;
+  }
+
+  bool head(const op::ScoreHead& o) {
+    const std::int64_t vocab = weight(o.weight).shape[1];
+    const std::int64_t scored = value(o.x).rows;
+    if (scored == 0) return true;
+    product({.rows = scored, .n = vocab, .k = lanes(o.x), .stored = load_.logits});
+    const double bytes =
+        load_.logits ? load_.logit_bytes * static_cast<double>(round_up(scored, a_.blen) * round_up(vocab, a_.vlen))
+                     : 0;
+    const double weights = std::exchange(phase_.memory, phase_.memory + bytes / bytes_per_cycle_);
+    // Logits share the memory with the weights; the last slab's are stored after everything else.
+    const double slab = bytes / bytes_per_cycle_ / static_cast<double>(ceil_div(vocab, a_.vlen));
+    const double begin = now_ - std::max(phase_.array, weights);
+    now_ = std::max(now_, begin + phase_.memory) + result_delay(a_) + slab;
+    return true;
+  }
+
+  const Device& d_;
+  const Device::Array& a_;
+  const Device::Latency& t_;
+  const Graph& graph_;
+  const ScheduleLoad& load_;
+  ScheduleShapes shapes_;
+  std::vector<bool> done_;
+  double bytes_per_cycle_ = 0, kv_stored_ = 0;
+  double now_ = 0;  ///< time at which the array and the vector unit have finished all earlier work
+  PanelStream panels_;
+  std::int64_t largest_panel_ = 0;         ///< rows of matrix SRAM
+  std::optional<ExpertSchedule> experts_;  ///< of the latest route
+  double lead_ = 0, free_ports_ = 0;       ///< of the front end, in the latest product; share that the array leaves
+  double drained_ = 0;                     ///< when the latest product's results are in vector SRAM
+  double ahead_ = 0;                       ///< lead of the front end over the array at the end of a phase
+  double alone_until_ = 0;                 ///< until then the front end waited for the vector unit's separate work
+  double tail_alone_ = 0;                  ///< rows of the previous product, if it has only one block
+  RowKernel carry_;                        ///< of its last block
+  double carry_slabs_ = 0, streams_ = 0, leftover_ = 0, stream_rows_ = 0, stream_accesses_ = 0;
+  ScheduledPhase phase_;
+  StepSchedule result_;
+};
+
+}  // namespace
+
+Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleLoad& load) {
+  return Scheduler(device, graph, load).run();
+}
+
+}  // namespace dllm::npu

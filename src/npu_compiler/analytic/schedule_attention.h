@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "graph/graph.h"
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+
+/// One sequence's share of an attention operator in a step.
+struct AttentionLoad {
+  std::int64_t rows = 0, keys = 0;
+  double query_slabs = 0;               ///< VLEN lanes each
+  std::int64_t weight_buffer_rows = 0;  ///< of one of the two buffers in matrix SRAM
+};
+struct AttentionWork {
+  double cycles = 0, unit_cycles = 0;   ///< of the sequence; of one slab of queries (or one head longer than HLEN)
+  double smoothing = 0;                 ///< cycles before: centres, factors, and the rows they apply to
+  double array = 0, accesses = 0;       ///< cycles of tiles; accesses of vector SRAM
+  double key_lanes = 0, key_loads = 1;  ///< K's elements with padding; how often they are loaded
+  double jobs = 1;                      ///< pieces that fit a buffer of matrix SRAM
+};
+
+/// Blocks of a sequence's rows: the scores of one are multiplied during the softmax of the previous one.
+AttentionWork attention_work(const Device& device, const op::Attention& o, const AttentionLoad& load);
+
+/// Cycles from the array's last operand to a block's results in vector SRAM: skew, adder tree, write-out.
+double result_delay(const Device::Array& array);
+/// How far the array is behind the front end at the end of a product whose last column blocks fill the queue: a tile
+/// leaves it when it starts, a write-out when the array has drained.
+double queue_lead(const Device::Array& array, double queue, double k_tiles);
+
+}  // namespace dllm::npu

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/integers.h"
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+
+/// Rows of one of the two buffers for panels (MramPlan).
+inline std::int64_t weight_buffer_rows(const Device& device) {
+  const Device::Array& a = device.array;
+  const std::int64_t unit = std::max(a.blen, a.hlen);
+  return device.sram.matrix_tiles * a.mlen * 3 / 8 / unit * unit;
+}
+
+/// Vector code that unpacks weights is a stage after the memory.
+inline double cycles_per_weight(const Device& device, double bytes_per_cycle) {
+  const double unpacked = device.host.dequantize_gbps / device.clock.ghz;  // bytes per cycle; 0: at no cost
+  return device.numerics.weight_bytes / (unpacked > 0 ? std::min(bytes_per_cycle, unpacked) : bytes_per_cycle);
+}
+
+/// Cycles of the array on a block of rows of a panel. With one port of matrix SRAM, it alternates with the rows that
+/// arrive for the next panel, `panel_rows` in `blocks` blocks.
+inline double block_cycles(const Device& device, double tiles, std::int64_t panel_rows, std::int64_t blocks) {
+  const double arriving =
+      device.sram.matrix_ports > 1 ? 0 : static_cast<double>(panel_rows) / static_cast<double>(blocks);
+  return tiles * device.array.tile_cycles + arriving;
+}
+
+/// How a matrix is cut into panels of output lanes, each at most a buffer of matrix SRAM.
+struct Panels {
+  Panels(const Device::Array& array, std::int64_t buffer_rows, std::int64_t outputs, std::int64_t inputs)
+      : n(round_up(outputs, array.blen)), k_tiles(ceil_div(inputs, array.mlen)), panel(array.vlen) {
+    while (panel > array.blen && (panel * k_tiles > buffer_rows || panel / 2 >= n)) panel /= 2;
+    count = ceil_div(n, panel);
+  }
+  std::int64_t lanes(std::int64_t i) const { return i + 1 < count ? panel : n - i * panel; }
+
+  std::int64_t n = 0, k_tiles = 0, panel = 0, count = 0;
+};
+
+/// The panels of a step in order, two of them in matrix SRAM: one is multiplied while the next one is loaded. A layer
+/// of experts interrupts the stream: the panel after it is requested when the experts are finished.
+class PanelStream {
+ public:
+  void add(double cycles) { loads_.push_back(cycles); }
+  void add_stop() { stops_.push_back(loads_.size()); }
+  void pass_stop() { ++passed_; }
+
+  /// Requests the next panel, not before `begin`; it goes into the buffer whose product has finished.
+  void ask(double begin) {
+    if (asked_ == loads_.size() || (passed_ < stops_.size() && asked_ == stops_[passed_])) return;
+    dma = std::max({dma, free_[asked_ % 2], begin}) + loads_[asked_];
+    there_[asked_++ % 2] = dma;
+  }
+  /// Of the panel that is multiplied: cycles of memory, and when its last byte has arrived.
+  double load() const { return loads_[panel_]; }
+  double there() const { return there_[panel_ % 2]; }
+  /// It has been multiplied.
+  void finish(double now) { free_[panel_++ % 2] = now; }
+
+  double dma = 0;  ///< when the load engine has finished all earlier work
+
+ private:
+  std::vector<double> loads_;
+  std::vector<std::size_t> stops_;  ///< panels before which experts run
+  std::size_t asked_ = 0, panel_ = 0, passed_ = 0;
+  double free_[2] = {0, 0}, there_[2] = {0, 0};
+};
+
+}  // namespace dllm::npu

@@ -1,0 +1,84 @@
+#include "npu_compiler/analytic/schedule_shapes.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace dllm::npu {
+
+ScheduleShapes::ScheduleShapes(const Graph& graph, const Device::Array& array)
+    : graph_(graph), array_(array), patterns_(graph), lanes_(graph.values.size()) {
+  std::vector<const op::Attention*> readers;  // by layer
+  const std::int64_t array_heads = std::max<std::int64_t>(1, array_.mlen / array_.hlen);
+  for (const Op& any : graph_.ops) {
+    const auto* o = std::get_if<op::Attention>(&any);
+    if (o == nullptr) continue;
+    const std::int64_t group = o->heads / o->kv_heads,
+                       rounded = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(group)));
+    const std::int64_t slots = wide(o->head_dim)        ? group
+                               : rounded <= array_heads ? rounded
+                                                        : round_up(group, array_heads);
+    const std::int64_t slot = wide(o->head_dim) ? o->head_dim : array_.hlen;
+    readers.resize(std::max(readers.size(), static_cast<std::size_t>(o->layer) + 1));
+    readers[static_cast<std::size_t>(o->layer)] = o;
+    heads_of(o->q, o->kv_heads * slots * slot);
+    lanes_[static_cast<std::size_t>(o->out)] = o->kv_heads * slots * slot;
+  }
+  for (const Op& any : graph_.ops)
+    if (const auto* o = std::get_if<op::StoreKv>(&any)) {
+      const op::Attention& reader = *readers[static_cast<std::size_t>(o->layer)];
+      const std::int64_t slot = wide(reader.head_dim) ? reader.head_dim : array_.hlen;
+      for (const ValueId id : {o->k, o->v}) heads_of(id, reader.kv_heads * slot);
+    }
+}
+
+/// The value that a value is computed from by RoPE and norms.
+void ScheduleShapes::heads_of(ValueId id, std::int64_t lanes) {
+  lanes_[static_cast<std::size_t>(id)] = lanes;
+  for (const Op& any : graph_.ops) {
+    if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
+    if (const auto* o = std::get_if<op::Hadamard>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
+    if (const auto* o = std::get_if<op::RmsNorm>(&any); o != nullptr && o->out == id) heads_of(o->x, lanes);
+  }
+}
+
+std::size_t ScheduleShapes::group_at(std::size_t i) const {
+  if (gated(i)) return GatedProducts::kOps;
+  const auto residual = patterns_.residual_at(i);
+  return residual ? residual->ops() : 1;
+}
+
+std::string ScheduleShapes::name_of(const Op& any) const {
+  if (const std::vector<ValueId> out = outputs(any); !out.empty()) return value(out.front()).name;
+  return std::string(op_name(any));
+}
+
+const op::Experts* ScheduleShapes::reader_of(const op::Route& route) const {
+  for (const Op& any : graph_.ops)
+    if (const auto* o = std::get_if<op::Experts>(&any); o != nullptr && o->route == route.out) return o;
+  return nullptr;
+}
+
+std::int64_t ScheduleShapes::rope_tables(const op::Rope& o) const {
+  const std::int64_t segment = wide(o.head_dim) ? array_.vlen : array_.hlen;
+  return o.dims == segment || o.dims > array_.vlen ? 2 : 3;
+}
+
+double ScheduleShapes::turned_slabs(const op::Rope& o) const {
+  return wide(o.head_dim) ? slabs(o.x) * static_cast<double>(array_.vlen) / static_cast<double>(o.head_dim)
+                          : slabs(o.x);
+}
+
+double ScheduleShapes::constant_bytes() const {
+  double rows = 0;
+  bool roped = false;
+  for (const Op& any : graph_.ops) {
+    if (const auto* o = std::get_if<op::RmsNorm>(&any)) rows += slabs(o->x);
+    if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && !roped) {
+      rows += static_cast<double>(rope_tables(*o)) * static_cast<double>(graph_.shape.rows);
+      roped = true;
+    }
+  }
+  return 2 * rows * static_cast<double>(array_.vlen);
+}
+
+}  // namespace dllm::npu

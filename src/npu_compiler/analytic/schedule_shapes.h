@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/integers.h"
+#include "graph/graph.h"
+#include "graph/patterns.h"
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+
+/// The compiler's layout of a graph: lanes of its values, and operators that are lowered as one. Borrows both
+/// arguments.
+class ScheduleShapes {
+ public:
+  ScheduleShapes(const Graph& graph, const Device::Array& array);
+
+  const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
+  /// For values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
+  std::int64_t lanes(ValueId id) const {
+    const std::int64_t found = lanes_[static_cast<std::size_t>(id)];
+    return found == 0 ? value(id).width : found;
+  }
+  double slabs(ValueId id) const { return static_cast<double>(ceil_div(lanes(id), array_.vlen)); }
+  bool wide(std::int64_t head_dim) const { return head_dim > array_.hlen; }
+  /// Tables of factors that RopePlace has.
+  std::int64_t rope_tables(const op::Rope& o) const;
+  /// Slabs of a row that rotate: of a head of several slabs only the first one.
+  double turned_slabs(const op::Rope& o) const;
+
+  /// The operator, if it is an O.
+  template <class O>
+  const O* at(std::size_t i) const {
+    return i < graph_.ops.size() ? std::get_if<O>(&graph_.ops[i]) : nullptr;
+  }
+  /// Whether gate, up and their unit begin at this operator.
+  bool gated(std::size_t i) const { return patterns_.gated_at(i).has_value(); }
+  /// How many operators run as one from this one on.
+  std::size_t group_at(std::size_t i) const;
+  std::string name_of(const Op& any) const;
+  /// The layer of experts that reads a route's choices; nullptr: none.
+  const op::Experts* reader_of(const op::Route& route) const;
+  /// Bytes that are loaded before the first operator: gains, and the rows of RoPE.
+  double constant_bytes() const;
+
+ private:
+  void heads_of(ValueId id, std::int64_t lanes);
+
+  const Graph& graph_;
+  const Device::Array& array_;
+  const GraphPatterns patterns_;
+  std::vector<std::int64_t> lanes_;  ///< by value; 0: its width
+};
+
+}  // namespace dllm::npu

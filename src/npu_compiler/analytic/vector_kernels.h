@@ -1,0 +1,105 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+
+/// Vector work on one row of a value, slab after slab, counted from the compiler's loops.
+struct RowKernel {
+  double accesses = 0;  ///< of vector SRAM per slab: unchained operands, and results
+  double vector = 0;    ///< vector instructions per slab
+  double integer = 0;   ///< pointer instructions per slab; the front end executes one per cycle
+  double scalar = 0;    ///< cycles of scalar instructions per row
+  double fixed = 0;     ///< latency that a row waits for once, shared by interleaved rows
+};
+
+/// V_MUL x x, V_RED_SUM, V_MUL by the factor, V_MUL by the gain. Two accesses for x x, one for the squares, three for
+/// each of the two products minus the chained operand; the sum is chained.
+/// `near`: slabs are less than 2^18 elements apart. Then the step is an immediate, and a step back takes two
+/// instructions, for both pointers.
+inline RowKernel norm_kernel(const Device::Latency& t, bool near) {
+  return {.accesses = 7,
+          .vector = 4,
+          .integer = near ? 7.0 : 5.0,
+          .scalar = static_cast<double>(2 * t.scalar_fp + 2 * t.scalar_special),
+          .fixed = static_cast<double>(t.vector_sum)};
+}
+/// The same after h = a + b, whose result is squared directly.
+inline RowKernel residual_norm_kernel(const Device::Latency& t, bool near) {
+  RowKernel k = norm_kernel(t, near);
+  k.accesses += 1;
+  k.vector += 1;
+  k.integer += 1;
+  k.fixed += static_cast<double>(t.vector_add);
+  return k;
+}
+inline RowKernel add_kernel() { return {.accesses = 3, .vector = 1, .integer = 3, .scalar = 0, .fixed = 0}; }
+/// Shift, two products, sum: x twice, cos, sin, four results, one operand of the sum.
+inline RowKernel rope_kernel() { return {.accesses = 9, .vector = 4, .integer = 2, .scalar = 0, .fixed = 0}; }
+/// Heads whose columns rotate only in part: shifts and sines of two directions, one row at a time.
+inline RowKernel part_rope_kernel(const Device::Latency& t) {
+  return {.accesses = 14, .vector = 7, .integer = 5, .scalar = 0, .fixed = static_cast<double>(t.vector_add) - 1};
+}
+/// For heads whose halves are slabs: six instructions for two slabs.
+inline RowKernel wide_rope_kernel() { return {.accesses = 7.5, .vector = 3, .integer = 3, .scalar = 0, .fixed = 0}; }
+inline RowKernel hadamard_kernel() { return {.accesses = 2, .vector = 1, .integer = 2, .scalar = 0, .fixed = 0}; }
+/// Negate, e^x, 1 + x, reciprocal, two products: gate twice, up, six results.
+inline RowKernel swiglu_kernel(const Device::Latency& t) {
+  constexpr double kInstructions = 6;
+  const auto chain = static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul);
+  return {
+      .accesses = 9, .vector = kInstructions, .integer = 2, .scalar = 0, .fixed = std::max(0.0, chain - kInstructions)};
+}
+
+/// Cycles of `rows` rows of `slabs` slabs when nothing else runs; `together` rows are interleaved. Instructions start
+/// in order, one per cycle if each takes its predecessor's result.
+inline double row_cycles(const Device& device, const RowKernel& k, double rows, double slabs, double together) {
+  const auto ports = static_cast<double>(device.sram.vector_ports);
+  const double issue = std::max(k.integer * slabs, (k.integer * slabs + k.vector * slabs + k.scalar) / 2);
+  const double chain = k.vector * slabs + k.scalar + k.fixed / together;
+  return rows * std::max({k.accesses * slabs / ports, issue, chain});
+}
+
+/// One block of rows of a product, with BLEN rows of other work between its column blocks.
+struct ShadowedBlock {
+  double columns = 0, k_tiles = 0;
+  double array = 0;  ///< cycles of its tiles
+};
+/// Cycles of the block if the front end limits them: it issues the slices of work between column blocks, in order, and
+/// slices begin only when the rows of the block before have been written. While operands and write-outs are moved at
+/// once, the array, whose instructions are older, takes two ports: of a column block of T cycles, on average the
+/// write-out's BLEN cycles times the share of T in which tiles run. T is the slice's cycles and these.
+inline double slices_cycles(const Device& device, const RowKernel& k, double slabs, const ShadowedBlock& block) {
+  constexpr double kFill = 4;       // sub-arrays' sizes that fill and write-out take
+  constexpr double kSlice = 30;     // cycles to save and set registers
+  constexpr double kMostSlabs = 8;  // of rows that are interleaved
+  const auto rows = static_cast<double>(device.array.blen);
+  const double lead = std::min(block.columns - 1, std::ceil(kFill / block.k_tiles) + 1), rest = block.columns - lead;
+  const double each = std::ceil(rows / rest), slices = std::ceil(rows / each), between = std::floor(rest / slices);
+  const double together = slabs <= kMostSlabs && std::fmod(each, 2) == 0 ? 2 : 1;
+  const double column = block.array / block.columns;
+  const double slice = 2 * between * block.k_tiles + kSlice + each * row_cycles(device, k, 1, slabs, together);
+  const double both = device.sram.vector_ports > 2 ? 0 : between * rows * between * column;
+  const double period = (slice + std::sqrt(slice * slice + 4 * both)) / 2;
+  return (block.columns - slices * between) * column + slices * std::max(between * column, period);
+}
+
+/// Norms of heads: accesses per row and slab.
+inline constexpr double kHeadNormAccesses = 12;
+/// All heads of a row at once, four rows interleaved for the sum, then two by two for the factor and the products. An
+/// instruction that takes no operand from a pipe reads two rows and writes one: for so long it has the ports for
+/// itself. The second row of the first pair waits for its sum, the next four rows for the last result.
+inline double head_norm_cycles(const Device& device, double rows) {
+  constexpr double kRows = 4, kPairs = 2, kProducts = 4;  // at once; products of a pair
+  const Device::Latency& t = device.latency;
+  const auto ports = static_cast<double>(device.sram.vector_ports);
+  const double own = std::ceil(3 / ports);
+  const double sums = std::max(static_cast<double>(t.vector_mul + t.vector_sum) + own - 1, kRows * own);
+  const double pair = static_cast<double>(t.vector_mul + t.vector_add + 2 * t.vector_reci) + kProducts * own - 1;
+  return std::max(sums + kPairs * pair + own - 1, kRows * kHeadNormAccesses / ports) / kRows * rows;
+}
+
+}  // namespace dllm::npu

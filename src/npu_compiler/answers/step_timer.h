@@ -1,0 +1,140 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dllm/error.h"
+#include "graph/graph.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_compiler/answers/host_queue.h"
+#include "npu_compiler/runtime/memory_plan.h"
+#include "npu_compiler/runtime/staging.h"
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+
+/// What runs the steps of an answer.
+enum class StepProcessor : std::uint8_t {
+  kDevice,  ///< the NPU, with the host for embeddings and for the reduction of logits
+  kHost,    ///< the host's processor alone, the baseline
+};
+
+struct TimerOptions {
+  StepProcessor processor = StepProcessor::kDevice;
+  bool planner = true;      ///< false: weights outside the window are paged (paging.h)
+  bool skip_logits = true;  ///< false: the LM head computes every row
+  /// Operators on the device take what the cycle-accurate model says (simulated_step.h), in steps that it can run.
+  bool simulate = false;
+  std::string timing_cache{};  ///< directory of its reports; "": none
+};
+
+/// The shape of a step.
+struct StepWork {
+  std::int64_t sequences = 1;
+  std::int64_t rows = 0;    ///< of all sequences
+  std::int64_t scored = 0;  ///< of these, rows that the LM head computes
+  std::int64_t keys = 1;    ///< positions that the rows of a sequence see
+  auto operator<=>(const StepWork&) const = default;
+};
+
+/// Seconds of a step by cause; they sum to seconds(). An operator's time on the device counts for the unit that limits
+/// it, and its dispatch apart.
+struct StepTime {
+  double array = 0;
+  double vector = 0;  ///< with the unpacking of weights
+  double memory = 0;
+  double dispatch = 0;
+  double staging = 0;  ///< waiting for mappings
+  double host = 0;     ///< work of the host's processor, during which the device waits
+  // Of steps that run at the same time as the second path (AnswerClock):
+  double contention = 0;  ///< lost because the host used the memory too
+  double refresh = 0;     ///< waiting for the second path's results
+  double seconds() const { return array + vector + memory + dispatch + staging + host + contention + refresh; }
+
+  /// Joules; they sum to joules().
+  struct Energy {
+    double compute = 0;      ///< array, vector unit, SRAM, instructions of the device
+    double dram = 0;         ///< of both processors' traffic, and its background
+    double standby = 0;      ///< leakage, clocks and interfaces of the device
+    double host_active = 0;  ///< of the host's cores at work, one of them during dispatch
+    double host_idle = 0;
+    double joules() const { return compute + dram + standby + host_active + host_idle; }
+  } energy;
+
+  StepTime& operator+=(const StepTime& other);
+  /// Every part times a factor.
+  StepTime scaled(double factor) const;
+};
+
+/// A step that runs alone, and the work that it consists of, in its order.
+struct StepProfile {
+  StepTime time;
+  std::vector<Stretch> stretches;  ///< their seconds sum to the time's
+  bool simulated = false;          ///< TimerOptions::simulate
+};
+
+/// Times steps of one model on one device in virtual time. Steps are padded to buckets (multiples of BLEN in rows of a
+/// sequence, scored rows and keys), so that times are stairs, as those of programs compiled for shapes; each bucket is
+/// computed once. The host's own steps are not padded. Deterministic.
+///
+/// Operators run in sequence, as a driver submits them, with the units overlapping within each. On a device with an
+/// address window the planner places tensors once, for the largest step that `most` allows; steps of all sizes keep
+/// these places and differ in what they wait for.
+class StepTimer {
+ public:
+  using GraphFactory = std::function<Graph(StepShape)>;
+
+  /// `most`: the largest step; `graph` is copied and must be valid as long as the timer. Errors: kUnsupported
+  /// (operators or keys of the device that the model of costs does not know; no host is described where it is to run
+  /// steps); kResource if the window cannot hold the step.
+  static Expected<StepTimer> create(const Device& device, GraphFactory graph, const StepWork& most,
+                                    const TimerOptions& options);
+
+  /// Errors: kResource if a mapping fails (without the planner); kUsage for a step larger than `most`.
+  Expected<StepTime> time(const StepWork& work);
+  /// Errors: those of time(). Valid as long as the timer.
+  Expected<const StepProfile*> profile(const StepWork& work);
+
+  const Device& device() const { return *device_; }
+  const TimerOptions& options() const { return options_; }
+  const StepWork& most() const { return most_; }
+  /// Bytes of weights that are staged in each step with the planner; 0: everything is resident.
+  std::int64_t staged_bytes() const { return staged_bytes_; }
+  std::size_t buckets() const { return known_.size(); }
+  /// Why the model of costs timed a bucket that was to be simulated, the first such one; "": there is none.
+  const std::string& unsimulated() const { return unsimulated_; }
+  /// The bucket that a step is padded to.
+  StepWork bucket(const StepWork& work) const;
+
+ private:
+  StepTimer(const Device& device, GraphFactory graph, const StepWork& most, const TimerOptions& options)
+      : device_(std::make_unique<Device>(device)), graph_(std::move(graph)), most_(most), options_(options) {}
+
+  struct DeviceStep;
+  Expected<DeviceStep> device_step(const StepWork& work, bool simulate);
+  Expected<bool> use_simulated(DeviceStep& step, const StepWork& work);
+  Expected<void> place();
+  Expected<double> waiting(const MemoryProgram& program) const;
+  Expected<StepProfile> compute(const StepWork& work);
+  StepProfile host_profile(const StepWork& work) const;
+
+  std::unique_ptr<Device> device_;  ///< on the heap: the model of costs borrows it
+  GraphFactory graph_;
+  StepWork most_;
+  TimerOptions options_;
+  std::optional<CostModel> model_;
+  std::optional<MemoryLimits> limits_;  ///< absent: no window
+  std::vector<char> staged_;            ///< by tensor
+  std::int64_t slot_bytes_ = 0, staged_bytes_ = 0;
+  std::map<StepWork, StepProfile> known_;
+  std::string unsimulated_;
+};
+
+}  // namespace dllm::npu

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "npu_compiler/compiler/layout.h"
+#include "npu_compiler/compiler/split_step.h"
+#include "npu_compiler/compiler/workload_step.h"
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
+#include "npu_core/device/device.h"
+#include "npu_core/machine/config.h"
+
+namespace dllm::npu {
+
+/// What a denoising step computes.
+struct StepRequest {
+  StepWorkload work{.batch = 16, .rows = 32, .context = 256};  ///< rows: of a block
+  std::int64_t layers = 0;                                     ///< the first of the shape; 0: all
+  CacheKind cache = CacheKind::kDual;
+  std::int64_t suffix = -1;       ///< as Workload::suffix
+  bool reduced = false;           ///< arg-max and confidence on chip: no logits in memory
+  double temperature = 0;         ///< of a reduced head; above 0: draws in the format of lanes, at 1 by confidence
+  ChoiceAssumption choices = {};  ///< how rows choose experts
+};
+
+/// A denoising step of a model on a device, compiled.
+struct CompiledStep {
+  ModelShape shape;
+  Device device;
+  MachineConfig machine;
+  ModelLayout layout;
+  SplitStep step;
+  StepWorkload work;        ///< rows and scored as the cache makes them
+  double milliseconds = 0;  ///< of compilation, layout included
+};
+
+/// A regular step of any graph on a device, compiled.
+struct CompiledWorkload {
+  MachineConfig machine;
+  ModelLayout layout;
+  SplitStep step;
+};
+
+/// Logits go to memory in the device's format unless `options` says otherwise. Errors: as compile_step().
+Expected<CompiledWorkload> compile_workload(const std::function<Graph(StepShape)>& graph, const Device& device,
+                                            const StepWorkload& work, CompileOptions options);
+
+/// Logits go to memory in the device's format, from which the sampling kernels read them, unless the head is reduced.
+/// Errors: kUsage (contradictory numbers), kUnsupported (formats, shapes), kResource (memory).
+Expected<CompiledStep> compile_step(ModelShape shape, Device device, const StepRequest& request);
+
+}  // namespace dllm::npu

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "npu_compiler/workload/model_shape.h"
+#include "npu_compiler/workload/workload.h"
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+
+/// A laid-out model's use of the device's memory, in bytes.
+struct MemoryNeed {
+  std::uint64_t weights = 0;
+  std::uint64_t cache = 0;  ///< per sequence
+  std::uint64_t room = 0;   ///< available for weights and caches
+};
+
+/// Lays the model out as the compiler does, with the compiler's errors: heads and blocks that the array cannot process,
+/// matrices that no SRAM holds, weights beyond the memory. Formats that programs do not support (q4_0, fp16) are
+/// replaced by the nearest supported ones. `positions`: per sequence.
+Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, std::int64_t positions);
+
+/// Errors: caches that do not fit in addition to the weights.
+Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences);
+
+/// Number of sequences in each part of a refinement step that compile_split() would compile, with logits to memory;
+/// one part if the step fits at once. Two short models that differ by one layer show what all layers keep in vector
+/// SRAM; the whole model is compiled only if that does not fit. Errors: those of compile_step() for a single
+/// sequence.
+Expected<std::vector<std::int64_t>> step_parts(const Device& device, const ModelShape& shape, const Workload& workload);
+
+/// All three, for models of time that run no program: the parts, or why the device cannot run the workload.
+Expected<std::vector<std::int64_t>> check_feasible(const Device& device, const ModelShape& shape,
+                                                   const Workload& workload);
+
+}  // namespace dllm::npu

@@ -1,0 +1,319 @@
+#include "npu_compiler/compiler/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <tuple>
+
+#include "base/try.h"
+#include "npu_compiler/compiler/kv_factors.h"
+
+namespace dllm::npu {
+namespace {
+
+Error unsupported(std::string what, std::string hint = "") {
+  return {ErrorCode::kUnsupported, std::move(what), "npu compiler", std::move(hint)};
+}
+
+std::int64_t power_of_two(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+}
+
+class Allocator {
+ public:
+  HbmTensor tensor(std::uint64_t elements, const MxFormat& format) {
+    HbmTensor t{next_, 0, format, elements};
+    t.scale_offset = format.element_bytes(elements);
+    next_ += t.scale_offset + format.scale_bytes(elements);
+    next_ = (next_ + kHbmAlign - 1) / kHbmAlign * kHbmAlign;
+    return t;
+  }
+  std::uint64_t next() const { return next_; }
+
+ private:
+  std::uint64_t next_ = 0;
+};
+
+class LayoutBuilder {
+ public:
+  LayoutBuilder(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
+                std::int64_t positions)
+      : graph_(graph), present_(present) {
+    layout_.machine = machine;
+    layout_.positions = positions;
+  }
+
+  Expected<ModelLayout> build() {
+    for (const dllm::Op& any : graph_.ops)
+      if (const std::string_view feature = beyond_plain(any); !feature.empty())
+        return unsupported(fmt::format("{} is not compiled", feature), "plain transformers are");
+    DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
+    layout_.key_tile = layout_.machine.hlen;
+    for (const LaneMap& lanes : layout_.values)
+      if (lanes.heads() && lanes.hlen > layout_.machine.hlen) layout_.key_tile = vlen();
+    plan_mram(layout_);
+    for (const dllm::Op& any : graph_.ops) DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
+    plan_experts(layout_);
+    layout_.weight_bytes = hbm_.next();
+    const std::uint64_t all = layout_.machine.hbm_bytes;
+    layout_.step_base = all / 16 * 15 / kHbmAlign * kHbmAlign;
+    layout_.step_bytes = all - layout_.step_base;
+    if (layout_.weight_bytes > layout_.step_base)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("the weights take {} bytes, the device's memory has {} for them", layout_.weight_bytes,
+                               layout_.step_base),
+                   "npu compiler", "a device with more stacks, or a narrower weight format"};
+    return std::move(layout_);
+  }
+
+ private:
+  std::int64_t vlen() const { return layout_.machine.vlen; }
+  const LaneMap& map(ValueId id) const { return layout_.values[static_cast<std::size_t>(id)]; }
+  bool present(WeightId id) const { return id != kNoId && present_[static_cast<std::size_t>(id)]; }
+
+  WeightPlace* reserve(WeightId weight, WeightUse use) {
+    if (layout_.find(weight, use) != nullptr) return nullptr;
+    layout_.weights.push_back({});
+    layout_.weights.back().weight = weight;
+    layout_.weights.back().use = use;
+    return &layout_.weights.back();
+  }
+
+  /// The largest panel that a buffer of weights holds.
+  Expected<void> cut_into_panels(MatrixShape& shape, WeightId weight) const {
+    const MachineConfig& m = layout_.machine;
+    shape.panel = m.vlen;
+    while (shape.panel > m.blen &&
+           (shape.panel * shape.k_tiles > layout_.mram.weight_rows || shape.panel / 2 >= shape.n))
+      shape.panel /= 2;
+    if (shape.panel * shape.k_tiles <= layout_.mram.weight_rows) return {};
+    return Error{
+        ErrorCode::kUsage,
+        fmt::format("{} outputs of '{}' with K = {} take {} rows of matrix SRAM, a weight buffer has {}", m.blen,
+                    name(weight), shape.k_tiles * m.mlen, shape.panel * shape.k_tiles, layout_.mram.weight_rows),
+        "npu compiler", "--set sram.matrix_tiles=N with a larger N"};
+  }
+
+  Expected<void> matrix(WeightId weight, const LaneMap& in, const LaneMap& out) {
+    WeightPlace* place = reserve(weight, WeightUse::kMatrix);
+    if (place == nullptr) return {};
+    const MachineConfig& m = layout_.machine;
+    place->in = in;
+    place->out = out;
+    MatrixShape& shape = place->matrix;
+    shape.n = round_up(out.used(), m.blen);
+    shape.k_tiles = ceil_div(in.used(), m.mlen);
+    DLLM_CHECK_OK(cut_into_panels(shape, weight));
+    if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("'{}': {} products per output exceed the accumulators' 2^{}", name(weight),
+                               shape.k_tiles * m.mlen, m.contraction_bits),
+                   "npu compiler", ""};
+    place->tensor = hbm_.tensor(static_cast<std::uint64_t>(shape.n * shape.k_tiles * m.mlen), m.weight);
+    return {};
+  }
+
+  void row(WeightId weight, const LaneMap& out, WeightUse use) {
+    WeightPlace* place = reserve(weight, use);
+    if (place == nullptr) return;
+    place->out = out;
+    const std::int64_t lanes = use == WeightUse::kHeadRow ? round_up(out.hlen, vlen()) : layout_.slabs(out) * vlen();
+    const std::int64_t rows = use == WeightUse::kTable ? graph_.weights[static_cast<std::size_t>(weight)].shape[1] : 1;
+    place->tensor = hbm_.tensor(static_cast<std::uint64_t>(rows * lanes), layout_.machine.lane_format());
+  }
+
+  Expected<void> add(const op::Embed& o) {
+    row(o.table, map(o.out), WeightUse::kTable);
+    return {};
+  }
+  Expected<void> add(const op::RmsNorm& o) {
+    row(o.gain, map(o.x), o.groups > 1 ? WeightUse::kHeadRow : WeightUse::kRow);
+    return {};
+  }
+  Expected<void> add(const op::Linear& o) {
+    if (present(o.bias)) row(o.bias, map(o.out), WeightUse::kRow);
+    return matrix(o.weight, map(o.x), map(o.out));
+  }
+  Expected<void> add(const op::ScoreHead& o) {
+    const LaneMap logits{.width = graph_.weights[static_cast<std::size_t>(o.weight)].shape[1]};
+    if (present(o.bias)) row(o.bias, logits, WeightUse::kRow);
+    return matrix(o.weight, map(o.x), logits);
+  }
+  Expected<void> add(const op::Rope& o) {
+    if (std::ranges::any_of(layout_.ropes, [&](const RopePlace& r) { return r.serves(o); })) return {};
+    RopePlace place;
+    place.spec = o;
+    if (!present(o.factors)) place.spec.factors = kNoId;
+    place.distance = o.dims / 2;
+    place.segment = layout_.machine.hlen;
+    if (o.head_dim > layout_.machine.hlen) {
+      place.halves = place.distance == vlen() && o.dims == o.head_dim;
+      if (!place.halves && o.dims > vlen())
+        return unsupported(fmt::format("RoPE of {} of {} lanes, which are neither two rows of VLEN {} nor within one",
+                                       o.dims, o.head_dim, vlen()),
+                           o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
+                                                : "a device whose array.hlen holds a head");
+      place.segment = vlen();
+      place.slabs = o.head_dim / vlen();
+    }
+    place.tables = place.halves || o.dims == place.segment ? 2 : 3;
+    place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()),
+                               layout_.machine.lane_format());
+    layout_.ropes.push_back(place);
+    return {};
+  }
+  Expected<void> add(const op::Attention& o) {
+    const MachineConfig& m = layout_.machine;
+    // Two blocks' scores may take an eighth of vector SRAM; K and V of a chunk share a buffer for each group of MLEN
+    // lanes that one slab of queries needs.
+    const std::int64_t block = round_up(std::min<std::int64_t>(128, m.mlen), m.blen);
+    const auto rows = static_cast<std::int64_t>(m.vram_elements) / m.vlen;
+    const std::int64_t by_scores = rows / 16 / block;
+    const bool wide = o.head_dim > m.hlen;
+    const std::int64_t pieces = wide ? o.head_dim / m.mlen : m.vlen / m.mlen;
+    const std::int64_t by_kv = layout_.mram.kv_rows / (2 * layout_.key_tile * pieces);
+    const std::int64_t by_terms = (std::int64_t{1} << m.contraction_bits) / layout_.key_tile - 1;
+    layout_.chunk_tiles = std::min({by_scores, by_kv, by_terms, std::int64_t{64}});
+    if (layout_.chunk_tiles < 1)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("one tile of {} keys does not fit: {} rows of vector SRAM, {} rows per K/V buffer",
+                               layout_.key_tile, rows, layout_.mram.kv_rows),
+                   "npu compiler", "--set sram.vector_rows=N or sram.matrix_tiles=N with a larger N"};
+    return {};
+  }
+  Expected<void> add(const op::Route& o) {
+    const std::int64_t experts = map(o.logits).width;
+    if (experts > vlen())
+      return unsupported(fmt::format("{} experts, whose scores do not fit into a row of {} lanes", experts, vlen()),
+                         "a device with more lanes");
+    if (o.groups > 1 && experts / o.groups != power_of_two(experts / o.groups))
+      return unsupported(
+          fmt::format("{} groups of {} experts: sections of lanes are powers of two", o.groups, experts / o.groups));
+    if (present(o.bias)) row(o.bias, map(o.logits), WeightUse::kRow);
+    return {};
+  }
+  Expected<void> add(const op::Experts& o) {
+    const LaneMap inner{.width = graph_.weights[static_cast<std::size_t>(o.gate)].shape[1]};
+    const std::array stacks = {std::tuple{o.gate, map(o.x), inner}, std::tuple{o.up, map(o.x), inner},
+                               std::tuple{o.down, inner, map(o.out)}};
+    std::int64_t rows = 0;
+    for (const auto& [weight, in, out] : stacks) {
+      const MatrixShape shape = expert_shape(in, out, weight == o.down);
+      rows += shape.n * shape.k_tiles;
+    }
+    const bool streamed = rows > 2 * layout_.mram.weight_rows;
+    for (const auto& [weight, in, out] : stacks) DLLM_CHECK_OK(stack(weight, in, out, weight == o.down, streamed));
+    if (!streamed) layout_.mram.expert_slot_rows = std::max(layout_.mram.expert_slot_rows, rows);
+    return {};
+  }
+  /// One panel. `pack`: outputs may share rows.
+  MatrixShape expert_shape(const LaneMap& in, const LaneMap& out, bool pack) const {
+    const MachineConfig& m = layout_.machine;
+    MatrixShape shape;
+    const std::int64_t block = std::max({m.weight.block, m.matrix_input.block, 1});
+    while (pack && in.used() <= m.mlen / (2 * shape.parts) && m.mlen / (2 * shape.parts) % block == 0 &&
+           2 * shape.parts * m.blen <= out.used() && m.vlen % (2 * shape.parts * m.blen) == 0)
+      shape.parts *= 2;
+    shape.n = shape.panel = round_up(out.used(), shape.parts * m.blen) / shape.parts;
+    shape.k_tiles = ceil_div(in.used(), m.mlen);
+    return shape;
+  }
+  /// One matrix per expert.
+  Expected<void> stack(WeightId weight, const LaneMap& in, const LaneMap& out, bool pack, bool streamed) {
+    WeightPlace* place = reserve(weight, WeightUse::kMatrix);
+    if (place == nullptr) return {};
+    const MachineConfig& m = layout_.machine;
+    place->in = in;
+    place->out = out;
+    place->experts = graph_.weights[static_cast<std::size_t>(weight)].shape[2];
+    place->streamed = streamed;
+    MatrixShape& shape = place->matrix;
+    shape = expert_shape(in, out, pack && !streamed);
+    if (streamed) DLLM_CHECK_OK(cut_into_panels(shape, weight));
+    place->expert_stride = shape.n * shape.k_tiles * m.mlen;
+    if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("'{}': {} products per output exceed the accumulators' 2^{}", name(weight),
+                               shape.k_tiles * m.mlen, m.contraction_bits),
+                   "npu compiler", ""};
+    place->tensor = hbm_.tensor(static_cast<std::uint64_t>(place->experts * place->expert_stride), m.weight);
+    if (std::max(place->tensor.elements, place->tensor.scale_offset) >> 32 != 0)
+      return unsupported(fmt::format("'{}': {} elements are more than offsets of 32 bits reach", name(weight),
+                                     place->tensor.elements));
+    return {};
+  }
+  template <class O>
+  Expected<void> add(const O&) {
+    return {};
+  }
+
+  const std::string& name(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)].name; }
+
+  const Graph& graph_;
+  const std::vector<bool>& present_;
+  ModelLayout layout_;
+  Allocator hbm_;
+};
+
+}  // namespace
+
+bool RopePlace::serves(const op::Rope& o) const {
+  return spec.head_dim == o.head_dim && spec.layout == o.layout && spec.turns_like(o) &&
+         (spec.factors == o.factors || spec.factors == kNoId);
+}
+
+const WeightPlace* ModelLayout::find(WeightId weight, WeightUse use) const {
+  for (const WeightPlace& place : weights)
+    if (place.weight == weight && place.use == use) return &place;
+  return nullptr;
+}
+
+Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
+                                  std::int64_t positions) {
+  DLLM_CHECK_OK(machine.validate());
+  return LayoutBuilder(graph, present, machine, positions).build();
+}
+
+static std::int64_t query_slabs(const Graph& graph, const ModelLayout& layout, std::int32_t layer) {
+  for (const dllm::Op& any : graph.ops)
+    if (const auto* o = std::get_if<op::Attention>(&any); o != nullptr && o->layer == layer)
+      return layout.slabs(layout.values[static_cast<std::size_t>(o->q)]);
+  return 0;
+}
+
+Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std::int64_t capacity) {
+  const MachineConfig& m = layout.machine;
+  if (capacity < 1 || capacity > layout.positions)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("a cache of {} positions, the tables reach to {}", capacity, layout.positions),
+                 "npu compiler", ""};
+  KvLayout result;
+  result.capacity = round_up(capacity, layout.key_tile);
+  for (const dllm::Op& any : graph.ops) {
+    const auto* o = std::get_if<op::StoreKv>(&any);
+    if (o == nullptr) continue;
+    KvPlace place;
+    place.layer = o->layer;
+    place.map = layout.values[static_cast<std::size_t>(o->k)];
+    place.slabs = layout.slabs(place.map);
+    const auto elements = static_cast<std::uint64_t>(place.slabs * result.capacity * m.vlen);
+    place.scale_offset = m.vector_kv.element_bytes(elements);
+    const std::uint64_t bytes =
+        (place.scale_offset + m.vector_kv.scale_bytes(elements) + kHbmAlign - 1) / kHbmAlign * kHbmAlign;
+    place.k_offset = result.bytes;
+    place.v_offset = result.bytes + bytes;
+    result.bytes += 2 * bytes;
+    if (m.smoothing.any()) {
+      const std::int64_t rows = KvFactors::count(place.slabs, query_slabs(graph, layout, o->layer));
+      place.factors = result.bytes;
+      result.bytes += static_cast<std::uint64_t>(rows * m.vlen * 2 + static_cast<std::int64_t>(kHbmAlign) - 1) /
+                      kHbmAlign * kHbmAlign;
+    }
+    result.layers.push_back(place);
+  }
+  return result;
+}
+
+}  // namespace dllm::npu

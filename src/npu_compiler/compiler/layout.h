@@ -1,0 +1,168 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/integers.h"
+#include "dllm/error.h"
+#include "graph/graph.h"
+#include "npu_core/machine/config.h"
+
+// Where data are stored: columns of activations in lanes, weights and caches in HBM, buffers in matrix SRAM. The rules
+// are part of the numerics (blocks of the MX formats run along lanes), so the reference executor uses the same maps.
+
+namespace dllm::npu {
+
+/// Alignment in bytes of tensors, caches and areas of a step in HBM.
+inline constexpr std::uint64_t kHbmAlign = 4096;
+
+/// Columns of an activation -> lanes. Queries and keys store pairs of interleaved RoPE (2j, 2j + 1) as halves (j, j +
+/// dims/2), which leaves scores unchanged and lets one rotation of the lanes serve both. Plain values are unchanged.
+/// Values made of heads give every head a slot of HLEN lanes, and every KV head a power of two of query slots (28 query
+/// heads on 4 KV heads: 4 x 8 slots), because M_BTMM works on MLEN / HLEN heads of which equal numbers share a matrix.
+/// Lanes without a column are zero.
+struct LaneMap {
+  std::int64_t width = 0;     ///< columns
+  std::int64_t head_dim = 0;  ///< 0: plain
+  std::int64_t group = 1;     ///< heads per KV head
+  std::int64_t slots = 1;     ///< slots per KV head
+  std::int64_t hlen = 0;
+  std::int64_t interleaved = 0;  ///< columns of a head that are pairs of interleaved RoPE
+
+  bool heads() const { return head_dim != 0; }
+  std::int64_t slot_of(std::int64_t head) const { return head / group * slots + head % group; }
+  std::int64_t slot_count() const { return width / head_dim / group * slots; }
+  std::int64_t lane(std::int64_t column) const {
+    return heads() ? first_lane(column / head_dim) + lane_in_head(column % head_dim) : column;
+  }
+  std::int64_t first_lane(std::int64_t head) const { return slot_of(head) * hlen; }
+  std::int64_t lane_in_head(std::int64_t d) const { return d < interleaved ? d / 2 + d % 2 * (interleaved / 2) : d; }
+  /// One past the last lane that may hold a column.
+  std::int64_t used() const { return heads() ? slot_count() * hlen : width; }
+  friend bool operator==(const LaneMap&, const LaneMap&) = default;
+};
+
+/// Lane maps of all values of a graph. Errors: kUnsupported (heads that do not fit the device's HLEN).
+Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig& machine);
+
+/// A tensor in HBM.
+struct HbmTensor {
+  std::uint64_t base = 0;          ///< byte address of the elements
+  std::uint64_t scale_offset = 0;  ///< bytes from base to the scales; packed formats have them in their tiles
+  MxFormat format;
+  std::uint64_t elements = 0;
+};
+
+/// The form in which the program reads a weight. One weight may be needed in two (tied embeddings).
+enum class WeightUse : std::uint8_t {
+  kMatrix,   ///< panels of output lanes for M_TMM, weight format
+  kTable,    ///< one row of lanes per token, in the lanes' format
+  kRow,      ///< one row of lanes: biases and gains, in the lanes' format
+  kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, in the lanes' format
+};
+
+/// A matrix is stored in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer loads a panel, and a row holds
+/// one output's weights, blocked along the contraction. Packed weights have the same order in tiles (machine/tiles.h).
+struct MatrixShape {
+  std::int64_t n = 0;        ///< output lanes, multiple of BLEN
+  std::int64_t k_tiles = 0;  ///< of MLEN lanes
+  /// Output lanes per panel: a power of two times BLEN, at most VLEN; an expert's matrix is one panel unless streamed.
+  std::int64_t panel = 0;
+  /// Outputs that share a row of MLEN lanes: output part * n + r is in row r, from lane part * MLEN / parts on.
+  /// Otherwise a contraction that fills at most half of the array's lanes would read as many zeros as weights.
+  std::int64_t parts = 1;
+  std::int64_t panels() const { return ceil_div(n, panel); }
+  std::int64_t panel_lanes(std::int64_t p) const { return p + 1 < panels() ? panel : n - p * panel; }
+};
+
+struct WeightPlace {
+  WeightId weight = kNoId;
+  WeightUse use = WeightUse::kMatrix;
+  LaneMap in, out;     ///< of a matrix; `out` of rows and tables
+  MatrixShape matrix;  ///< kMatrix
+  /// Number of matrices in a stack, in sequence, `expert_stride` elements each.
+  std::int64_t experts = 1, expert_stride = 0;
+  /// An expert's matrices do not fit into matrix SRAM together: panels alternate between the two buffers of weights.
+  bool streamed = false;
+  HbmTensor tensor;
+};
+
+/// RoPE's factors for every position: rows of VLEN lanes, the pattern of one head repeated. out = x*cos + up(x)*sin_up
+/// + down(x)*sin_down, where up/down rotate the lanes of a segment by `distance`; if both rotations are the same
+/// (distance is half of a segment) there is one sine.
+struct RopePlace {
+  op::Rope spec;
+  std::int64_t distance = 0;
+  int tables = 2;    ///< cos, sin; or 3
+  HbmTensor tensor;  ///< [position][table][VLEN]
+  /// The halves of a head are separate slabs (VLEN is half of the rotated columns): out_low = low cos - high sin,
+  /// out_high = high cos + low sin, no rotation; the tables hold cos and sin of VLEN pairs.
+  bool halves = false;
+  std::int64_t segment = 0;  ///< lanes that rotate together: a head's slot of HLEN, or a row of a longer head
+  std::int64_t slabs = 1;    ///< of a head that is longer than HLEN; unless `halves`, only the first one rotates
+  bool serves(const op::Rope& other) const;
+};
+
+/// K and V of one layer in a sequence's cache, each [slab][position][VLEN] in the KV format.
+struct KvPlace {
+  std::int32_t layer = 0;
+  LaneMap map;
+  std::int64_t slabs = 0;
+  std::uint64_t k_offset = 0, v_offset = 0;  ///< bytes from the cache's base
+  std::uint64_t scale_offset = 0;            ///< from each of them
+  std::uint64_t factors =
+      0;  ///< bytes from the cache's base: KvFactors::rows in the lanes' format, if K or V is smoothed
+};
+struct KvLayout {
+  std::int64_t capacity = 0;  ///< positions, multiple of ModelLayout::key_tile
+  std::uint64_t bytes = 0;
+  std::vector<KvPlace> layers;
+};
+
+/// Matrix SRAM: two buffers for weights, two for K and V.
+struct MramPlan {
+  std::uint64_t weight[2] = {}, kv[2] = {};   ///< element addresses
+  std::int64_t weight_rows = 0, kv_rows = 0;  ///< rows of MLEN of each; a layout with experts moves weight[1] down
+  /// A layer of experts uses the weight buffers as one area, without the rows that panels of other matrices take, if
+  /// the rest holds two experts (`experts_apart`).
+  std::uint64_t experts = 0;  ///< element address of the first slot
+  std::int64_t expert_slot_rows = 0, expert_slots = 0;
+  bool experts_apart = false;
+  /// HLEN rows of ones in the format of V, which add up quantized probabilities; of smoothed values only.
+  std::uint64_t ones = 0;
+};
+
+/// Everything about a model on a device that does not depend on the step.
+struct ModelLayout {
+  MachineConfig machine;
+  std::int64_t positions = 0;  ///< of the RoPE tables
+  std::vector<LaneMap> values;
+  std::vector<WeightPlace> weights;
+  std::vector<RopePlace> ropes;
+  MramPlan mram;
+  /// Positions of a tile of keys, which share a row of scores with other heads' (HLEN), or fill it (VLEN, if heads are
+  /// longer than HLEN).
+  std::int64_t key_tile = 0;
+  /// Key tiles whose scores fit vector SRAM at once; softmax is exact within, online across them.
+  std::int64_t chunk_tiles = 1;
+  std::uint64_t weight_bytes = 0;               ///< HBM in use from address 0
+  std::uint64_t step_base = 0, step_bytes = 0;  ///< HBM for a step's constants and logits
+
+  const WeightPlace* find(WeightId weight, WeightUse use) const;
+  std::int64_t slabs(const LaneMap& map) const { return ceil_div(map.used(), machine.vlen); }
+};
+
+/// Three quarters of matrix SRAM for weights, a quarter for K and V; rows are BLEN-aligned.
+void plan_mram(ModelLayout& layout);
+/// Slots for experts after two panels of the largest size, or over them.
+void plan_experts(ModelLayout& layout);
+
+/// `present`: by WeightId, which weights the model has. Errors: kUsage and kUnsupported, naming what does not fit.
+Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
+                                  std::int64_t positions);
+/// Errors: kUsage.
+Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std::int64_t capacity);
+
+}  // namespace dllm::npu

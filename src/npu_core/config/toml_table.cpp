@@ -1,0 +1,280 @@
+#include "npu_core/config/toml_table.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include "base/try.h"
+
+namespace dllm::npu {
+namespace {
+
+Expected<toml::table> parse_toml(std::string_view text, const std::string& file) {
+  try {
+    return toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    return Error{ErrorCode::kInvalidFile, std::string(error.description()),
+                 fmt::format("{}:{}", file, error.source().begin.line), ""};
+  }
+}
+
+std::string_view type_name(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return "an array";
+    case toml::node_type::string:
+      return "a string";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a number";
+    case toml::node_type::boolean:
+      return "true or false";
+    default:
+      return "a date or time";
+  }
+}
+
+std::string scalar_text(const toml::node& node) {
+  std::ostringstream out;
+  node.visit([&](const auto& value) {
+    if constexpr (toml::is_value<decltype(value)>) out << toml::toml_formatter{toml::array{value}};
+  });
+  std::string text = out.str();  // "[ 4 ]": the formatter quotes strings only inside a container
+  const auto begin = text.find_first_not_of("[ "), end = text.find_last_not_of(" ]");
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string nearest_key(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates)
+    if (const std::size_t d = edit_distance(word, candidate); d < best_distance) best = candidate, best_distance = d;
+  return best;
+}
+
+/// A node is looked up in `table`, which `root` owns.
+struct TomlTable::State {
+  std::shared_ptr<const toml::table> root;
+  const toml::table* table = nullptr;
+  std::string file;
+  std::string prefix;  ///< "sram." of nested tables
+  std::set<std::string, std::less<>> read;
+};
+
+Expected<TomlTable> TomlTable::parse(std::string_view text, const std::string& file) {
+  DLLM_TRY(toml::table parsed, parse_toml(text, file));
+  auto root = std::make_shared<const toml::table>(std::move(parsed));
+  auto state = std::make_shared<State>();
+  state->table = root.get();
+  state->root = std::move(root);
+  state->file = file;
+  return TomlTable(std::move(state));
+}
+
+bool TomlTable::contains(std::string_view key) const { return state_->table->contains(key); }
+
+std::vector<std::string> TomlTable::keys() const {
+  std::vector<std::pair<toml::source_position, std::string>> found;
+  for (const auto& [key, node] : *state_->table) found.emplace_back(key.source().begin, std::string(key.str()));
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (auto& [position, name] : found) names.push_back(std::move(name));
+  return names;
+}
+
+std::string TomlTable::path(std::string_view key) const {
+  if (!key.empty()) return state_->prefix + std::string(key);
+  return state_->prefix.empty() ? "" : state_->prefix.substr(0, state_->prefix.size() - 1);
+}
+
+std::string TomlTable::where(std::string_view key) const {
+  const toml::node* node = key.empty() ? nullptr : state_->table->get(key);
+  const auto line = (node != nullptr ? node : state_->table)->source().begin.line;
+  return line == 0 ? state_->file : fmt::format("{}:{}", state_->file, line);
+}
+
+Error TomlTable::error(std::string_view key, std::string what, std::string hint) const {
+  return {ErrorCode::kInvalidFile, std::move(what), where(key), std::move(hint)};
+}
+
+namespace {
+
+template <class T>
+constexpr std::string_view wanted = "";
+template <>
+constexpr std::string_view wanted<std::string> = "a string";
+template <>
+constexpr std::string_view wanted<std::int64_t> = "an integer";
+template <>
+constexpr std::string_view wanted<double> = "a number";
+template <>
+constexpr std::string_view wanted<bool> = "true or false";
+
+/// toml++ would convert 3.0 to an integer and 1 to true: only whole numbers are converted here, to floats.
+template <class T>
+std::optional<T> exact_value(const toml::node& node) {
+  if constexpr (std::is_same_v<T, double>)
+    return node.is_number() ? node.value<double>() : std::nullopt;
+  else
+    return node.value_exact<T>();
+}
+
+}  // namespace
+
+#define DLLM_TOML_GETTER(Type, name, optional_name)                                                      \
+  Expected<std::optional<Type>> TomlTable::optional_name(std::string_view key) {                         \
+    state_->read.emplace(key);                                                                           \
+    const toml::node* node = state_->table->get(key);                                                    \
+    if (node == nullptr) return std::optional<Type>();                                                   \
+    if (std::optional<Type> value = exact_value<Type>(*node)) return value;                              \
+    return error(key, fmt::format("'{}' is {}", path(key), type_name(*node)),                            \
+                 fmt::format("it must be {}", wanted<Type>));                                            \
+  }                                                                                                      \
+  Expected<Type> TomlTable::name(std::string_view key) {                                                 \
+    DLLM_TRY(std::optional<Type> value, optional_name(key));                                             \
+    if (value) return *std::move(value);                                                                 \
+    return error("", fmt::format("there is no '{}'", path(key)), fmt::format("it is {}", wanted<Type>)); \
+  }
+
+DLLM_TOML_GETTER(std::string, text, optional_text)
+DLLM_TOML_GETTER(std::int64_t, integer, optional_integer)
+DLLM_TOML_GETTER(double, number, optional_number)
+DLLM_TOML_GETTER(bool, boolean, optional_boolean)
+#undef DLLM_TOML_GETTER
+
+Expected<std::optional<TomlTable>> TomlTable::optional_table(std::string_view key) {
+  state_->read.emplace(key);
+  const toml::node* node = state_->table->get(key);
+  if (node == nullptr) return std::optional<TomlTable>();
+  if (!node->is_table())
+    return error(key, fmt::format("'{}' is {}", path(key), type_name(*node)), "it must be a table");
+  auto state = std::make_shared<State>();
+  state->root = state_->root;
+  state->table = node->as_table();
+  state->file = state_->file;
+  state->prefix = path(key) + ".";
+  return std::optional<TomlTable>(TomlTable(std::move(state)));
+}
+
+Expected<TomlTable> TomlTable::table(std::string_view key) {
+  DLLM_TRY(std::optional<TomlTable> found, optional_table(key));
+  if (found) return *std::move(found);
+  return error("", fmt::format("there is no table '{}'", path(key)));
+}
+
+Expected<std::vector<TomlTable>> TomlTable::tables(std::string_view key) {
+  state_->read.emplace(key);
+  const toml::array* array = state_->table->get(key) != nullptr ? state_->table->get(key)->as_array() : nullptr;
+  if (array == nullptr) return error(key, fmt::format("'{}' must be an array of tables", path(key)));
+  std::vector<TomlTable> found;
+  for (const toml::node& node : *array) {
+    if (!node.is_table()) return error(key, fmt::format("'{}' must hold tables only", path(key)));
+    auto state = std::make_shared<State>();
+    state->root = state_->root;
+    state->table = node.as_table();
+    state->file = state_->file;
+    state->prefix = fmt::format("{}[{}].", path(key), found.size());
+    found.push_back(TomlTable(std::move(state)));
+  }
+  return found;
+}
+
+Expected<std::vector<std::string>> TomlTable::texts(std::string_view key) {
+  state_->read.emplace(key);
+  const toml::node* node = state_->table->get(key);
+  const toml::array* array = node != nullptr ? node->as_array() : nullptr;
+  if (array == nullptr) return error(key, fmt::format("'{}' must be an array of strings", path(key)));
+  std::vector<std::string> found;
+  for (const toml::node& item : *array) {
+    const auto value = item.value_exact<std::string>();
+    if (!value) return error(key, fmt::format("'{}' must hold strings only", path(key)));
+    found.push_back(*value);
+  }
+  return found;
+}
+
+Expected<std::vector<std::string>> TomlTable::scalar_texts(std::string_view key) {
+  state_->read.emplace(key);
+  const toml::node* node = state_->table->get(key);
+  if (node == nullptr) return error("", fmt::format("there is no '{}'", path(key)));
+  std::vector<std::string> found;
+  const auto add = [&found](const toml::node& item) {
+    if (!item.is_table() && !item.is_array()) found.push_back(scalar_text(item));
+    return !item.is_table() && !item.is_array();
+  };
+  if (const toml::array* array = node->as_array()) {
+    for (const toml::node& item : *array)
+      if (!add(item)) return error(key, fmt::format("'{}' must hold plain values", path(key)));
+  } else if (!add(*node)) {
+    return error(key, fmt::format("'{}' must be a value or an array of values", path(key)));
+  }
+  return found;
+}
+
+Expected<void> TomlTable::finish() const {
+  for (const std::string& key : keys()) {
+    if (state_->read.contains(key)) continue;
+    const std::vector<std::string> known(state_->read.begin(), state_->read.end());
+    const std::string near = nearest_key(key, known);
+    return error(
+        key, fmt::format("unknown key '{}'", path(key)),
+        near.empty() ? fmt::format("known here: {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));
+  }
+  return {};
+}
+
+Expected<std::string> with_override(std::string_view text, const std::string& file, std::string_view key,
+                                    std::string_view value) {
+  DLLM_TRY(toml::table root, parse_toml(text, file));
+  const Error bad_value{ErrorCode::kUsage, fmt::format("'{}' is not a TOML value", value), std::string(key),
+                        "examples: 16, 2.5, true, \"open\""};
+  toml::table holder;
+  try {
+    holder = toml::parse(fmt::format("v = {}", value));
+  } catch (const toml::parse_error&) {
+    if (value.empty() || value.find_first_of("\"'\n\\=[]{}") != std::string_view::npos) return bad_value;
+    holder.insert_or_assign("v", std::string(value));
+  }
+  if (holder.size() != 1) return bad_value;
+  toml::table* table = &root;
+  std::string_view rest = key;
+  for (auto dot = rest.find('.'); dot != std::string_view::npos; dot = rest.find('.')) {
+    const std::string_view part = rest.substr(0, dot);
+    rest = rest.substr(dot + 1);
+    if (!table->contains(part)) table->insert(part, toml::table{});
+    table = table->get(part)->as_table();
+    if (table == nullptr)
+      return Error{ErrorCode::kUsage, fmt::format("'{}' is not a table", part), std::string(key), ""};
+  }
+  if (rest.empty()) return Error{ErrorCode::kUsage, "the key is empty", std::string(key), "example: sram.vector_rows"};
+  holder.get("v")->visit([&](auto&& node) { table->insert_or_assign(rest, node); });
+  std::ostringstream out;
+  out << toml::toml_formatter{root};
+  return out.str() + "\n";
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,66 @@
+#include "npu_core/config/toml_table.h"
+
+#include <gtest/gtest.h>
+
+#include "npu_core/config/embedded_files.h"
+
+namespace dllm::npu {
+namespace {
+
+constexpr std::string_view kText = "name = \"x\"\ncount = 3\n\n[sram]\nrows = 4\nratio = 2\n";
+
+TEST(TomlTable, ReadsAndRemembersTheLine) {
+  auto root = TomlTable::parse(kText, "f.toml");
+  ASSERT_TRUE(root);
+  EXPECT_EQ(*root->text("name"), "x");
+  EXPECT_EQ(*root->integer("count"), 3);
+  auto sram = root->table("sram");
+  ASSERT_TRUE(sram);
+  EXPECT_EQ(*sram->integer("rows"), 4);
+  EXPECT_EQ(sram->where("ratio"), "f.toml:6");
+  EXPECT_EQ(*sram->number("ratio"), 2.0);
+  EXPECT_TRUE(sram->finish());
+  EXPECT_TRUE(root->finish());
+}
+
+TEST(TomlTable, NamesUnknownKeysAndWrongTypes) {
+  auto root = TomlTable::parse("clock = 1\nclokc = 2\n", "f.toml");
+  ASSERT_TRUE(root);
+  ASSERT_TRUE(root->integer("clock"));
+  EXPECT_EQ(root->finish().error().message(), "f.toml:2: unknown key 'clokc' (did you mean 'clock'?)");
+  auto wrong = TomlTable::parse("a = 1.5\nb = 1\n", "f.toml");
+  EXPECT_EQ(wrong->integer("a").error().message(), "f.toml:1: 'a' is a number (it must be an integer)");
+  EXPECT_FALSE(wrong->boolean("b"));
+  EXPECT_FALSE(wrong->text("c"));
+  EXPECT_EQ(TomlTable::parse("a = \n", "f.toml").error().where, "f.toml:1");
+}
+
+TEST(TomlTable, OverridesOneKey) {
+  auto changed = with_override(kText, "f.toml", "sram.rows", "16");
+  ASSERT_TRUE(changed);
+  auto root = TomlTable::parse(*changed, "f.toml");
+  EXPECT_EQ(*root->table("sram")->integer("rows"), 16);
+  auto word = with_override(kText, "f.toml", "dram.policy", "open");
+  ASSERT_TRUE(word);
+  EXPECT_EQ(*TomlTable::parse(*word, "f")->table("dram")->text("policy"), "open");
+  EXPECT_FALSE(with_override(kText, "f.toml", "name.deeper", "1"));
+  EXPECT_FALSE(with_override(kText, "f.toml", "count", "[1"));
+}
+
+TEST(TomlTable, ScalarTexts) {
+  auto root = TomlTable::parse("a = [1, 2.5, \"w\"]\nb = true\n", "f.toml");
+  EXPECT_EQ(*root->scalar_texts("a"), (std::vector<std::string>{"1", "2.5", "'w'"}));
+  EXPECT_EQ(*root->scalar_texts("b"), std::vector<std::string>{"true"});
+}
+
+TEST(EmbeddedFiles, EveryOneParses) {
+  EXPECT_FALSE(core_profiles().empty());
+  for (const EmbeddedFile& file : core_profiles()) {
+    auto root = TomlTable::parse(file.text, std::string(file.name));
+    EXPECT_TRUE(root) << root.error().message();
+  }
+  EXPECT_FALSE(find_embedded_file(core_profiles(), "none"));
+}
+
+}  // namespace
+}  // namespace dllm::npu

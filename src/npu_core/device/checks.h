@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "npu_core/config/toml_table.h"
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+
+/// Why a device is impossible, and the key responsible.
+struct DeviceFault {
+  std::string_view section, key;
+  std::string what, hint;
+};
+
+/// Fills memory_config. Faults: unknown standards, mappings, policies.
+std::optional<DeviceFault> resolve_memory(Device& device);
+
+/// Checks conditions between keys; returns the first that is violated.
+std::optional<DeviceFault> find_fault(const Device& device);
+
+/// The fault as an error with its line in the file.
+Error error_at(const TomlTable& root, DeviceFault fault);
+
+}  // namespace dllm::npu

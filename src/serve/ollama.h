@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "serve/answer.h"
+#include "serve/tools.h"
+
+namespace dllm::serve {
+
+/// Version of Ollama's API whose fields these routes have; clients ask for it to know what a server understands.
+inline constexpr std::string_view kOllamaVersion = "0.12.0";
+
+/// A request of /api/chat or /api/generate under our own fields: `options` and `format` are translated, `model`,
+/// `messages` and `prompt` are left out. A name that ends in ":latest" may also be one without it. Errors: kUsage.
+Expected<Json> from_ollama(Fields& fields);
+
+/// `messages` of /api/chat as chat completions write them. Errors: kUsage (images).
+Expected<Json> messages_from_ollama(const Json& list);
+
+/// An error about one of our fields, told about Ollama's: "max_tokens" -> "options.num_predict".
+Error in_ollama_fields(Error error);
+
+/// Reads `model`: with and without ":latest" it is the same model. Errors: kUsage (another model, none).
+Expected<void> read_ollama_model(const CallPtr& call, Fields& fields);
+
+/// Answers of /api/chat (`chat`) and /api/generate: one JSON object, or one per line of a stream.
+std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, std::optional<Tools> tools);
+
+}  // namespace dllm::serve

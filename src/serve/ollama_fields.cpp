@@ -1,0 +1,125 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/try.h"
+#include "serve/ollama.h"
+
+namespace dllm::serve {
+namespace {
+
+constexpr std::string_view kLatest = ":latest";
+
+/// Fields of `options` and ours. The rest of those that Ollama documents say how a model is loaded and computed, which
+/// never changes an answer here.
+constexpr std::pair<const char*, const char*> kRenamed[] = {
+    {"temperature", "temperature"},
+    {"top_k", "top_k"},
+    {"top_p", "top_p"},
+    {"min_p", "min_p"},
+    {"typical_p", "typical_p"},
+    {"seed", "seed"},
+    {"stop", "stop"},
+    {"repeat_penalty", "repeat_penalty"},
+    {"presence_penalty", "presence_penalty"},
+    {"frequency_penalty", "frequency_penalty"},
+    {"num_predict", "max_tokens"},
+};
+constexpr std::array<std::string_view, 16> kLoading = {
+    "num_ctx",    "num_keep",          "num_batch",        "num_gpu",      "main_gpu", "num_thread",
+    "use_mmap",   "use_mlock",         "low_vram",         "numa",         "f16_kv",   "vocab_only",
+    "logits_all", "draft_num_predict", "penalize_newline", "repeat_last_n"};
+
+/// `options`: Ollama's names in `asked` become ours; other names are options of ours, or errors of read_options().
+Expected<void> add_options(const Json& options, Json& asked) {
+  if (!options.is_object()) return wrong_type("options", "an object");
+  for (const auto& [key, value] : options.items()) {
+    if (value.is_null() || std::ranges::count(kLoading, key) > 0) continue;
+    // Mirostat and tail-free sampling: only "off" changes nothing.
+    if ((key == "mirostat" && value == 0) || (key == "tfs_z" && value == 1)) continue;
+    if (key == "mirostat_tau" || key == "mirostat_eta") continue;
+    // -1 asks for no limit, -2 for the context: both are no bound.
+    if (key == "num_predict" && value.is_number_integer() && value.get<std::int64_t>() < 0) continue;
+    const auto* const renamed = std::ranges::find(kRenamed, key, &std::pair<const char*, const char*>::first);
+    const std::string name = renamed == std::end(kRenamed) ? key : renamed->second;
+    if (asked.contains(name)) return Error{ErrorCode::kUsage, "it is given twice", "options." + key, "leave one out"};
+    asked[name] = value;
+  }
+  return {};
+}
+
+Expected<void> add_format(const Json& format, Json& asked) {
+  if (format.is_object()) {
+    asked["json_schema"] = format;
+  } else if (format == "json") {
+    asked["response_format"] = {{"type", "json_object"}};
+  } else if (format != "") {
+    return wrong_type("format", "\"json\" or a JSON Schema");
+  }
+  return {};
+}
+
+}  // namespace
+
+Error in_ollama_fields(Error error) {
+  for (const auto& [theirs, ours] : kRenamed)
+    if (error.where == ours) error.where = std::string("options.") + theirs;
+  for (const std::string_view ours : {"json_schema", "response_format"})
+    if (error.where.starts_with(ours)) error.where = "format" + error.where.substr(ours.size());
+  return error;
+}
+
+Expected<Json> from_ollama(Fields& fields) {
+  Json asked = Json::object();
+  if (const Json* options = fields.find("options")) DLLM_CHECK_OK(add_options(*options, asked));
+  if (const Json* format = fields.find("format")) DLLM_CHECK_OK(add_format(*format, asked));
+  // A model stays loaded as long as the server runs.
+  fields.find("keep_alive");
+  if (const Json* think = fields.find("think")) {
+    if (!think->is_boolean() && !think->is_string()) return wrong_type("think", "true, false or an effort");
+    asked["reasoning_effort"] = think->is_string() ? *think : Json(think->get<bool>() ? "medium" : "none");
+  }
+  for (const std::string& rest : fields.rest()) asked[rest] = *fields.find(rest);
+  return asked;
+}
+
+Expected<Json> messages_from_ollama(const Json& list) {
+  if (!list.is_array()) return wrong_type("messages", "a list of messages");
+  Json result = Json::array();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    Json message = list[i];
+    if (!message.is_object()) return wrong_type(fmt::format("messages[{}]", i), "a message");
+    if (const auto images = message.find("images"); images != message.end()) {
+      if (!images->empty())
+        return Error{ErrorCode::kUsage, "the model reads text only", fmt::format("messages[{}].images", i),
+                     "leave it out"};
+      message.erase("images");
+    }
+    for (const auto& [theirs, ours] : {std::pair("tool_name", "name"), std::pair("thinking", "reasoning_content")})
+      if (const auto found = message.find(theirs); found != message.end()) {
+        message[ours] = *found;
+        message.erase(theirs);
+      }
+    // A call's place among the others is not needed: they are in their order.
+    if (const auto calls = message.find("tool_calls"); calls != message.end() && calls->is_array())
+      for (Json& call : *calls)
+        if (call.is_object() && call.contains("function") && call["function"].is_object())
+          call["function"].erase("index");
+    result.push_back(std::move(message));
+  }
+  return result;
+}
+
+Expected<void> read_ollama_model(const CallPtr& call, Fields& fields) {
+  DLLM_TRY(const auto asked, fields.text("model"));
+  if (!asked || asked->empty()) return wrong_type("model", "given");
+  const bool tagged = asked->ends_with(kLatest);
+  const std::string bare = tagged ? asked->substr(0, asked->size() - kLatest.size()) : *asked;
+  if (!call->api.is_served(*asked) && !call->api.is_served(bare)) return unknown_model(*asked, call->api.name());
+  call->model = *asked;
+  return {};
+}
+
+}  // namespace dllm::serve
