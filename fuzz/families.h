@@ -12,7 +12,6 @@ struct Family {
   const char* target;
   const char* name;
   Make make;
-  bool pending = false;  ///< known to grow too fast, and tolerated until it is mended
 };
 
 /// Of all targets. Texts only: they need nothing of what they test.

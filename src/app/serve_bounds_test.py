@@ -23,7 +23,9 @@ class Bounds(ServeCase):
 
     def test_tokens(self):
         self.accepted(max_tokens=24)
-        self.refused(400, CHAT, {**SUM, "max_tokens": 25}, "max_tokens")
+        self.accepted(max_tokens=25)  # a bound, which a lower one replaces
+        self.accepted(length=24)
+        self.refused(400, CHAT, {**SUM, "length": 25}, "length")
 
     def test_stop_texts(self):
         self.accepted(stop=[f"stop {i}" for i in range(16)])

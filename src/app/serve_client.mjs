@@ -54,7 +54,7 @@ const structured = await client.chat.completions.create({
 });
 assert.ok([1, 2].includes(JSON.parse(structured.choices[0].message.content).n));
 
-await assert.rejects(client.chat.completions.create({ model, messages, max_tokens: -1 }), OpenAI.BadRequestError);
+await assert.rejects(client.chat.completions.create({ model, messages, max_tokens: -2 }), OpenAI.BadRequestError);
 await assert.rejects(client.chat.completions.create({ model: "another", messages }), OpenAI.NotFoundError);
 const stranger = new OpenAI({ baseURL: `${url}/v1`, apiKey: "wrong", maxRetries: 0 });
 await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);

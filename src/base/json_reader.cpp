@@ -256,7 +256,8 @@ bool JsonBuilder<Json>::end_object() {
 template <class Json>
 Expected<Json> read_json(std::string_view text, const JsonRules& rules) {
   if (text.size() > rules.bytes)
-    return Error{rules.code, fmt::format("{} bytes, more than {}", text.size(), rules.bytes), rules.name, rules.hint};
+    return Error{rules.code, fmt::format("{} bytes, more than {}", text.size(), rules.bytes),
+                 rules.name.empty() ? rules.root : rules.name, rules.hint};
   std::string rewritten;
   if (rules.python_numbers && (text.find("NaN") != text.npos || text.find("Infinity") != text.npos))
     text = rewritten = with_python_numbers(text);

@@ -8,7 +8,7 @@
 #include <stop_token>
 #include <string>
 
-#include "base/fuzz_replay.h"
+#include "base/testing/fuzz_replay.h"
 #include "constrain/dfa.h"
 #include "constrain/testing/fuzz_entry.h"
 #include "constrain/nfa.h"

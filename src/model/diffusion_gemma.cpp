@@ -165,7 +165,6 @@ Graph build_diffusion_gemma(const ModelDesc& desc, StepShape shape) { return Gem
 
 void set_diffusion_gemma_defaults(ModelDesc& desc) {
   desc.norm_eps = 1e-6f;
-  desc.rope_theta = 1e6f;
   desc.context_length = 262144;
   desc.experts.normalize = true;
 }

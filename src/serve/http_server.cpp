@@ -162,7 +162,7 @@ void BeastServer::look_after_clients() {
   });
 }
 
-/// Closes the connection that has been idle for the longest time: whoever holds many of them shuts nobody out.
+/// Closes the connection that has been idle for the longest time: a client that holds many shuts no other out.
 void BeastServer::make_room() {
   Connection* longest = nullptr;
   for (Connection* connection : open_)

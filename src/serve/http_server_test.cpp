@@ -8,9 +8,11 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "serve/http.h"
 
@@ -121,25 +123,54 @@ TEST_F(HttpServerTest, HeadersAreLimited) {
   }
 }
 
-TEST_F(HttpServerTest, FurtherConnectionsAreRefusedUntilOthersEnd) {
-  start({.connections = 2}, answer);
+TEST_F(HttpServerTest, FurtherConnectionsAreRefusedWhileRequestsAreAnswered) {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Exchange>> waiting;
+  std::atomic<bool> hold{true};
+  std::atomic<std::size_t> held{0};
+  start({.connections = 2}, [&](const std::shared_ptr<Exchange>& exchange) {
+    if (!hold) return answer(exchange);
+    const std::lock_guard lock(mutex);
+    waiting.push_back(exchange);
+    held = waiting.size();
+  });
   {
     const Client one(server_->port()), two(server_->port());
-    for (const Client* client : {&one, &two}) {
-      client->send(get("Host: x\r\n"));
-      EXPECT_EQ(client->status(), 200);
-    }
+    for (const Client* client : {&one, &two}) client->send(get("Host: x\r\n"));
+    ASSERT_TRUE(soon([&] { return held == 2; }));
     EXPECT_EQ(server_->connections(), 2u);
     const Client three(server_->port());
     EXPECT_EQ(three.status(), 503);
+    hold = false;
+    for (const auto& exchange : waiting) answer(exchange);
+    for (const Client* client : {&one, &two}) EXPECT_EQ(client->status(), 200);
     one.read("\r\n\r\n0\n");  // a connection that is open stays usable
     one.send(get("Host: x\r\n"));
     EXPECT_EQ(one.status(), 200);
   }
+  waiting.clear();
   ASSERT_TRUE(soon([&] { return server_->connections() == 0; }));
   const Client again(server_->port());
   again.send(get("Host: x\r\n"));
   EXPECT_EQ(again.status(), 200);
+}
+
+TEST_F(HttpServerTest, AFurtherConnectionEndsTheOneThatWasIdleForTheLongestTime) {
+  start({.connections = 2}, answer);
+  const Client one(server_->port());
+  one.send(get("Host: x\r\n"));
+  EXPECT_EQ(one.status(), 200);
+  one.read("\r\n\r\n0\n");
+  const Client two(server_->port());
+  two.send(get("Host: x\r\n"));
+  EXPECT_EQ(two.status(), 200);
+  two.read("\r\n\r\n0\n");
+  const Client three(server_->port());
+  three.send(get("Host: x\r\n"));
+  EXPECT_EQ(three.status(), 200);
+  EXPECT_EQ(one.read("\n"), "");  // closed
+  two.send(get("Host: x\r\n"));
+  EXPECT_EQ(two.status(), 200);
 }
 
 TEST_F(HttpServerTest, AStreamThatNobodyReadsIsEndedAtTheLimit) {

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/input_file.h"
+#include "base/json_reader.h"
 #include "base/output_file.h"
 #include "base/try.h"
 
@@ -41,28 +42,6 @@ std::string checksum(std::string_view text) {
   Hash hash;
   hash.add(text);
   return hash.text();
-}
-
-/// Whether brackets nest no deeper than in reports, because later code walks the document recursively.
-bool shallow(std::string_view text) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\')
-        ++i;
-      else if (c == '"')
-        quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kDeepest) return false;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return true;
 }
 
 bool whole(const nlohmann::ordered_json& object, const char* key) {
@@ -127,8 +106,10 @@ Kept read_kept(const fs::path& path, const std::string& key, const TimingOptions
 Expected<nlohmann::ordered_json> parse_kept_report(std::string_view text, const std::string& key,
                                                    const TimingOptions& options) {
   const auto damaged = [](const char* why) { return Error{ErrorCode::kInvalidFile, why, "", ""}; };
-  if (!shallow(text)) return damaged("it nests deeper than any report");
-  const auto file = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  JsonRules rules;
+  rules.depth = kDeepest;
+  rules.bytes = kMostBytes;
+  DLLM_TRY(const auto file, read_json<nlohmann::ordered_json>(text, rules));
   for (const char* name : {"key", "checksum"})
     if (!file.is_object() || !file.contains(name) || !file[name].is_string())
       return damaged("it is not a cached report");

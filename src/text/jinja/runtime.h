@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -25,26 +26,41 @@ struct Limits {
   std::int64_t range = 100'000;                   ///< items of range(), as in Jinja's sandbox
 };
 
-/// A few variables by name: a frame has one to ten, for which a list is faster than a hash table.
+/// Variables by name. A frame has one to ten, for which a list is faster than a hash table; the index is for templates
+/// that were made to have thousands.
 class Variables {
  public:
   const Value* find(std::string_view name) const {
-    for (const auto& [known, value] : list_)
-      if (known == name) return &value;
-    return nullptr;
+    const std::size_t place = place_of(name);
+    return place < list_.size() ? &list_[place].second : nullptr;
   }
   void insert_or_assign(const std::string& name, Value value) {
-    for (auto& [known, old] : list_) {
-      if (known != name) continue;
-      old = std::move(value);
+    if (const std::size_t place = place_of(name); place < list_.size()) {
+      list_[place].second = std::move(value);
       return;
     }
     if (list_.empty()) list_.reserve(4);
     list_.emplace_back(name, std::move(value));
+    if (list_.size() <= kMostWithoutIndex) return;
+    for (std::size_t place = index_.size(); place < list_.size(); ++place) index_.emplace(list_[place].first, place);
   }
 
  private:
+  static constexpr std::size_t kMostWithoutIndex = 16;
+
+  /// list_.size(): there is none.
+  std::size_t place_of(std::string_view name) const {
+    if (!index_.empty()) {
+      const auto found = index_.find(std::string(name));
+      return found == index_.end() ? list_.size() : found->second;
+    }
+    std::size_t place = 0;
+    while (place < list_.size() && list_[place].first != name) ++place;
+    return place;
+  }
+
   std::vector<std::pair<std::string, Value>> list_;
+  std::unordered_map<std::string, std::size_t> index_;  ///< of all of list_, or empty
 };
 
 /// Variables of one frame. Frames of macros outlive their call, because a macro defined inside refers to its frame.
