@@ -50,6 +50,8 @@ struct ScheduledRequest {
   DoneCallback on_done{};
   /// A request that has not ended by then ends with an Error kCancelled whose `where` is kDeadline.
   std::optional<std::chrono::steady_clock::time_point> deadline{};
+  /// Ends submit() with kCancelled while it compiles the structure of the answer; a submitted request ends by cancel().
+  std::stop_token stop{};
 };
 
 using RequestId = std::uint64_t;

@@ -165,6 +165,27 @@ TEST_F(ConstraintTest, WhatCannotBeCombinedIsRefused) {
   EXPECT_FALSE(model.generate("Hello", stopped).has_value());
 }
 
+/// What was not compiled to its end says nothing about the structure: it is not kept.
+TEST_F(ConstraintTest, ACompilationEndsWithItsClient) {
+  auto made = Scheduler::create(model, {.parallel = 1, .queue = 1});
+  const auto submit = [&](std::stop_token stop) {
+    ScheduledRequest one;
+    one.prompt = *model.prompt_ids("Ben has", false);
+    one.options.length = 4;
+    one.options.regex = "[a-z]{1,9} [0-9]+";
+    one.stop = std::move(stop);
+    std::vector<ScheduledRequest> requests;
+    requests.push_back(std::move(one));
+    return (*made)->submit(std::move(requests));
+  };
+  std::stop_source gone;
+  gone.request_stop();
+  const auto refused = submit(gone.get_token());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(submit({}).has_value());
+}
+
 TEST_F(ConstraintTest, SuppressedEndsFillTheAnswer) {
   GenerateOptions options;
   options.length = 12;

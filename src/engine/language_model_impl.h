@@ -86,7 +86,7 @@ struct LanguageModel::Impl {
   Expected<Generation> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
                                 const StepCallback& on_step, std::stop_token stop) {
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
-    DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer()));
+    DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer(), stop));
     DLLM_TRY(const Answering answering, begin(resolved, stop));
     DLLM_TRY(Generation answer,
              checked(dllm::generate(*answering.backend, model->tokenizer(), prompt, resolved, answering.latency,
@@ -113,7 +113,7 @@ struct LanguageModel::Impl {
                                                    const std::vector<std::uint64_t>& seeds) {
     if (batch < 1) return Error{ErrorCode::kUsage, fmt::format("a batch of {}", batch), "--batch", "give at least 1"};
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
-    DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer()));
+    DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer(), stop));
     DLLM_TRY(const Answering answering, begin(resolved, stop));
     return checked(dllm::generate_batch(*answering.backend, model->tokenizer(), prompts, resolved, answering.latency,
                                         batch, on_answer, std::move(stop), answering.second, {}, constraint, seeds));

@@ -76,6 +76,7 @@ ScheduledRequest AnswerJob::scheduled(std::size_t choice) {
   one.form = request_.form;
   one.deadline = call_->start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                     std::chrono::duration<double>(call_->api.options.request_seconds));
+  one.stop = call_->stop.get_token();
   one.detail = request_.diffusing || request_.events ? StepDetail::kCanvas : StepDetail::kText;
   one.on_step = [self = shared_from_this(), choice](const StepEvent& event) { return self->on_step(choice, event); };
   one.on_done = [self = shared_from_this(), choice](Expected<Generation> answer) {
