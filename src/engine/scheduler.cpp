@@ -58,8 +58,8 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
     DLLM_TRY(ResolvedOptions resolved, model.resolve(requests[i].options));
     DLLM_CHECK_OK(
         Sequence::check(model.model->desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
-    DLLM_TRY(ConstraintPtr constraint, model.constraints.get(resolved, model.model->desc(), model.model->tokenizer(),
-                                                             requests[i].stop));
+    DLLM_TRY(ConstraintPtr constraint,
+             model.constraints.get(resolved, model.model->desc(), model.model->tokenizer(), requests[i].stop));
     made.push_back({0, std::move(requests[i]), std::move(resolved), std::move(constraint)});
   }
   const std::lock_guard lock(mutex);
