@@ -172,11 +172,13 @@ TOKENS_IN_SCHEMA = ContentWithTools.TOKENS
 
 
 class TemplatesThatNeedText(ServeCase):
-    FLAGS = ("--chat-template", "{% for m in messages %}{{ m.role + m.content }}{% for c in m.tool_calls or [] %}tool{% endfor %}{% endfor %}")
+    FLAGS = ("--chat-template", "{% for m in messages %}{{ m.role + m.content }}"
+                                "{% for c in m.tool_calls or [] %}tool{% endfor %}{% endfor %}")
 
     def test_an_assistant_that_only_called(self):
         for content in ({"content": None}, {}):
-            talk = [{"role": "assistant", **content, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}]
+            talk = [{"role": "assistant", **content, "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}]
             reply = self.server.post("/apply-template", {"messages": talk})
             self.assertEqual(reply.status, 200, reply.body)
             self.assertTrue(reply.json["prompt"].endswith("assistanttool"), reply.json["prompt"])

@@ -81,36 +81,49 @@ MODELS = {
     "tiny_aya": [r"\d{1,3}(?=(?:\d{3})*\b)", O200K],
     "superbpe": [r"\p{N}+", r"(?=(\d{3})+(?!\d))"],
     "seed-coder": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"],
-    "exaone-moe": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"],
+    "exaone-moe": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+"
+                   r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"],
     "minicpm5": [r"\p{N}{1,3}", CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+" + TAIL],
     "bloom": [BLOOM],
     "viking": [BLOOM, DIGITS],
     "tekken": [CASED % ("", "*", "", "+") + "|" + CASED % ("", "+", "", "*") +
                r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
     "jais-2": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|" +
-               "|".join(r"\s{%d}(?!\S)" % n for n in (512, 256, 128, 64, 32, 16, 8, 4)) + r"|\s{1,2}(?!\S)|\s{1}"],
+               "|".join(rf"\s{{{n}}}(?!\S)" for n in (512, 256, 128, 64, 32, 16, 8, 4)) + r"|\s{1,2}(?!\S)|\s{1}"],
 }
 
 # Oniguruma's dialect, construct by construct.
 DIALECT = [
     r"\h+", r"\H+", r"[\h]+|x", r"[^\h]+", r"[a-z&&[^l]]+|\s+", r"[^a-z&&[aeiou]]+", r"[a-c&&b-d&&c-e]", r"[a[bc]d]+", r"[^a[bc]]+",
-    r"[\w&&[^\d]]+", r"[\p{L}\p{N}&&[^\p{Han}]]+", r"[^\p{L}&&[^\p{Lu}]]+", r"[^[^a-e]]+", r"[^\S]+|\S+", r"[^\S\n]+", r"[\S]+", r"[\W\d]+", r"[^\W]+",
+    r"[\w&&[^\d]]+", r"[\p{L}\p{N}&&[^\p{Han}]]+", r"[^\p{L}&&[^\p{Lu}]]+", r"[^[^a-e]]+", r"[^\S]+|\S+", r"[^\S\n]+",
+    r"[\S]+", r"[\W\d]+", r"[^\W]+",
     r"\w+|[^\w\s]+", r"\W+", r"\bt\w", r"\B\w", r"\s+", r"\s+(?!\S)", r"[\s\p{P}]+", r"\d+", r"\D+", r"[[:alpha:]]+", r"[[:^alpha:]]+",
-    r"[[:punct:]]+", r"\p{Punct}+", r"[[:upper:][:digit:]]+", r"\p{Alnum}+", r"\p{^L}+", r"\P{L}+", r"\p{^Han}+", r"[^\p{^L}]+", r"\p{letter}+",
-    r"\p{Lowercase_Letter}+", r"\p{hiragana}+|\p{Hangul}+", r"\p{Any}", r"\p{ASCII}+", r"(?m).+", r".+", r"(?m:.)+x", r"(?-m:.)+", r"\N+", r"\O\O",
-    r"a{,2}", r"[a-z]{2}+", r"[a-z]{2,3}+z", r"\d{2}?e", r"\w{1,3}?", r"x{,}", r"\w{2,}?\d", r"a**", r"l++", r"l+*o", r"e(?i)r|N", r"(t(?i)he|A)\w",
-    r"(?i:the|ing)", r"(?i)[a-k]+", r"(?i)[^s]+", r"(?x) \w+ # words", r"(?#comment)\d+", r"(?<word>\w+)!", r"(?>\w+)'", r"(?<=\w) \w", r"(?<!\w)\w+",
-    r"(?=\d\d)\d", r"^\w+", r"\w+$", r"\A\w+", r"\w+\z", r"\w\Z", r"\R", r"[\x{41}-\x5a]+", r"[\u0061-\u006d]+", r"\141+", r"[]\-a]+", r"[^]a]+", r"[-a]+|[a-]",
-    r"[\t\n\r\f\v\e\a]+", r"[&&\w]", r"\.|\{|\}", r"{", r"\Qa|\Ea", r"[a-z&&\w&&[^aeiou]]+", r"\p{Graph}+", r"\p{XDigit}+", r"[\p{L}--]", r"(?:a|b)*?c",
+    r"[[:punct:]]+", r"\p{Punct}+", r"[[:upper:][:digit:]]+", r"\p{Alnum}+", r"\p{^L}+", r"\P{L}+", r"\p{^Han}+",
+    r"[^\p{^L}]+", r"\p{letter}+",
+    r"\p{Lowercase_Letter}+", r"\p{hiragana}+|\p{Hangul}+", r"\p{Any}", r"\p{ASCII}+", r"(?m).+", r".+", r"(?m:.)+x",
+    r"(?-m:.)+", r"\N+", r"\O\O",
+    r"a{,2}", r"[a-z]{2}+", r"[a-z]{2,3}+z", r"\d{2}?e", r"\w{1,3}?", r"x{,}", r"\w{2,}?\d", r"a**", r"l++", r"l+*o",
+    r"e(?i)r|N", r"(t(?i)he|A)\w",
+    r"(?i:the|ing)", r"(?i)[a-k]+", r"(?i)[^s]+", r"(?x) \w+ # words", r"(?#comment)\d+", r"(?<word>\w+)!", r"(?>\w+)'",
+    r"(?<=\w) \w", r"(?<!\w)\w+",
+    r"(?=\d\d)\d", r"^\w+", r"\w+$", r"\A\w+", r"\w+\z", r"\w\Z", r"\R", r"[\x{41}-\x5a]+", r"[\u0061-\u006d]+",
+    r"\141+", r"[]\-a]+", r"[^]a]+", r"[-a]+|[a-]",
+    r"[\t\n\r\f\v\e\a]+", r"[&&\w]", r"\.|\{|\}", r"{", r"\Qa|\Ea", r"[a-z&&\w&&[^aeiou]]+", r"\p{Graph}+",
+    r"\p{XDigit}+", r"[\p{L}--]", r"(?:a|b)*?c",
 ]
 # What cannot be translated is refused, and named.
-REFUSED = {r"\X": r"\X", r"(a)\1": r"the reference \1", r"(?~ab)": "(?~", r"(?<x>a)\k<x>": r"\k", r"(?i)\p{Lu}+": "a property of case under (?i)",
+REFUSED = {r"\X": r"\X", r"(a)\1": r"the reference \1", r"(?~ab)": "(?~", r"(?<x>a)\k<x>": r"\k",
+r"(?i)\p{Lu}+": "a property of case under (?i)",
            r"\p{InBasic_Latin}": "the block"}
 
-PIECES = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\r", "\t", "a", "The", "the", "run", "ing", "ER", "'s", "'LL", "don't", "1", "42", "007", "1234567",
-          ".", ",", "!?", "--", "#", "é", "e\u0301", "ß", "世界", "に", "ひらがな", "カタカナ", "한국어", "ب", "हिन्दी", "ไทย", "😀", "👩\u200d👧", "\u00a0", "\u3000", "\u180e",
-          "\u2028", "\u200b", "\u200d", "\ufeff", "\x0b", "\x1c", "\x85", "Ⅳ", "½", "²", "٣", "<|", "|>", "_", "$", "€", "+", "=", "~", "`", "Ж", "ζ", "Σ", "ς", "𝒳", "ǅ", "ʰ",
-          "\u0345", "ⓐ", "\u203f", "]", "[", "\\", "{", "}", "^", "(", ")", "abc", "fade", "hello", "ſ", "\u212a", "x", "z", "\x00", "ｆｕｌｌ", "！", "。", "…", "ᠠ"]
+PIECES = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\r", "\t", "a", "The", "the", "run", "ing", "ER", "'s", "'LL",
+"don't", "1", "42", "007", "1234567",
+          ".", ",", "!?", "--", "#", "é", "e\u0301", "ß", "世界", "に", "ひらがな", "カタカナ", "한국어", "ب", "हिन्दी",
+          "ไทย", "😀", "👩\u200d👧", "\u00a0", "\u3000", "\u180e",
+          "\u2028", "\u200b", "\u200d", "\ufeff", "\x0b", "\x1c", "\x85", "Ⅳ", "½", "²", "٣", "<|", "|>", "_", "$", "€",
+          "+", "=", "~", "`", "Ж", "ζ", "Σ", "ς", "𝒳", "ǅ", "ʰ",
+          "\u0345", "ⓐ", "\u203f", "]", "[", "\\", "{", "}", "^", "(", ")", "abc", "fade", "hello", "ſ", "\u212a", "x",
+          "z", "\x00", "ｆｕｌｌ", "！", "。", "…", "ᠠ"]
 
 
 def texts():
