@@ -81,7 +81,7 @@ web:  ## compile the sources of the server's page (web/src) into web/dist, which
 web-test: build  ## the page: unit tests, web/dist against its sources, and the page in Chromium without a window
 	@scripts/setup --web --browser
 	@scripts/check_web.py
-	@python3 -B src/app/serve_browser_test.py build/release/dllm
+	@python3 -B tests/app/serve_browser_test.py build/release/dllm
 
 bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_filter=Q4_0
 	@scripts/setup --bench
@@ -105,7 +105,7 @@ tsan:  ## the thread sanitizer over everything that runs on several threads
 	@cmake --build --preset tsan -j $(JOBS) --target $(TSAN_PROGRAMS) dllm
 	@set -e; for t in $(TSAN_PROGRAMS); do build/tsan/$$(cd build/tsan && find . -name $$t -type f) \
 	  --gtest_brief=1 --gtest_filter='$(TSAN_FILTER)'; done
-	@set -e; for t in serve serve_limits; do python3 -B src/app/$${t}_test.py build/tsan/dllm; done
+	@set -e; for t in serve serve_limits; do python3 -B tests/app/$${t}_test.py build/tsan/dllm; done
 
 format:  ## format C++ sources in place
 	@scripts/check_format --fix

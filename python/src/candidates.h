@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 
 namespace dllm::python {
 

@@ -15,7 +15,7 @@
 #include "bindings.h"
 #include "calls.h"
 #include "candidates.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "engine/option_parts.h"
 #include "options.h"
 #include "raise.h"

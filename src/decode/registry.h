@@ -6,14 +6,14 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/cache_policy.h"
-#include "decode/canvas_sampler.h"
-#include "decode/decoder.h"
+#include "decode/cache/cache_policy.h"
+#include "decode/loop/canvas_sampler.h"
+#include "decode/decoder/decoder.h"
 #include "decode/method_entry.h"
-#include "decode/mode.h"
-#include "decode/soft_masks.h"
-#include "decode/suffix.h"
-#include "decode/window.h"
+#include "decode/mode/mode.h"
+#include "decode/loop/soft_masks.h"
+#include "decode/window/suffix.h"
+#include "decode/window/window.h"
 #include "dllm/error.h"
 
 namespace dllm {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "dllm/error.h"
 #include "dllm/options.h"
 #include "engine/constraint.h"

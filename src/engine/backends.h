@@ -8,7 +8,7 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
-#include "decode/second_path.h"
+#include "decode/loop/second_path.h"
 #include "dllm/error.h"
 #include "dllm/model.h"
 #include "engine/latency_key.h"

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "base/try.h"
-#include "decode/denoise_pass.h"
+#include "decode/loop/denoise_pass.h"
 
 namespace dllm {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "constrain/token_automaton.h"
-#include "decode/constraint_guide.h"
+#include "decode/loop/constraint_guide.h"
 #include "dllm/error.h"
 #include "dllm/options.h"
 #include "model/model_desc.h"

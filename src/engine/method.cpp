@@ -2,7 +2,7 @@
 
 #include "base/try.h"
 #include "decode/registry.h"
-#include "decode/reviser.h"
+#include "decode/decoder/reviser.h"
 #include "engine/logit_bias.h"
 #include "engine/resolve.h"
 

@@ -3,10 +3,10 @@
 #include <optional>
 #include <string>
 
-#include "decode/denoiser.h"
-#include "decode/mode_loop.h"
-#include "decode/refiner.h"
-#include "decode/second_path_options.h"
+#include "decode/loop/denoiser.h"
+#include "decode/loop/mode_loop.h"
+#include "decode/loop/refiner.h"
+#include "decode/loop/second_path_options.h"
 #include "dllm/error.h"
 #include "dllm/options.h"
 #include "model/model_desc.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/replay_decoder.h"
+#include "decode/decoder/replay_decoder.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
 #include "dllm/options.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/try.h"
-#include "decode/reviser.h"
+#include "decode/decoder/reviser.h"
 #include "engine/method.h"
 
 namespace dllm {

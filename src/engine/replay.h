@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "decode/decoder.h"
-#include "decode/mode.h"
-#include "decode/replay_decoder.h"
+#include "decode/decoder/decoder.h"
+#include "decode/mode/mode.h"
+#include "decode/decoder/replay_decoder.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
 #include "model/model_desc.h"

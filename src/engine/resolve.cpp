@@ -9,7 +9,7 @@
 #include "base/nearest.h"
 #include "base/try.h"
 #include "decode/registry.h"
-#include "decode/reviser.h"
+#include "decode/decoder/reviser.h"
 #include "engine/answer_length.h"
 #include "engine/common_options.h"
 #include "engine/constraint.h"

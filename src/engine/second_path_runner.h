@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "backend/backend.h"
-#include "decode/second_path.h"
+#include "decode/loop/second_path.h"
 
 namespace dllm {
 

@@ -1,5 +1,5 @@
 // Names, choices and the cache's layout. Network transfers are tested against a server
-// (src/app/cli_hub_test.py).
+// (tests/app/cli_hub_test.py).
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Parsing of requests and answers; the server itself is tested from outside (src/app/serve_test.py,
+// Parsing of requests and answers; the server itself is tested from outside (tests/app/serve_test.py,
 // serve_limits_test.py).
 #include <fmt/format.h>
 #include <gtest/gtest.h>

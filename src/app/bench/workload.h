@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/bench/bench.h"
-#include "decode/replay_decoder.h"
+#include "decode/decoder/replay_decoder.h"
 #include "engine/recording.h"
 
 namespace dllm::app {

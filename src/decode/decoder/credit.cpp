@@ -14,7 +14,7 @@
 #include <map>
 
 #include "decode/registry.h"
-#include "decode/shared_rows.h"
+#include "decode/decoder/shared_rows.h"
 
 namespace dllm {
 namespace {

@@ -14,10 +14,10 @@
 #include <algorithm>
 #include <set>
 
-#include "decode/edit_rows.h"
-#include "decode/previous_token_penalty.h"
+#include "decode/decoder/edit_rows.h"
+#include "decode/decoder/previous_token_penalty.h"
 #include "decode/registry.h"
-#include "decode/seen_states.h"
+#include "decode/decoder/seen_states.h"
 
 namespace dllm {
 namespace {

@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "decode/registry.h"
-#include "decode/shared_rows.h"
+#include "decode/decoder/shared_rows.h"
 
 namespace dllm {
 namespace {

@@ -14,8 +14,8 @@
 #include <algorithm>
 
 #include "decode/registry.h"
-#include "decode/seen_states.h"
-#include "decode/shared_rows.h"
+#include "decode/decoder/seen_states.h"
+#include "decode/decoder/shared_rows.h"
 
 namespace dllm {
 namespace {

@@ -35,7 +35,7 @@
 #include <set>
 #include <vector>
 
-#include "decode/edit_rows.h"
+#include "decode/decoder/edit_rows.h"
 #include "decode/registry.h"
 
 namespace dllm {

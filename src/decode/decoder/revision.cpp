@@ -26,7 +26,7 @@
 #include <utility>
 
 #include "decode/registry.h"
-#include "decode/reviser.h"
+#include "decode/decoder/reviser.h"
 
 namespace dllm {
 namespace {

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "decode/registry.h"
-#include "decode/shared_rows.h"
+#include "decode/decoder/shared_rows.h"
 
 namespace dllm {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "decode/registry.h"
-#include "decode/shared_rows.h"
+#include "decode/decoder/shared_rows.h"
 
 namespace dllm {
 namespace {

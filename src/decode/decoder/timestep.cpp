@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "decode/registry.h"
-#include "decode/shared_rows.h"
+#include "decode/decoder/shared_rows.h"
 
 namespace dllm {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 
 namespace dllm::test {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "decode/denoiser.h"
+#include "decode/loop/denoiser.h"
 #include "decode/registry.h"
 #include "decode/testing/fake_backend.h"
 #include "decode/testing/make_method.h"

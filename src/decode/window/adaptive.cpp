@@ -7,7 +7,7 @@
 // everything, each width costs the same, so this window gains nothing. Without a table the width is one block.
 #include <algorithm>
 
-#include "decode/acceptance.h"
+#include "decode/window/acceptance.h"
 #include "decode/registry.h"
 
 namespace dllm {

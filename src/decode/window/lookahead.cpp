@@ -9,8 +9,8 @@
 // take the rows that the block no longer needs.
 #include <algorithm>
 
-#include "decode/acceptance.h"
-#include "decode/drafts.h"
+#include "decode/window/acceptance.h"
+#include "decode/window/drafts.h"
 #include "decode/registry.h"
 
 namespace dllm {

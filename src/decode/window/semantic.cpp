@@ -3,7 +3,7 @@
 // one, or has the usual length if none is confident enough. The same pass already decides positions of the block.
 #include <algorithm>
 
-#include "decode/decoder.h"
+#include "decode/decoder/decoder.h"
 #include "decode/registry.h"
 
 namespace dllm {

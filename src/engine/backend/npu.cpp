@@ -6,7 +6,7 @@
 #include "base/cache_directory.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
-#include "decode/second_path_options.h"
+#include "decode/loop/second_path_options.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
 #include "npu_backend/functional/npu_backend.h"
 #include "npu_backend/timed/timed_backend.h"

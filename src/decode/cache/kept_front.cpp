@@ -1,0 +1,42 @@
+#include "decode/cache/kept_front.h"
+
+#include <algorithm>
+
+namespace dllm {
+
+bool KeptFront::spares_row(const DenoisePass& pass, PositionRange window, bool fresh) const {
+  if (!kept_ || fresh) return false;
+  // Once the position is committed, its row is not needed.
+  if (pass.wanted.front() != window.begin) return true;
+  // A query needs more than was kept; and if nothing else is wanted, there would be nothing to run.
+  const auto asks = [&window](const TokenQuery& query) { return query.position == window.begin; };
+  return pass.wanted.size() > 1 && std::none_of(pass.queries.begin(), pass.queries.end(), asks);
+}
+
+void KeptFront::keep(const DenoisePass& pass, PositionRange window, const Scores& scores) {
+  if (shift_ == 0 || window.begin < shift_ || pass.draining || pass.wanted.front() != window.begin || pass.front_kept())
+    return;
+  const auto row = static_cast<std::size_t>(pass.score_of_wanted.front());
+  const auto top = top_of(scores, row);
+  kept_ = Prediction{scores.rows[row], {top.begin(), top.end()}};
+}
+
+std::vector<Candidate> candidates_of(const DenoisePass& pass, const Scores& scores, const KeptFront& front) {
+  std::vector<Candidate> result;
+  result.reserve(pass.wanted.size());
+  std::size_t query = 0;
+  for (std::size_t i = 0; i < pass.wanted.size(); ++i) {
+    const bool kept = pass.score_of_wanted[i] == DenoisePass::kKept;
+    const auto index = static_cast<std::size_t>(kept ? 0 : pass.score_of_wanted[i]);
+    const RowScore& row = kept ? front.score() : scores.rows[index];
+    const std::size_t first = query;
+    while (query < pass.queries.size() && pass.queries[query].position == pass.wanted[i]) ++query;
+    result.push_back({pass.wanted[i], row.token, row.confidence, row.log_odds, row.margin, row.entropy,
+                      row.token >= 0 && !row.overruled, row.logit,
+                      std::span(scores.queried).subspan(first, query - first),
+                      kept ? front.top() : top_of(scores, index)});
+  }
+  return result;
+}
+
+}  // namespace dllm

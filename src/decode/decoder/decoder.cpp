@@ -1,0 +1,49 @@
+#include "decode/decoder/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dllm {
+
+std::vector<Position> Decoder::wanted(const DecodeContext& context) {
+  std::vector<Position> result;
+  for (Position p = context.window.begin; p < context.window.end; ++p)
+    if (context.canvas.masked(p)) result.push_back(p);
+  return result;
+}
+
+std::vector<Position> generated_positions(const DecodeContext& context) {
+  std::vector<Position> result;
+  for (Position p = std::max(context.window.begin, context.canvas.prompt_end()); p < context.window.end; ++p)
+    result.push_back(p);
+  return result;
+}
+
+Edit commit(const Candidate& candidate) {
+  return {candidate.position, candidate.token, EditKind::kCommit, candidate.confidence};
+}
+
+std::vector<std::int32_t> transfer_schedule(std::int32_t masks, std::int32_t steps) {
+  std::vector<std::int32_t> counts(static_cast<std::size_t>(steps), masks / steps);
+  for (std::int32_t i = 0; i < masks % steps; ++i) ++counts[static_cast<std::size_t>(i)];
+  return counts;
+}
+
+std::int32_t window_steps(std::int32_t steps, Position length, Position window_masks) {
+  if (steps <= 0 || length <= 0) return std::max<Position>(1, window_masks);
+  const double share = static_cast<double>(steps) * window_masks / length;
+  return std::clamp<std::int32_t>(static_cast<std::int32_t>(std::lround(share)), 1,
+                                  std::max<Position>(1, window_masks));
+}
+
+void leave_the_rest(const Canvas& canvas, std::span<const Candidate> candidates, std::vector<Edit>& edits) {
+  for (const Candidate& candidate : candidates) {
+    const auto own =
+        std::find_if(edits.begin(), edits.end(), [&](const Edit& edit) { return edit.position == candidate.position; });
+    if (own != edits.end() && own->token != canvas.mask()) continue;
+    if (own != edits.end()) edits.erase(own);
+    edits.push_back({candidate.position, canvas.mask(), EditKind::kLeave, candidate.confidence});
+  }
+}
+
+}  // namespace dllm

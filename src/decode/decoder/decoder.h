@@ -1,0 +1,135 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/latency_table.h"
+#include "backend/scores.h"
+#include "backend/step_plan.h"
+#include "decode/canvas.h"
+
+namespace dllm {
+
+/// A position of the window with its prediction; masked, unless the decoder wanted other positions too.
+struct Candidate {
+  Position position = 0;
+  TokenId token = -1;
+  double confidence = 0;
+  double log_odds = 0;  ///< ranks confidences that round to 1
+  double margin = 0;
+  double entropy = 0;
+  /// Whether the prediction may be committed. False where the model's prediction is the mask token (LLaDA does this):
+  /// such a position waits, and only the progress rule may commit its best other token.
+  bool eligible = true;
+  float logit = 0;                      ///< of `token`
+  std::span<const float> queried = {};  ///< logits that queries() named for this position, in that order
+  std::span<const TopToken> top = {};   ///< the best tokens, if configure() wants them, before token rules
+};
+
+/// A logit wanted in addition to the prediction.
+struct TokenQuery {
+  Position position = 0;
+  TokenId token = 0;
+};
+
+/// The state of a sequence; the same for every decoder.
+struct DecodeContext {
+  const Canvas& canvas;
+  PositionRange window;
+  std::int32_t window_step = 0;        ///< steps made in this window
+  Position window_masks_at_start = 0;  ///< masks of the window at its first step
+  std::uint32_t step = 0;              ///< steps made in the sequence; keys random draws
+  RngKey rng;
+  const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
+  double least_threshold = 0;             ///< lower thresholds are raised to it (IterSmooth's cautious first passes)
+};
+
+class Reviser;
+
+/// Reads predictions and decides edits (dInfer: decoder). One object per sequence; it may keep state between steps.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+
+  /// Sets what the predictions must contain (temperature, distribution, ...). Called once per sequence.
+  virtual void configure(ScoreRequest& request) const { (void)request; }
+
+  /// The positions whose predictions are wanted now, ascending, none after the window. Default: every masked position
+  /// of the window. Empty: this step decides nothing, and the loop continues without a forward pass.
+  virtual std::vector<Position> wanted(const DecodeContext& context);
+
+  /// Additional logits at wanted positions, by ascending position. Called once after wanted(), before the forward pass.
+  virtual std::vector<TokenQuery> queries(const DecodeContext& context) {
+    (void)context;
+    return {};
+  }
+
+  /// Edits for this step. `candidates` are the wanted positions, ascending.
+  virtual std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) = 0;
+
+  /// Instead of decode(), for a pass that decides nothing.
+  virtual void skip_pass() {}
+
+  /// True if a step without edits is part of a schedule that ends by itself; otherwise the loop's progress rule commits
+  /// the best position.
+  virtual bool keeps_schedule() const { return false; }
+
+  /// True if tokens of the window may still be revised or masked again, so that none of them is final before the window
+  /// is finished. Needs a model with a mask token.
+  virtual bool revises() const { return false; }
+
+  /// Called when the window has no mask left: true if it needs another pass anyway.
+  virtual bool holds_window(const DecodeContext& context) const {
+    (void)context;
+    return false;
+  }
+
+  /// The first position whose token may still change; called for decoders that revise and have no Reviser. `open`: the
+  /// window has a mask, or is held. Default: the window's start while it is open, then the canvas's end.
+  virtual Position revisable_from(const DecodeContext& context, bool open) const {
+    return open ? context.window.begin : context.canvas.size();
+  }
+
+  /// For decoders that review tokens before the window; nullptr: this one does not.
+  virtual Reviser* reviser() { return nullptr; }
+
+  /// True if every edit commits a candidate's own token to its masked position, so that a constraint on the answer
+  /// holds (ConstraintGuide). Default: for decoders that do not revise.
+  virtual bool commits_candidates() const { return !revises(); }
+
+  /// True if a step's edits depend on its candidates only, so that positions may move between steps (AnswerGrowth).
+  virtual bool stateless() const { return false; }
+
+  /// True if the decoder repeats a recorded answer: drafts are then accepted where it commits them.
+  virtual bool replays() const { return false; }
+
+  /// True if the decoder is defined for arg-max predictions only (temperature 0).
+  virtual bool greedy() const { return false; }
+};
+
+/// The `count` best eligible candidates as commits: descending `key`, ties by lower position. `key` is called once per
+/// candidate.
+template <class Key>
+std::vector<Edit> commit_best(std::span<const Candidate> candidates, std::size_t count, Key key);
+
+/// Tokens to commit in each of `steps` steps (LLaDA's num_transfer_tokens): masks/steps, the remainder first.
+std::vector<std::int32_t> transfer_schedule(std::int32_t masks, std::int32_t steps);
+
+/// Steps of one window if `steps` are spread over an answer of `length`: at least 1, at most the window's masks.
+std::int32_t window_steps(std::int32_t steps, Position length, Position window_masks);
+
+Edit commit(const Candidate& candidate);
+
+/// Some schedules of upstream end with masks left (--compat): candidates without a commit, or with one of the mask,
+/// stay masks.
+void leave_the_rest(const Canvas& canvas, std::span<const Candidate> candidates, std::vector<Edit>& edits);
+
+/// The window's positions after the prompt, masked or not.
+std::vector<Position> generated_positions(const DecodeContext& context);
+
+}  // namespace dllm
+
+#include "decode/decoder/decoder-inl.h"

@@ -1,0 +1,84 @@
+#include "decode/loop/canvas_sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "decode/registry.h"
+
+namespace dllm {
+namespace {
+
+OptionRows<CanvasOptions> canvas_rows() {
+  using O = CanvasOptions;
+  const std::string model = "as the model recommends";
+  return {
+      option("steps", &O::steps, 1, kMostPositions, "", "maximum number of passes over one canvas")
+          .flag("--diffusion-steps")
+          .otherwise(model, [](const O&, const ModelDesc& desc,
+                               const MethodContext&) { return OptionValue(std::int64_t{desc.canvas.max_steps}); }),
+      option("entropy_bound", &O::entropy_bound, 0, 1e6, "nats", "bound on the sum of the entropies accepted in a pass")
+          .otherwise(model, [](const O&, const ModelDesc& desc,
+                               const MethodContext&) { return OptionValue(desc.canvas.entropy_bound); }),
+  };
+}
+
+}  // namespace
+
+CanvasEntry canvas_entropy_bound() {
+  return declare_method<CanvasOptions>(
+      "entropy-bound", "for models that refine whole canvases: keeps tokens of low entropy (DiffusionGemma)",
+      canvas_rows(),
+      [](const CanvasOptions& options, const MethodContext&) { return std::make_unique<CanvasOptions>(options); });
+}
+
+void CanvasSampler::begin() {
+  passes_ = 0;
+  finished_ = false;
+  history_.clear();
+}
+
+double CanvasSampler::temperature() const {
+  const double left = config_.max_steps - passes_;
+  return config_.t_min + (config_.t_max - config_.t_min) * (left / config_.max_steps);
+}
+
+bool CanvasSampler::is_stable(const std::vector<TokenId>& best) const {
+  return static_cast<std::int32_t>(history_.size()) >= config_.stability &&
+         std::ranges::all_of(history_, [&best](const std::vector<TokenId>& before) { return before == best; });
+}
+
+std::vector<bool> CanvasSampler::absorb(std::span<const CanvasLook> looks) {
+  std::vector<std::size_t> order(looks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [looks](std::size_t a, std::size_t b) { return looks[a].entropy < looks[b].entropy; });
+  std::vector<bool> accepted(looks.size(), false);
+  double before = 0;
+  for (const std::size_t i : order) {
+    if (before > config_.entropy_bound) break;
+    accepted[i] = true;
+    before += looks[i].entropy;
+  }
+
+  std::vector<TokenId> best;
+  double sum = 0;
+  for (const CanvasLook& look : looks) {
+    best.push_back(look.best);
+    sum += look.entropy;
+  }
+  const bool confident = sum / static_cast<double>(looks.size()) < config_.confidence;
+  ++passes_;
+  finished_ = passes_ >= config_.max_steps || (confident && is_stable(best));
+  history_.push_back(std::move(best));
+  if (static_cast<std::int32_t>(history_.size()) > config_.stability) history_.erase(history_.begin());
+  return accepted;
+}
+
+TokenId canvas_noise(const RngKey& key, std::uint32_t pass, Position position, std::int64_t vocab) {
+  // This loop draws nothing else for the purpose "transfers", which is Dream's.
+  const double u = uniform01(key, RngPurpose::kTransfer, pass, static_cast<std::uint32_t>(position));
+  return static_cast<TokenId>(std::min(std::floor(u * static_cast<double>(vocab)), static_cast<double>(vocab - 1)));
+}
+
+}  // namespace dllm

@@ -1,0 +1,65 @@
+#include "decode/loop/constraint_guide.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+namespace dllm {
+namespace {
+
+/// The candidate with another token. Its probability follows from the prediction's: relative to e^z of the predicted
+/// token, all tokens sum to 1 + e^-log_odds.
+Candidate with_token(const Candidate& predicted, TokenId token, float logit) {
+  const double distance = static_cast<double>(logit) - static_cast<double>(predicted.logit);
+  const double own = std::exp(distance), all = 1 + std::exp(-predicted.log_odds);
+  const double others = std::max(all - own, std::numeric_limits<double>::min());
+  Candidate result = predicted;
+  result.token = token;
+  result.logit = logit;
+  result.confidence = std::min(own / all, 1.0);
+  result.log_odds = distance - std::log(others);
+  result.margin = result.confidence - predicted.confidence;
+  result.entropy = std::max(predicted.entropy, std::log(all) - distance);
+  return result;
+}
+
+}  // namespace
+
+Expected<void> ConstraintGuide::apply(const Canvas& canvas, const DenoisePass& pass, const Scores& scores,
+                                      std::vector<Candidate>& candidates) {
+  if (!on() || candidates.empty()) return {};
+  const Position begin = canvas.answer_begin(), end = begin + config_.length;
+  if (scores.logits.empty())
+    return Error{ErrorCode::kUnsupported, "this backend returns no logits", "constrained answer", "give --backend cpu"};
+  const std::size_t vocabulary = scores.logits.size() / scores.rows.size();
+  // Behind the last position that is given or predicted, all are alike.
+  Position last = std::min(end, canvas.size());
+  while (last > begin && canvas.masked(last - 1) && last - 1 > candidates.back().position) --last;
+  std::vector<constrain::Slot> slots(static_cast<std::size_t>(last - begin));
+  for (Position p = begin; p < last; ++p)
+    if (!canvas.masked(p)) slots[static_cast<std::size_t>(p - begin)].token = canvas.token(p);
+  constrain::ClassWeights weights(*config_.automaton);
+  const auto logits_of = [&](std::size_t i) {
+    return std::span(scores.logits).subspan(static_cast<std::size_t>(pass.score_of_wanted[i]) * vocabulary, vocabulary);
+  };
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    weights.add(logits_of(i));
+    slots[static_cast<std::size_t>(candidates[i].position - begin)].row = static_cast<std::int32_t>(i);
+  }
+  const auto path = finder_->best(slots, weights, end - last);
+  if (!path) {
+    for (std::size_t i = 0; i < candidates.size(); ++i)
+      if (!std::isfinite(candidates[i].logit)) return not_a_number(candidates[i].position, 0);
+    return Error{ErrorCode::kMismatch, "no answer that the constraint accepts has the tokens that are decided",
+                 "constrained answer", "text within the answer must fit the constraint"};
+  }
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const TokenId token = (*path)[static_cast<std::size_t>(candidates[i].position - begin)];
+    if (token != candidates[i].token)
+      candidates[i] = with_token(candidates[i], token, logits_of(i)[static_cast<std::size_t>(token)]);
+  }
+  return {};
+}
+
+}  // namespace dllm

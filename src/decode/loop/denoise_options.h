@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/latency_table.h"
+#include "base/rng.h"
+#include "base/types.h"
+#include "decode/loop/constraint_guide.h"
+#include "decode/loop/second_path.h"
+#include "decode/loop/soft_masks.h"
+#include "decode/window/suffix.h"
+#include "decode/loop/token_penalties.h"
+
+namespace dllm {
+
+struct DenoiseOptions {
+  bool exact_length = false;  ///< no stop at stop_ids
+  std::vector<TokenId> stop_ids;
+  double temperature = 0;
+  std::int32_t top_k = 0;
+  double top_p = 1;
+  double min_p = 0;
+  PenaltyConfig penalties{};  ///< not with a second path
+  float cfg_scale = 0;
+  RngKey rng;
+  bool suppress_eos = false;
+  bool defer_eos = false;
+  bool compat = false;
+  const LatencyTable* latency = nullptr;  ///< borrowed, for policies; nullptr: unknown
+  Suffix suffix{};
+  SmoothConfig smooth{};
+  ConstraintConfig constraint{};  ///< the window must not draft, and the decoder commits its candidates only
+  SecondPathConfig second{};      ///< for decoders with a Reviser; not under guidance
+};
+
+}  // namespace dllm

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backend/scores.h"
+#include "decode/decoder/decoder.h"
+#include "dllm/error.h"
+
+namespace dllm {
+
+/// What a forward pass must compute, and where its results are.
+struct DenoisePass {
+  static constexpr std::int32_t kKept = -1;  ///< in score_of_wanted: not from this pass (KeptFront)
+
+  bool draining = false;                      ///< reviews an answer without masks once more
+  bool fills = false;                         ///< see CacheDecision::fills
+  bool idle = false;                          ///< decides nothing; see Denoiser::send_idle
+  std::vector<Position> wanted;               ///< ascending: the decoder's, then drafts after the window
+  std::size_t decided = 0;                    ///< how many of them are the decoder's
+  std::vector<TokenQuery> queries;            ///< by ascending position
+  std::vector<std::int32_t> score_of_wanted;  ///< index into Scores::rows, as two positions may share a row
+  /// Masks that are scored for their expectation only, in the same form (IterSmooth under --compat).
+  std::vector<std::pair<Position, std::int32_t>> also_scored;
+
+  /// The decoder's positions.
+  std::span<const Position> asked() const { return std::span(wanted).first(decided); }
+  bool front_kept() const { return !score_of_wanted.empty() && score_of_wanted.front() == kKept; }
+  /// The scored row of a wanted position. Precondition: the position is wanted.
+  std::int32_t score_of(Position position) const;
+};
+
+/// The list of likeliest tokens of a scored row; empty if the pass computes none.
+std::span<const TopToken> top_of(const Scores& scores, std::size_t row);
+
+/// The error for a prediction that is no number. `pass`: how many were made before.
+Error not_a_number(Position position, std::int64_t pass);
+
+}  // namespace dllm

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "decode/window/answer_growth.h"
+#include "decode/cache/cache_policy.h"
+#include "decode/canvas.h"
+#include "decode/loop/constraint_guide.h"
+#include "decode/decoder/decoder.h"
+#include "decode/loop/denoise_options.h"
+#include "decode/loop/denoise_pass.h"
+#include "decode/loop/denoise_step.h"
+#include "decode/window/drafts.h"
+#include "decode/cache/kept_front.h"
+#include "decode/loop/pass_planner.h"
+#include "decode/loop/pass_recorder.h"
+#include "decode/loop/refresh_path.h"
+#include "decode/loop/stop_rule.h"
+#include "decode/window/window_cursor.h"
+#include "dllm/error.h"
+
+namespace dllm {
+
+/// The three parts of a method.
+struct Method {
+  std::unique_ptr<Window> window;
+  std::unique_ptr<CachePolicy> cache;
+  std::unique_ptr<Decoder> decoder;
+};
+
+/// The denoising loop of one sequence as a state machine, so that an engine may run the steps of many sequences in one
+/// batch: prepare() says what to forward, absorb() reads the scores and edits the canvas.
+///
+/// Progress is guaranteed here: if the decoder commits nothing after a forward pass, the most confident masked position
+/// of the window is committed, unless the decoder runs its own schedule. "Commits nothing" means that the window has as
+/// many masks as before: decoders may also revise or mask again.
+///
+/// The parts: WindowCursor tracks the window and step, PassPlanner makes the plan, the decoder reads the predictions.
+/// KeptFront, Drafts, SoftMasks, ConstraintGuide, RefreshPath, AnswerGrowth and PassRecorder do nothing unless an
+/// option enables them.
+class Denoiser {
+ public:
+  /// `unconditional` is given iff options.cfg_scale != 0. The caches must hold the canvas.
+  Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseOptions options, KvCache& cache,
+           KvCache* unconditional);
+
+  /// The sequence steps of the next forward pass (one, or two under guidance: the second belongs to the first); empty
+  /// when the sequence is finished. Valid until absorb().
+  std::span<const SequenceStep> prepare();
+
+  /// `scores`: of prepare()'s steps. Errors: logits that are not numbers (kInvalidFile).
+  Expected<DenoiseStep> absorb(std::span<const Scores> scores);
+
+  const Canvas& canvas() const { return canvas_; }
+  const DenoiseCounters& counters() const { return counters_; }
+  /// End of the final prefix of the answer: no mask in it, and no window that may still be revised.
+  Position settled() const;
+  /// Position of the first stop token with nothing undecided before it; nullopt if there is none.
+  std::optional<Position> stop_position() const { return stop_; }
+
+ private:
+  DecodeContext context() const;
+  // prepare()
+  bool drain();
+  bool advance_window();
+  bool window_held() const;
+  bool window_finished() const;
+  void add_drafts();
+  void want_end();
+  bool send_idle();
+  std::span<const SequenceStep> send(PositionRange window);
+  StepPlan plan(PositionRange window);
+  ScoreRequest request(std::size_t scored) const;
+  // absorb()
+  PositionRange cut_window(std::span<const Candidate> all);
+  DenoiseStep absorb_measure(std::span<const Candidate> answer);
+  DenoiseStep absorb_idle(const Scores& scores);
+  void grow(std::span<const Candidate> all, DenoiseStep& step);
+  Expected<void> decide(std::span<const Candidate> candidates, WindowFeedback& feedback, DenoiseStep& step);
+  bool predicts_masks(std::span<const Candidate> candidates) const;
+  bool force_progress(std::span<const Candidate> candidates, DenoiseStep& step);
+  void apply(std::span<const Edit> edits, DenoiseStep& step);
+  Error not_a_number() const;
+
+  const ModelDesc& desc_;
+  const DenoiseOptions options_;
+  const StopRule stop_rule_;
+  const std::vector<TokenRule> rules_;  ///< of every request
+  Canvas canvas_;
+  KvCache& cache_;
+  KvCache* unconditional_;
+  std::unique_ptr<Decoder> decoder_;
+  WindowCursor cursor_;
+  PassPlanner planner_;
+  KeptFront front_;
+  Drafts drafts_;
+  SoftMasks soft_masks_;
+  ConstraintGuide guide_;
+  RefreshPath refresh_;
+  AnswerGrowth growth_;
+  PassRecorder recorder_;
+
+  DenoisePass pass_;                    ///< the current one
+  std::vector<SequenceStep> prepared_;  ///< its steps
+  DenoiseCounters counters_;
+  std::optional<Position> stop_;
+  bool without_mask_ = false;  ///< compat: this pass may not predict the mask, otherwise nothing would ever change
+  bool owes_idle_ = false;     ///< compat: the next pass decides nothing
+};
+
+}  // namespace dllm

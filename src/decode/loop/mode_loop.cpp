@@ -1,0 +1,216 @@
+#include "decode/loop/mode_loop.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "base/try.h"
+#include "decode/cache/kept_front.h"
+
+namespace dllm {
+
+ModeLoop::ModeLoop(const ModelDesc& desc, Canvas canvas, std::unique_ptr<Decoder> decoder, ModeLoopOptions options,
+                   KvCache& cache)
+    : desc_(desc),
+      canvas_(std::move(canvas)),
+      decoder_(std::move(decoder)),
+      options_(std::move(options)),
+      stop_rule_{options_.stop_ids, options_.exact_length},
+      cache_(cache),
+      window_(options_.mode.draft, options_.latency) {
+  assert(canvas_.prompt_end() > 0 && cache_.capacity() >= canvas_.size());
+  assert((decoder_ != nullptr) == (options_.mode.mode == DecodingMode::kDiffusion));
+  if (options_.replay) replay_.emplace(*options_.replay, desc_);
+}
+
+bool ModeLoop::finished() const { return canvas_.masked_count() == 0 || (stop_ && !options_.exact_length); }
+
+/// From the known token at read_ on. A round predicts one position beyond its block, a block of masks fills itself.
+void ModeLoop::begin_block() {
+  const Position rest = canvas_.size() - read_;
+  Position rows = 1;
+  if (options_.mode.mode == DecodingMode::kSelfSpeculation) rows = window_.next(rest - 1, read_ + 1);
+  if (options_.mode.mode == DecodingMode::kDiffusion) rows = std::min(rest, options_.block_length);
+  block_ = {read_, read_ + rows};
+  draft_.assign(static_cast<std::size_t>(rows), canvas_.mask());
+  draft_.front() = canvas_.token(read_);
+  block_step_ = 0;
+  block_masks_ = canvas_.masked_count(block_);
+}
+
+/// Whether the block has positions to be predicted in place; fills pass_.
+bool ModeLoop::wants_draft() {
+  if (decoder_ == nullptr) {
+    for (std::size_t i = 1; i < draft_.size(); ++i)
+      if (draft_[i] == canvas_.mask()) pass_.wanted.push_back(block_.begin + static_cast<Position>(i));
+    return !pass_.wanted.empty();
+  }
+  while (canvas_.masked_count(block_) > 0) {
+    pass_.wanted = decoder_->wanted(context());
+    if (!pass_.wanted.empty()) break;
+    ++block_step_;  // the schedule decides nothing here: time passes, the model does not run
+    ++counters_.steps;
+  }
+  if (pass_.wanted.empty()) return false;
+  pass_.queries = decoder_->queries(context());
+  return true;
+}
+
+DecodeContext ModeLoop::context() const {
+  return {canvas_,      block_,          block_step_, block_masks_, static_cast<std::uint32_t>(counters_.steps),
+          options_.rng, options_.latency};
+}
+
+std::span<const SequenceStep> ModeLoop::prepare() {
+  prepared_.clear();
+  pass_ = {};
+  if (finished()) return {};
+  if (read_ >= canvas_.prompt_end() && block_.size() == 0) begin_block();
+  drafting_ = block_.size() > 1 && wants_draft();
+  if (drafting_) {
+    pass_.decided = pass_.wanted.size();
+    for (std::size_t i = 0; i < pass_.wanted.size(); ++i) pass_.score_of_wanted.push_back(static_cast<std::int32_t>(i));
+    prepared_.push_back({&cache_, draft_plan(), draft_request(), std::nullopt});
+  } else {
+    prepared_.push_back({&cache_, causal_plan(), causal_request(), std::nullopt});
+  }
+  return prepared_;
+}
+
+/// The prompt, or the block as it was filled or drafted. What nobody will read is not predicted.
+StepPlan ModeLoop::causal_plan() const {
+  const bool prompt = read_ < canvas_.prompt_end();
+  const PositionRange rows = prompt ? PositionRange{unread_prompt(), canvas_.prompt_end()} : block_;
+  const bool verifies = !prompt && options_.mode.mode == DecodingMode::kSelfSpeculation;
+  StepPlan plan;
+  plan.region = Region::kContext;
+  plan.causal_block = 1;
+  plan.visible = {{0, rows.end}};
+  for (Position p = rows.begin; p < rows.end; ++p) {
+    plan.rows.push_back({p, verifies ? draft_[static_cast<std::size_t>(p - rows.begin)] : canvas_.token(p)});
+    if (verifies || p + 1 == rows.end) plan.scored.push_back(p - rows.begin);
+  }
+  return plan;
+}
+
+/// Rows that an earlier request has left are not computed again; the last one always is, as it predicts.
+Position ModeLoop::unread_prompt() const {
+  return std::min(cache_.matching(canvas_.prompt()), canvas_.prompt_end() - 1);
+}
+
+StepPlan ModeLoop::draft_plan() const {
+  StepPlan plan;
+  plan.region = Region::kCanvas;
+  plan.visible = {{0, block_.end}};
+  for (Position p = block_.begin; p < block_.end; ++p)
+    plan.rows.push_back({p, decoder_ ? canvas_.token(p) : draft_[static_cast<std::size_t>(p - block_.begin)]});
+  for (const Position p : pass_.wanted) plan.scored.push_back(p - block_.begin);
+  return plan;
+}
+
+ScoreRequest ModeLoop::causal_request() const {
+  ScoreRequest request;
+  request.temperature = options_.temperature;
+  request.top_k = options_.top_k;
+  request.top_p = options_.top_p;
+  request.min_p = options_.min_p;
+  request.adjustments.tokens = options_.biased;
+  request.rng = options_.rng;
+  request.draw_ahead = 1;
+  // The mask token is no answer. It still counts in the softmax, so confidences stay the model's own.
+  request.rules = {{*desc_.mask, false, true}};
+  if (options_.suppress_eos && desc_.eos) request.rules.push_back({*desc_.eos, false, false});
+  return request;
+}
+
+ScoreRequest ModeLoop::draft_request() const {
+  ScoreRequest request = causal_request();
+  request.draw_ahead = 0;
+  if (decoder_ == nullptr) return request;
+  request.step = static_cast<std::uint32_t>(counters_.steps);
+  decoder_->configure(request);
+  for (const TokenQuery& query : pass_.queries)
+    request.queries.push_back({pass_.score_of(query.position), query.token});
+  return request;
+}
+
+Expected<DenoiseStep> ModeLoop::absorb(std::span<const Scores> scores) {
+  const StepPlan& plan = prepared_.front().plan;
+  counters_.nfe += 1;
+  counters_.add_rows(plan);
+  DenoiseStep step;
+  step.window = block_.size() > 0 ? block_ : PositionRange{canvas_.prompt_end(), canvas_.prompt_end() + 1};
+  if (!drafting_)
+    DLLM_CHECK_OK(append(scores[0].rows, step));
+  else if (decoder_ != nullptr)
+    DLLM_CHECK_OK(decide(scores[0], step));
+  else
+    DLLM_CHECK_OK(draft(scores[0].rows));
+  ++counters_.steps;
+  if (const auto stop = stop_rule_.first(canvas_, settled())) stop_ = stop;
+  return step;
+}
+
+/// Reads a causal pass: its first prediction holds, and each further one if the token that its row showed was right.
+Expected<void> ModeLoop::append(std::span<const RowScore> rows, DenoiseStep& step) {
+  const PositionRange range = block_.size() > 0 ? block_ : PositionRange{0, canvas_.prompt_end()};
+  const bool verified = block_.size() > 1 && decoder_ == nullptr;
+  Position accepted = 0;
+  bool ended = false;
+  for (const RowScore& row : rows) {
+    const Position p = row.position + 1;
+    if (row.token < 0) return not_a_number(p, counters_.nfe);
+    const Position place = p - canvas_.prompt_end();
+    const TokenId token = replay_ ? replay_->token_at(place, row.token) : row.token;
+    const Edit edit{p, token, EditKind::kCommit, row.confidence};
+    if (canvas_.apply(edit)) step.edits.push_back(edit);
+    ++accepted;
+    ended = !options_.exact_length && std::ranges::count(options_.stop_ids, token) > 0;
+    const auto next = static_cast<std::size_t>(accepted);
+    if (ended || !verified || next >= draft_.size()) break;
+    if (replay_ ? replay_->pass_of(place + 1) != pass_index() : draft_[next] != token) break;
+  }
+  read_ = verified ? range.begin + accepted : range.end;
+  if (read_ < range.end) cache_.invalidate({read_, range.end});
+  if (verified) counters_.rounds += 1, counters_.round_tokens += accepted;
+  if (block_.size() > 0) window_.observe(block_.size(), accepted, ended);
+  block_ = {read_, read_};
+  return {};
+}
+
+/// Reads a pass over a draft: what is sure enough is kept, and the surest at least.
+Expected<void> ModeLoop::draft(std::span<const RowScore> rows) {
+  const double threshold = options_.mode.draft.draft_confidence;
+  const RowScore* best = nullptr;
+  for (const RowScore& row : rows) {
+    if (row.token < 0) return not_a_number(row.position, counters_.nfe);
+    if (best == nullptr || row.log_odds > best->log_odds) best = &row;
+  }
+  for (const RowScore& row : rows)
+    if (&row == best || row.confidence >= threshold)
+      draft_[static_cast<std::size_t>(row.position - block_.begin)] = row.token;
+  return {};
+}
+
+/// The decoder's edits of a block of masks, and one commit at least.
+Expected<void> ModeLoop::decide(const Scores& scores, DenoiseStep& step) {
+  const std::vector<Candidate> candidates = candidates_of(pass_, scores, KeptFront(0));
+  const Position masks = canvas_.masked_count(block_);
+  for (const Edit& edit : replay_ ? replay_->edits(pass_index(), canvas_.prompt_end(), candidates)
+                                  : decoder_->decode(context(), candidates))
+    if (canvas_.apply(edit)) step.edits.push_back(edit);
+  ++block_step_;
+  if (canvas_.masked_count(block_) < masks || decoder_->keeps_schedule()) return {};
+  const Candidate* best = nullptr;
+  for (const Candidate& candidate : candidates)
+    if (canvas_.masked(candidate.position) && candidate.token >= 0 && (!best || candidate.log_odds > best->log_odds))
+      best = &candidate;
+  if (best == nullptr) return not_a_number(block_.begin, counters_.nfe);
+  step.edits.push_back(commit(*best));
+  canvas_.apply(step.edits.back());
+  step.forced = true;
+  ++counters_.forced;
+  return {};
+}
+
+}  // namespace dllm

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/kv_cache.h"
+#include "backend/step_plan.h"
+#include "decode/cache/cache_policy.h"
+#include "decode/loop/denoise_options.h"
+#include "decode/loop/denoise_pass.h"
+#include "model/model_desc.h"
+
+namespace dllm {
+
+/// What a plan depends on.
+struct PlanState {
+  const Canvas& canvas;
+  const KvCache& cache;
+  PositionRange window;
+  Position ahead = 0;        ///< end of the drafted positions after the window
+  Position grown = 0;        ///< end of what SuffixPolicy::kGrow shows
+  bool fresh = false;        ///< caches start anew
+  bool spare_front = false;  ///< the row before the window is not needed (KeptFront)
+};
+
+/// Chooses the rows of a pass: those that the cache policy refreshes, those that predict wanted positions, and those
+/// that become visible for the first time.
+class PassPlanner {
+ public:
+  /// Borrows the description; `options`: suffix, latency, compat and smooth are read.
+  PassPlanner(const ModelDesc& desc, std::unique_ptr<CachePolicy> policy, const DenoiseOptions& options);
+
+  /// Rows show the canvas's tokens. Fills pass.score_of_wanted.
+  StepPlan plan(const PlanState& state, DenoisePass& pass) const;
+
+  /// End of what the model sees in a pass whose window and drafts end at `end`; `grown`: see PlanState.
+  Position horizon(const Canvas& canvas, Position end, Position grown) const;
+
+  /// The row that predicts a position. Position 0 has no row before it and predicts itself (Dream).
+  Position source_of(Position position) const;
+  bool keeps_front() const { return policy_->keeps_front(); }
+  std::int32_t causal_block() const { return desc_.causal_block; }
+
+ private:
+  const ModelDesc& desc_;
+  std::unique_ptr<CachePolicy> policy_;
+  Suffix suffix_;
+  std::vector<Position> also_scored(const PlanState& state, std::span<const Position> rows,
+                                    std::span<const Position> predicted) const;
+
+  const LatencyTable* latency_;
+  bool score_all_masks_;
+};
+
+}  // namespace dllm

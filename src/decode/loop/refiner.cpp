@@ -1,0 +1,152 @@
+#include "decode/loop/refiner.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "decode/loop/denoise_pass.h"
+
+namespace dllm {
+
+Position Refiner::capacity(Position prompt, Position length, Position canvas_length) {
+  return prompt + (length + canvas_length - 1) / canvas_length * canvas_length;
+}
+
+Refiner::Refiner(const ModelDesc& desc, Canvas canvas, RefineOptions options, KvCache& cache)
+    : desc_(desc),
+      canvas_(std::move(canvas)),
+      options_(std::move(options)),
+      cache_(cache),
+      sampler_(options_.canvas),
+      begin_(canvas_.prompt_end()) {
+  assert(cache_.capacity() >=
+         capacity(canvas_.prompt_end(), canvas_.size() - canvas_.prompt_end(), options_.canvas.length));
+  begin_canvas();
+}
+
+void Refiner::begin_canvas() {
+  sampler_.begin();
+  fed_back_.clear();
+  shown_.clear();
+  for (Position p = begin_; p < begin_ + options_.canvas.length; ++p)
+    shown_.push_back(canvas_noise(options_.rng, pass_, p, desc_.vocab));
+}
+
+std::span<const SequenceStep> Refiner::prepare() {
+  prepared_.clear();
+  if (begin_ >= canvas_.size() || (stop_ && !options_.exact_length)) return {};
+  if (read_ < begin_)
+    prepared_.push_back({&cache_, read_context(), {}, std::nullopt});
+  else
+    prepared_.push_back({&cache_, refine(), request(), std::nullopt});
+  return prepared_;
+}
+
+StepPlan Refiner::read_context() const {
+  StepPlan plan;
+  plan.region = Region::kContext;
+  plan.causal_block = 1;
+  plan.visible = {{0, begin_}};
+  // Rows that an earlier request has left are not computed again, but a pass has at least one.
+  const Position first = read_ > 0 ? read_ : std::min(cache_.matching(canvas_.prompt()), begin_ - 1);
+  for (Position p = first; p < begin_; ++p) plan.rows.push_back({p, canvas_.token(p)});
+  return plan;
+}
+
+StepPlan Refiner::refine() const {
+  StepPlan plan;
+  plan.region = Region::kCanvas;
+  plan.visible = {{0, begin_ + options_.canvas.length}};
+  for (std::size_t i = 0; i < shown_.size(); ++i) {
+    plan.rows.push_back({begin_ + static_cast<Position>(i), shown_[i]});
+    plan.scored.push_back(static_cast<std::int32_t>(i));
+  }
+  plan.mixtures = fed_back_;
+  return plan;
+}
+
+ScoreRequest Refiner::request() const {
+  ScoreRequest request;
+  request.temperature = sampler_.temperature();
+  request.distribution = ScoreDistribution::kSampled;
+  request.rng = options_.rng;
+  request.step = pass_;
+  request.top_tokens = 1;
+  request.logits = true;
+  return request;
+}
+
+Expected<DenoiseStep> Refiner::absorb(std::span<const Scores> scores) {
+  const StepPlan& plan = prepared_.front().plan;
+  counters_.nfe += 1;
+  counters_.steps += 1;
+  counters_.rows_forwarded += static_cast<std::int64_t>(plan.rows.size());
+  counters_.rows_scored += static_cast<std::int64_t>(plan.scored.size());
+  DenoiseStep step;
+  step.window = {begin_, std::min(begin_ + options_.canvas.length, canvas_.size())};
+  if (plan.region == Region::kContext) {
+    read_ = begin_;
+    return step;
+  }
+
+  std::vector<CanvasLook> looks;
+  for (std::size_t i = 0; i < shown_.size(); ++i) {
+    looks.push_back({scores[0].top[i].token, scores[0].rows[i].token, scores[0].rows[i].entropy});
+    if (looks.back().best < 0 || looks.back().drawn < 0 || !std::isfinite(looks.back().entropy))
+      return not_a_number(plan.rows[i].position, pass_);
+  }
+  feed_back(scores[0]);  // at the temperature of this pass
+  const std::vector<bool> accepted = sampler_.absorb(looks);
+  show(scores[0], looks, step);
+  ++pass_;
+  for (std::size_t i = 0; i < shown_.size(); ++i)
+    shown_[i] = accepted[i] ? looks[i].drawn
+                            : canvas_noise(options_.rng, pass_, begin_ + static_cast<Position>(i), desc_.vocab);
+  if (sampler_.finished()) finish_canvas();
+  return step;
+}
+
+/// The arg-max of the pass, which is the answer if it is the last pass.
+void Refiner::show(const Scores& scores, std::span<const CanvasLook> looks, DenoiseStep& step) {
+  const double temperature = prepared_.front().request.temperature;
+  for (Position p = step.window.begin; p < step.window.end; ++p) {
+    const auto i = static_cast<std::size_t>(p - begin_);
+    const RowScore& row = scores.rows[i];
+    const double lead = (static_cast<double>(scores.top[i].logit) - static_cast<double>(row.logit)) / temperature;
+    const double confidence =
+        looks[i].best == row.token ? row.confidence : std::min(1.0, row.confidence * std::exp(lead));
+    const Edit edit{p, looks[i].best, canvas_.masked(p) ? EditKind::kCommit : EditKind::kRevise, confidence};
+    if (canvas_.apply(edit)) step.edits.push_back(edit);
+  }
+}
+
+/// softmax(z / temperature) of every position, in float64 from float32 logits.
+void Refiner::feed_back(const Scores& scores) {
+  const double temperature = prepared_.front().request.temperature;
+  const auto vocab = static_cast<std::size_t>(desc_.vocab);
+  const double least = 1e-6 / static_cast<double>(vocab);
+  fed_back_.clear();
+  std::vector<double> weights(vocab);
+  for (std::size_t i = 0; i < shown_.size(); ++i) {
+    const std::span<const float> z(scores.logits.data() + i * vocab, vocab);
+    const auto top = static_cast<double>(scores.top[i].logit);
+    double sum = 0;
+    for (std::size_t v = 0; v < vocab; ++v)
+      sum += weights[v] = std::exp((static_cast<double>(z[v]) - top) / temperature);
+    RowMixture mixture{static_cast<std::int32_t>(i), {}};
+    for (std::size_t v = 0; v < vocab; ++v)
+      if (weights[v] >= least * sum)
+        mixture.tokens.push_back({static_cast<TokenId>(v), static_cast<float>(weights[v] / sum)});
+    fed_back_.push_back(std::move(mixture));
+  }
+}
+
+void Refiner::finish_canvas() {
+  const Position end = std::min(begin_ + options_.canvas.length, canvas_.size());
+  for (Position p = begin_; p < end && !stop_; ++p)
+    if (std::ranges::find(options_.stop_ids, canvas_.token(p)) != options_.stop_ids.end()) stop_ = p;
+  begin_ += options_.canvas.length;
+  begin_canvas();
+}
+
+}  // namespace dllm
