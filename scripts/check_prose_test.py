@@ -3,7 +3,10 @@
     python3 scripts/check_prose_test.py
 """
 
+import pathlib
+import tempfile
 import unittest
+from unittest import mock
 
 import check_prose
 
@@ -46,6 +49,30 @@ class Sentences(unittest.TestCase):
     def test_the_mark_of_an_item_is_no_word(self) -> None:
         self.assertEqual(self.counts("12. " + words(25) + "."), [])
         self.assertEqual(self.counts("  - " + words(26) + "."), [26])
+
+
+class Pages(unittest.TestCase):
+    def found(self, folder: str, text: str) -> list[str]:
+        with tempfile.TemporaryDirectory() as root:
+            page = pathlib.Path(root, folder, "page.md")
+            page.parent.mkdir(parents=True)
+            page.write_text(text)
+            with mock.patch.multiple(check_prose, ROOT=pathlib.Path(root), GUIDE=pathlib.Path(root, "docs", "guide")):
+                return check_prose.problems(page)
+
+    def test_only_the_guide_has_the_limit(self) -> None:
+        long = "# Title\n\nShort.\n\n" + words(15) + "\n" + words(15) + ".\n"
+        self.assertEqual(self.found("docs/guide", long),
+                         ['docs/guide/page.md:5: a sentence of 30 words: "Word word word word word word …"'])
+        self.assertEqual(self.found("docs/lab", long), [])
+
+    def test_tables_and_code_have_none(self) -> None:
+        for text in ("| " + words(20) + " | " + words(4) + " |\n", "```\n" + words(28) + "\n```\n", "# " + words(28) + "\n"):
+            self.assertEqual(self.found("docs/guide", text), [])
+
+    def test_long_lines_and_dead_links(self) -> None:
+        self.assertEqual(len(self.found("docs/lab", "x " * 70 + "\n")), 1)
+        self.assertEqual(len(self.found("docs/lab", "[page](page.md) [none](none.md) [web](https://a.b/c)\n")), 1)
 
 
 class Wrapping(unittest.TestCase):
