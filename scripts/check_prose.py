@@ -6,7 +6,7 @@ docs/guide no sentence of more than 25 words.
     scripts/check_prose.py --fix    wrap long paragraphs and list items again
 
 Tables, code blocks, headings, HTML comments and lines of a single long word are not checked. In a sentence, code between
-backticks is one word and a link counts as its text.
+backticks is one word, and the address of a link is none.
 """
 
 import argparse
@@ -82,12 +82,9 @@ def fixed(text: str) -> str:
 
 def long_sentences(run: list[str]) -> list[tuple[int, str]]:
     """(number of words, beginning) of the sentences of a paragraph or list item that have too many words."""
-    item = ITEM.match(run[0])
-    text = " ".join(line.strip() for line in run)[item.end() - len(item.group(1)) if item else 0:]
+    text = " ".join(line.strip() for line in run)
     text = ABBREVIATION.sub("abbreviation", re.sub(r"`[^`]*`", "`code`", text))
-    # A link is shortened after the cut: its text may begin a sentence with a small letter.
-    sentences = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", sentence) for sentence in SENTENCE_END.split(text)]
-    words = [[word for word in sentence.split() if re.search(r"\w", word)] for sentence in sentences]
+    words = [[word for word in sentence.split() if re.search(r"\w", word)] for sentence in SENTENCE_END.split(text)]
     return [(len(found), " ".join(found[:6])) for found in words if len(found) > MOST_WORDS]
 
 
