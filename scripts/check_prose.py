@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the Markdown pages: no line of prose beyond 120 columns, no link to a file that is not in the repository.
+"""Checks the Markdown pages: no line of prose beyond 120 columns, no link to a file that is not in the repository, and in
+docs/guide no sentence of more than 25 words.
 
     scripts/check_prose.py          report
     scripts/check_prose.py --fix    wrap long paragraphs and list items again
 
-Tables, code blocks, headings, HTML comments and lines of a single long word are not checked.
+Tables, code blocks, headings, HTML comments and lines of a single long word are not checked. In a sentence, code between
+backticks is one word, and the address of a link is none.
 """
 
 import argparse
@@ -21,6 +23,11 @@ ITEM = re.compile(r"(\s*)([-*]|\d+\.)\s+")
 VERBATIM = re.compile(r"\s*(\||#|<!--|!\[|\[[^\]]+\]: |<)")
 # A line that begins with one of these would become a list item, a heading or a quotation.
 UNSAFE_START = re.compile(r"([-*+>]|#+|\d+[.)])$")
+
+GUIDE = ROOT / "docs" / "guide"
+MOST_WORDS = 25
+SENTENCE_END = re.compile(r"""(?<=[.!?])["”)*]*\s+(?=[A-Z"(*`\[0-9-])""")
+ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|eq|vs)\.")
 
 
 def pages() -> list[pathlib.Path]:
@@ -73,10 +80,21 @@ def fixed(text: str) -> str:
     return "\n".join(lines)
 
 
+def long_sentences(run: list[str]) -> list[tuple[int, str]]:
+    """(number of words, beginning) of the sentences of a paragraph or list item that have too many words."""
+    text = " ".join(line.strip() for line in run)
+    text = ABBREVIATION.sub("abbreviation", re.sub(r"`[^`]*`", "`code`", text))
+    words = [[word for word in sentence.split() if re.search(r"\w", word)] for sentence in SENTENCE_END.split(text)]
+    return [(len(found), " ".join(found[:6])) for found in words if len(found) > MOST_WORDS]
+
+
 def problems(page: pathlib.Path) -> list[str]:
     found = []
     number = 0
     for wrappable, run in blocks(page.read_text().split("\n")):
+        if wrappable and GUIDE in page.parents:
+            found += [f"{page.relative_to(ROOT)}:{number + 1}: a sentence of {words} words: \"{begin} …\""
+                      for words, begin in long_sentences(run)]
         for line in run:
             number += 1
             if wrappable and len(line) > WIDTH and " " in line.strip():
@@ -96,7 +114,7 @@ def main() -> int:
             if fixed(text) != text:
                 page.write_text(fixed(text))
     found = [problem for page in pages() for problem in problems(page)]
-    print("\n".join(found) if found else "prose: no long line, no dead link", file=sys.stderr)
+    print("\n".join(found) if found else "prose: no long line, no dead link, no long sentence in the guide", file=sys.stderr)
     return 1 if found else 0
 
 

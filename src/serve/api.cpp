@@ -61,47 +61,6 @@ const Route* find_route(const std::string& method, std::string path, bool& path_
 
 }  // namespace
 
-const std::vector<Route>& routes() {
-  static const std::vector<Route> all = {
-      {"POST", "/v1/chat/completions", chat_completions},
-      {"POST", "/v1/completions", completions},
-      {"POST", "/v1/messages", messages, Dialect::kAnthropic},
-      {"POST", "/v1/messages/count_tokens", count_tokens, Dialect::kAnthropic},
-      {"POST", "/v1/responses", responses},
-      {"POST", "/infill", infill},
-      {"POST", "/v1/score", score},
-      {"POST", "/v1/choose", choose},
-      {"POST", "/tokenize", tokenize},
-      {"POST", "/detokenize", detokenize},
-      {"POST", "/apply-template", apply_template},
-      {"GET", "/tokenizer_info", tokenizer_info},
-      {"GET", "/v1/models", models},
-      {.method = "GET", .path = "/v1/models/", .handler = one_model, .prefix = true},
-      {"GET", "/health", health, Dialect::kOpenAi, /*open=*/true},
-      {"GET", "/metrics", metrics},
-      {"GET", "/options", list_options},
-      {"GET", "/props", props},
-      {"GET", "/slots", slots},
-      {"POST", "/api/chat", ollama_chat, Dialect::kOllama},
-      {"POST", "/api/generate", ollama_generate, Dialect::kOllama},
-      {"POST", "/api/show", ollama_show, Dialect::kOllama},
-      {"GET", "/api/tags", ollama_tags, Dialect::kOllama},
-      {"GET", "/api/ps", ollama_running, Dialect::kOllama},
-      {"GET", "/api/version", ollama_version, Dialect::kOllama},
-      // The rest of Ollama's API, so that its clients read why and not only "not found".
-      {"POST", "/api/embed", ollama_unsupported, Dialect::kOllama},
-      {"POST", "/api/embeddings", ollama_unsupported, Dialect::kOllama},
-      {"POST", "/api/pull", ollama_unsupported, Dialect::kOllama},
-      {"POST", "/api/push", ollama_unsupported, Dialect::kOllama},
-      {"POST", "/api/create", ollama_unsupported, Dialect::kOllama},
-      {"POST", "/api/copy", ollama_unsupported, Dialect::kOllama},
-      {"DELETE", "/api/delete", ollama_unsupported, Dialect::kOllama},
-      // The page contains nothing of the model, and prompts for the key itself.
-      {"GET", "/", page, Dialect::kOpenAi, /*open=*/true},
-  };
-  return all;
-}
-
 Expected<void> Call::read_model(Fields& fields) {
   DLLM_TRY(const auto asked, fields.text("model"));
   if (!asked || asked->empty()) return {};

@@ -133,34 +133,7 @@ class Api {
   std::ostream& log_;
 };
 
+/// All routes (routes.cpp).
 const std::vector<Route>& routes();
-
-// The routes, by file.
-Expected<void> chat_completions(const CallPtr& call);
-Expected<void> completions(const CallPtr& call);
-Expected<void> infill(const CallPtr& call);
-Expected<void> messages(const CallPtr& call);
-Expected<void> count_tokens(const CallPtr& call);
-Expected<void> responses(const CallPtr& call);
-Expected<void> score(const CallPtr& call);
-Expected<void> choose(const CallPtr& call);
-Expected<void> tokenize(const CallPtr& call);
-Expected<void> detokenize(const CallPtr& call);
-Expected<void> apply_template(const CallPtr& call);
-Expected<void> tokenizer_info(const CallPtr& call);
-Expected<void> health(const CallPtr& call);
-Expected<void> models(const CallPtr& call);
-Expected<void> one_model(const CallPtr& call);
-Expected<void> ollama_chat(const CallPtr& call);
-Expected<void> ollama_generate(const CallPtr& call);
-Expected<void> ollama_tags(const CallPtr& call);
-Expected<void> ollama_running(const CallPtr& call);
-Expected<void> ollama_show(const CallPtr& call);
-Expected<void> ollama_version(const CallPtr& call);
-Expected<void> ollama_unsupported(const CallPtr& call);
-Expected<void> metrics(const CallPtr& call);
-Expected<void> list_options(const CallPtr& call);
-Expected<void> props(const CallPtr& call);
-Expected<void> slots(const CallPtr& call);
 
 }  // namespace dllm::serve

@@ -68,9 +68,9 @@ class LatencySummary {
 
   std::string text(const std::vector<double>& passes) const {
     return fmt::format(
-        "128 tokens: {:.1f} to {:.1f} times the host with a prefix cache (asked: at least 17 everywhere, 42 on the "
+        "128 tokens: {:.1f} to {:.1f} times the host with a prefix cache (paper: at least 17 everywhere, 42 on the "
         "best). On mobile-sm8750 {:.1f} times autoregression on the host and {:.1f} times autoregression on the NPU "
-        "(asked: 3.9, without saying where). From the NPU to skipped logits every technique {}. Passes of the device: "
+        "(paper: 3.9, without saying where). From the NPU to skipped logits every technique {}. Passes of the device: "
         "{:.1f} with the prefix cache, {:.1f} speculative, {:.1f} with staged states, {:.1f} with sparse refresh on "
         "the host ({:.1f} if it is part of the device's passes). Skipped logits save at most {:.1f} % of an answer; "
         "sparse refresh costs {:.1f} to {:.1f} % (up to {:.1f} % as part of the device's passes). Waiting for the "

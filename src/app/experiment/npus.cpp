@@ -232,9 +232,9 @@ Expected<Figure> block_phases(Lab& lab) {
   figure.verdict = fmt::format(
       "the warm step is {:.0f} to {:.0f} % of a block of 32 steps. With {}, {} has {:.2f} times the tokens per second "
       "of "
-      "the A6000's roofline and {:.2f} of the H100's (asked: 4.91 and 2.06), and {:.1f} and {:.1f} times the tokens "
+      "the A6000's roofline and {:.2f} of the H100's (paper: 4.91 and 2.06), and {:.1f} and {:.1f} times the tokens "
       "per "
-      "joule (asked: 23.3 and 15.5). Real GPUs, which the paper measured, stay below their rooflines; the size of its "
+      "joule (paper: 23.3 and 15.5). Real GPUs, which the paper measured, stay below their rooflines; the size of its "
       "array is not published. The energy of sampling is not counted.",
       warm_share.least, warm_share.most, models[0], best_on, best.speed[0], best.speed[1], best.economy[0],
       best.economy[1]);

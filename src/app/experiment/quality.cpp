@@ -79,7 +79,7 @@ Expected<Figure> quality(Lab& lab) {
                     lab.inputs().shape),
                 .claim =
                     "speculation alone lowers the accuracy, and progressive revision returns it to that of the "
-                    "baseline (Tab. 5; its numbers are not readable in our copy. Asked here: within one point).",
+                    "baseline (Tab. 5; its numbers are not readable in our copy).",
                 .columns = {"model", "mode", "correct %", "from", "to", "points to the first", "from", "to", "passes",
                             "rows", "passes on the host"},
                 .x_name = "mode",
