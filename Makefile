@@ -12,7 +12,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test methods format lint tsan \
+.PHONY: help setup build deb release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -92,8 +92,16 @@ bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_fil
 bench-compare: setup  ## speed against another revision: make bench-compare REV=main
 	@scripts/bench_compare.py $(REV)
 
-methods: build  ## every method on the two trained models: the tables and plots of docs/lab/methods.md
-	@scripts/methods_table.py build/release/dllm
+research: build  ## the program with `dllm experiment` in build/release/research, and its tests
+	@cmake --preset release -DDLLM_RESEARCH=ON --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS) --target dllm_research
+	@ctest --test-dir build/release -R '^(dllm_experiment|train_tiny_sets)$$' --output-on-failure
+
+figures: research  ## the figures of papers on simulated devices: research/figures (about half an hour)
+	@build/release/research/dllm experiment all
+
+methods: build  ## every method on the two trained models: the tables and plots of research/lab/methods.md
+	@research/scripts/methods_table.py build/release/dllm
 
 lint:  ## shellcheck, ruff, mypy, and clang-tidy on the sources that differ from main; LINT=--all: on every source
 	@scripts/setup --lint

@@ -24,7 +24,7 @@ set(DLLM_HEAP $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
 
 # Hardening, as distributions have it, for program, library and Python module: checked buffers (FORTIFY, stack protector),
 # probed stack frames, marked targets of indirect jumps (CET, BTI), tables of the linker that are read-only after start-up.
-# tests/hardening_test.py reads it back from the files. docs/lab/hardening.md has its cost. Sanitizers check more, and
+# tests/hardening_test.py reads it back from the files. research/lab/hardening.md has its cost. Sanitizers check more, and
 # FORTIFY needs an optimised build.
 set(DLLM_HARDENING "")
 set(DLLM_LINK_HARDENING -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)

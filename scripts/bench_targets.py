@@ -174,7 +174,7 @@ def batches(bench, table):
 
 
 def economy(bench, table):
-    """The row-saving configuration of docs/lab/methods.md against none, both deciding eight tokens per pass."""
+    """The row-saving configuration of research/lab/methods.md against none, both deciding eight tokens per pass."""
     def generate(*options):
         record, = bench.bench("generate", bench.model("llada-8b", "q4_0", cut=True), "-p", PROMPT, "-n", ANSWER,
                               "--block-length", BLOCK, "--algorithm", "low-confidence", "--steps", ANSWER // 8,

@@ -48,7 +48,7 @@ ALLOWED: dict[str, list[str]] = {
 # are named with it. The module's own folder may include every part. (The parts of the products are read from their
 # CMakeLists.txt; testing/ comes after them.)
 PARTS: dict[str, dict[str, set[str]]] = {
-    "app": {"cli": set(), "npu": set(), "bench": set(), "experiment": set()},
+    "app": {"cli": set(), "npu": set(), "bench": set()},
     "text": {"tokenizer": {"marked_text.h", "utf8.h"}, "jinja": {"marked_text.h", "utf8.h"}},
 }
 # Pairs that the order would allow but that should not be needed.
@@ -57,7 +57,7 @@ PRODUCTS = ("npu_core", "npu_compiler", "npu_backend")
 TEST_HEADERS = {"test_data.h"}
 
 # Headers whose structs hold JSON by value, or whose functions read it. All others include json_fwd.hpp.
-JSON_BY_VALUE = {"src/app/experiment/figure.h", "src/constrain/testing/validate.h", "src/model/testing/fuzz_entry.h",
+JSON_BY_VALUE = {"src/constrain/testing/validate.h", "src/model/testing/fuzz_entry.h",
                  "src/model/testing/hf_directory.h", "src/npu_compiler/sweep/testing/fuzz_entry.h",
                  "src/npu_core/timing/testing/fuzz_entry.h", "src/npu_core/timing/memo.h", "src/serve/json.h"}
 
@@ -281,7 +281,7 @@ def check_unity(found: dict[pathlib.Path, list[Function]]) -> list[str]:
 
 
 def sources() -> list[pathlib.Path]:
-    return [path for folder in ("include", "src", "tests", "examples", "bench", "fuzz")
+    return [path for folder in ("include", "src", "research", "tests", "examples", "bench", "fuzz")
             for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".h", ".cpp")]
 
 

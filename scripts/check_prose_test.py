@@ -64,15 +64,15 @@ class Pages(unittest.TestCase):
         long = "# Title\n\nShort.\n\n" + words(15) + "\n" + words(15) + ".\n"
         self.assertEqual(self.found("docs/guide", long),
                          ['docs/guide/page.md:5: a sentence of 30 words: "Word word word word word word …"'])
-        self.assertEqual(self.found("docs/lab", long), [])
+        self.assertEqual(self.found("research/lab", long), [])
 
     def test_tables_and_code_have_none(self) -> None:
         for text in ("| " + words(20) + " | " + words(4) + " |\n", "```\n" + words(28) + "\n```\n", "# " + words(28) + "\n"):
             self.assertEqual(self.found("docs/guide", text), [])
 
     def test_long_lines_and_dead_links(self) -> None:
-        self.assertEqual(len(self.found("docs/lab", "x " * 70 + "\n")), 1)
-        self.assertEqual(len(self.found("docs/lab", "[page](page.md) [none](none.md) [web](https://a.b/c)\n")), 1)
+        self.assertEqual(len(self.found("research/lab", "x " * 70 + "\n")), 1)
+        self.assertEqual(len(self.found("research/lab", "[page](page.md) [none](none.md) [web](https://a.b/c)\n")), 1)
 
 
 class Wrapping(unittest.TestCase):

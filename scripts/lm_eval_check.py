@@ -61,7 +61,7 @@ def harness(model: str, arguments: str, folder: str, options: argparse.Namespace
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dllm", default="build/release/dllm")
-    parser.add_argument("--items", default="docs/lab/items/tiny-publish.jsonl")
+    parser.add_argument("--items", default="research/lab/items/tiny-publish.jsonl")
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--length", type=int, default=64)
     options = parser.parse_args()

@@ -7,7 +7,7 @@ Each program uses the whole instruction table at random, including loops and bra
 numbers. Its words (`dllm npu asm --format hex`) are compared with the model's encodings, and after the run every word
 of VRAM, FP_MEM, INT_MEM and HBM that programs can reach. The last instructions store all registers, so that these are
 compared too. The matrix unit's input is BF16 (FP32 sums in the order of K) or MXINT8 (its integer window), the matrices
-are MXFP8 and MXINT4. Run it by hand, not in CI; docs/lab/npu-programs.md records results. --keep leaves a failing
+are MXFP8 and MXINT4. Run it by hand, not in CI; research/lab/npu-programs.md records results. --keep leaves a failing
 program and its inputs in DIR.
 """
 

@@ -1,5 +1,5 @@
 // The models of this repository against an independent implementation (PyTorch, float32): logits, tokens, commit order
-// and number of passes. The rules of the recorded decodes are in scripts/train_tiny/README.md.
+// and number of passes. The rules of the recorded decodes are in research/train_tiny/README.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>

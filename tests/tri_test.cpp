@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, TriGolden, ::testing::Values("ar", "self-specula
 
 /// Held-out prompts, tasks in rotation.
 std::vector<std::vector<ChatTurn>> tri_prompts(std::size_t count) {
-  std::istringstream lines(test::read_file(DLLM_SOURCE_DIR "/docs/lab/items/harder-publish.jsonl"));
+  std::istringstream lines(test::read_file(DLLM_SOURCE_DIR "/research/lab/items/harder-publish.jsonl"));
   std::vector<std::vector<ChatTurn>> prompts;
   for (std::string line; prompts.size() < count && std::getline(lines, line);)
     prompts.push_back({{"user", json::parse(line)["prompt"].get<std::string>()}});

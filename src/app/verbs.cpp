@@ -20,10 +20,11 @@ std::unique_ptr<Verb> make_eval();
 std::unique_ptr<Verb> make_compare();
 std::unique_ptr<Verb> make_bench();
 std::unique_ptr<Verb> make_options();
-std::unique_ptr<Verb> make_experiment();
 
-const std::vector<VerbEntry>& verbs() {
-  static const std::vector<VerbEntry> entries = {
+namespace {
+
+std::vector<VerbEntry>& list() {
+  static std::vector<VerbEntry> entries = {
       {"run", "[OPTIONS] [PROMPT]", "Answer one prompt", make_run},
       {"infill", "[OPTIONS] [TEXT]", "Fill the gaps of a text, as [[4]] in it", make_infill},
       {"choose", "--choice TEXT --choice TEXT [PROMPT]", "Tell how probable each of several answers is", make_choose},
@@ -43,7 +44,6 @@ const std::vector<VerbEntry>& verbs() {
        make_compare},
       {"bench", "[OPTIONS] [step] [generate] [load]", "Measure steps, generations, loading and the machine",
        make_bench},
-      {"experiment", "[OPTIONS] [NAME]", "Make figures of papers anew on simulated devices", make_experiment},
       {"options", "[OPTIONS] [NAME]", "List decoding methods and their options", make_options},
       {.name = "npu",
        .arguments = "VERB [OPTIONS]",
@@ -51,6 +51,15 @@ const std::vector<VerbEntry>& verbs() {
        .group = npu_verbs},
   };
   return entries;
+}
+
+}  // namespace
+
+const std::vector<VerbEntry>& verbs() { return list(); }
+
+bool add_verb(const VerbEntry& entry) {
+  list().push_back(entry);
+  return true;
 }
 
 Flags declared_flags(const VerbEntry& entry, Verb& verb) {

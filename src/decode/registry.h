@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "decode/cache/cache_policy.h"
-#include "decode/loop/canvas_sampler.h"
 #include "decode/decoder/decoder.h"
+#include "decode/loop/canvas_sampler.h"
+#include "decode/loop/soft_masks.h"
 #include "decode/method_entry.h"
 #include "decode/mode/mode.h"
-#include "decode/loop/soft_masks.h"
 #include "decode/window/suffix.h"
 #include "decode/window/window.h"
 #include "dllm/error.h"

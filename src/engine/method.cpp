@@ -1,8 +1,8 @@
 #include "engine/method.h"
 
 #include "base/try.h"
-#include "decode/registry.h"
 #include "decode/decoder/reviser.h"
+#include "decode/registry.h"
 #include "engine/logit_bias.h"
 #include "engine/resolve.h"
 

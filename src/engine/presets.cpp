@@ -1,4 +1,4 @@
-// Presets: `exact` is the default, spelled out. The others trade accuracy for fewer passes; docs/lab/methods.md has
+// Presets: `exact` is the default, spelled out. The others trade accuracy for fewer passes; research/lab/methods.md has
 // their figures and how they were chosen.
 #include "engine/presets.h"
 

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "decode/decoder/decoder.h"
-#include "decode/mode/mode.h"
 #include "decode/decoder/replay_decoder.h"
+#include "decode/mode/mode.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
 #include "model/model_desc.h"

@@ -8,8 +8,8 @@
 
 #include "base/nearest.h"
 #include "base/try.h"
-#include "decode/registry.h"
 #include "decode/decoder/reviser.h"
+#include "decode/registry.h"
 #include "engine/answer_length.h"
 #include "engine/common_options.h"
 #include "engine/constraint.h"
@@ -373,7 +373,7 @@ Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const 
   auto plain = Resolution(given, desc, canvas).run();
   if (!plain || given.length || is_canvas(desc)) return plain;
   // Where the length is to be found, the canvas is how far an end is looked for. So it is by default where the model
-  // recommends no length: a fixed guess costs answers (docs/lab/methods.md, "Answers of unknown length").
+  // recommends no length: a fixed guess costs answers (research/lab/methods.md, "Answers of unknown length").
   const bool asked = plain->suffix.name == "grow";
   if (!asked && (canvas > 0 || !given.suffix.name.empty() || plain->compat)) return plain;
   given.suffix.name = "grow";

@@ -11,10 +11,10 @@
 
 #include "backend/backend.h"
 #include "backend/latency_table.h"
+#include "decode/decoder/replay_decoder.h"
 #include "decode/loop/denoiser.h"
 #include "decode/loop/mode_loop.h"
 #include "decode/loop/refiner.h"
-#include "decode/decoder/replay_decoder.h"
 #include "decode/loop/second_path.h"
 #include "dllm/generate.h"
 #include "engine/answer_length.h"

@@ -47,6 +47,9 @@ struct VerbEntry {
 /// In the order of the help.
 const std::vector<VerbEntry>& verbs();
 
+/// For programs that have further verbs (research/), before main() begins: the value initialises a static object.
+bool add_verb(const VerbEntry& entry);
+
 /// The flags of a verb that will not run, for help and completion.
 Flags declared_flags(const VerbEntry& entry, Verb& verb);
 

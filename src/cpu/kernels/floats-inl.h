@@ -25,7 +25,7 @@ namespace {
 constexpr std::int64_t kFloatTileBlock = 256;  ///< of floats; twice as many BF16 pairs take the same space
 constexpr int kFloatTileRows = kFloatGroups * static_cast<int>(kRowGroup);
 constexpr std::int64_t kSharePanels = 8;  ///< number that share a block of x
-/// Tiles of rows from which on a block is widened first: measured, see docs/lab/performance.md.
+/// Tiles of rows from which on a block is widened first: measured, see research/lab/performance.md.
 constexpr std::int64_t kWidenTiles = kFloatPanels > 1 ? 4 : 3;
 static_assert(kFloatPanels * kFloatTileBlock * kPanel * 4 <= std::int64_t{kLinearScratchBytes});
 

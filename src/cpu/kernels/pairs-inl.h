@@ -22,8 +22,8 @@
 // Intel's processors execute every 512-bit instruction but loads and stores on those two ports. A group of 32 k of six
 // rows of Q4_0 takes 96 VPDPBUSD, 36 instructions for scales and sums, with or without the table, and 24 to decode: at
 // most 62 % of the VPDPBUSD peak. Decoded once for n tiles of rows: 96 / (134 + 24 / n), 70 % with six
-// (docs/lab/performance.md has the other formats). On Zen 4, where decoding is free and bytes take twice the room of
-// nibbles in L1, that is up to 14 % slower instead, so the choice is measured on the processor (cpu/decoding.h).
+// (research/lab/performance.md has the other formats). On Zen 4, where decoding is free and bytes take twice the room
+// of nibbles in L1, that is up to 14 % slower instead, so the choice is measured on the processor (cpu/decoding.h).
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

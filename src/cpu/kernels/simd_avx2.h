@@ -56,7 +56,7 @@ inline void store(float* p, F32 a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
 }
-/// Masked stores of whole vectors made products 3 to 5 % slower (Zen 4, docs/lab/performance-tiles.md).
+/// Masked stores of whole vectors made products 3 to 5 % slower (Zen 4, research/lab/performance-tiles.md).
 inline void store_n(float* p, F32 a, int n) {
   if (n >= 16) return store(p, a);
   _mm256_maskstore_ps(p, mask_of(n, 0), a.lo);

@@ -13,8 +13,8 @@
 #include <limits>
 #include <map>
 
-#include "decode/registry.h"
 #include "decode/decoder/shared_rows.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

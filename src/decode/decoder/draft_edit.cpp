@@ -16,8 +16,8 @@
 
 #include "decode/decoder/edit_rows.h"
 #include "decode/decoder/previous_token_penalty.h"
-#include "decode/registry.h"
 #include "decode/decoder/seen_states.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

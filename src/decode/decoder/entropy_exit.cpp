@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "decode/registry.h"
 #include "decode/decoder/shared_rows.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

@@ -1,7 +1,7 @@
 // LLaDA's samplers with a fixed number of steps per block (arXiv 2502.09992): step t commits n[t] positions, the most
 // confident ones (low-confidence remasking) or random ones.
-#include "decode/registry.h"
 #include "decode/decoder/shared_rows.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

@@ -13,9 +13,9 @@
 // leave as many masks as before; the progress rule applies once a state repeats.
 #include <algorithm>
 
-#include "decode/registry.h"
 #include "decode/decoder/seen_states.h"
 #include "decode/decoder/shared_rows.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

@@ -7,8 +7,8 @@
 // prediction like any other: committing it wastes a place. Masks left by the last pass stay.
 #include <algorithm>
 
-#include "decode/registry.h"
 #include "decode/decoder/shared_rows.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

@@ -25,8 +25,8 @@
 #include <optional>
 #include <utility>
 
-#include "decode/registry.h"
 #include "decode/decoder/reviser.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

@@ -8,8 +8,8 @@
 // tokens, the prompt's among them; here they stay.
 #include <algorithm>
 
-#include "decode/registry.h"
 #include "decode/decoder/shared_rows.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

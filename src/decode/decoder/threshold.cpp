@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "decode/registry.h"
 #include "decode/decoder/shared_rows.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

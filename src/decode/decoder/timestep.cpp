@@ -7,8 +7,8 @@
 // deciding it wastes a place, and in the last step such positions stay masks.
 #include <cmath>
 
-#include "decode/registry.h"
 #include "decode/decoder/shared_rows.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {

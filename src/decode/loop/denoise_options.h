@@ -9,8 +9,8 @@
 #include "decode/loop/constraint_guide.h"
 #include "decode/loop/second_path.h"
 #include "decode/loop/soft_masks.h"
-#include "decode/window/suffix.h"
 #include "decode/loop/token_penalties.h"
+#include "decode/window/suffix.h"
 
 namespace dllm {
 

@@ -8,12 +8,12 @@
 #include "backend/backend.h"
 #include "decode/canvas.h"
 #include "decode/decoder/decoder.h"
+#include "decode/decoder/replay_decoder.h"
 #include "decode/loop/denoise_pass.h"
 #include "decode/loop/denoise_step.h"
-#include "decode/window/draft_window.h"
-#include "decode/mode/mode.h"
-#include "decode/decoder/replay_decoder.h"
 #include "decode/loop/stop_rule.h"
+#include "decode/mode/mode.h"
+#include "decode/window/draft_window.h"
 #include "dllm/error.h"
 
 namespace dllm {

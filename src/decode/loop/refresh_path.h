@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "decode/decoder/reviser.h"
 #include "decode/loop/denoise_step.h"
 #include "decode/loop/pass_planner.h"
-#include "decode/decoder/reviser.h"
 #include "decode/loop/second_path.h"
 
 namespace dllm {

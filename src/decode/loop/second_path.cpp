@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "base/try.h"
-#include "decode/option_row.h"
 #include "decode/loop/second_path_options.h"
+#include "decode/option_row.h"
 
 namespace dllm {
 

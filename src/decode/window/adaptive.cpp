@@ -7,8 +7,8 @@
 // everything, each width costs the same, so this window gains nothing. Without a table the width is one block.
 #include <algorithm>
 
-#include "decode/window/acceptance.h"
 #include "decode/registry.h"
+#include "decode/window/acceptance.h"
 
 namespace dllm {
 namespace {

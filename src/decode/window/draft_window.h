@@ -1,8 +1,8 @@
 #pragma once
 
 #include "backend/latency_table.h"
-#include "decode/window/acceptance.h"
 #include "decode/mode/mode.h"
+#include "decode/window/acceptance.h"
 
 namespace dllm {
 

@@ -9,9 +9,9 @@
 // take the rows that the block no longer needs.
 #include <algorithm>
 
+#include "decode/registry.h"
 #include "decode/window/acceptance.h"
 #include "decode/window/drafts.h"
-#include "decode/registry.h"
 
 namespace dllm {
 namespace {

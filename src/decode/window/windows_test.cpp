@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "decode/window/acceptance.h"
 #include "decode/testing/run_method.h"
+#include "decode/window/acceptance.h"
 
 namespace dllm {
 namespace {

@@ -18,7 +18,7 @@ struct SamplingLoad {
   enum Draws : std::uint8_t { kNone, kF64, kOther } draws = kNone;  ///< by V_RED_DRAW, in this precision
 };
 
-/// The published kernel, one instruction at a time (docs/lab/npu-sampling.md); exact for vector and scalar cycles.
+/// The published kernel, one instruction at a time (research/lab/npu-sampling.md); exact for vector and scalar cycles.
 struct SerialSampling {
   std::int64_t vector = 0, scalar = 0, control = 0, hidden = 0;  ///< cycles
   std::int64_t prefetches = 0;                                   ///< H_PREFETCH_V

@@ -11,7 +11,7 @@ Device device_with(std::int64_t vlen) {
   return device;
 }
 
-/// d-PLENA Table III, and its implications for the other widths (docs/lab/npu-sampling.md).
+/// d-PLENA Table III, and its implications for the other widths (research/lab/npu-sampling.md).
 TEST(Sampling, PublishedSerialFigures) {
   const SamplingLoad load;  // B = 16, L = 32, V' = 126,976, T = 1
   struct Row {

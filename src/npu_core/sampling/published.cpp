@@ -1,4 +1,4 @@
-// d-PLENA's sampling kernel (docs/lab/npu-sampling.md): the same instructions per position, vector and transfer, in
+// d-PLENA's sampling kernel (research/lab/npu-sampling.md): the same instructions per position, vector and transfer, in
 // hardware loops where the public generator unrolls. Registers:
 //   gp1, gp2 target and source of transfers   gp3 row   gp4 index of the row's first lane, later the count   gp5
 //   arg-max gp6 tokens   gp7 predicted   gp8 mask row   gp9 transfer row   gp10 distance to the scales   gp11 block

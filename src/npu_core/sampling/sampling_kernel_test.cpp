@@ -139,7 +139,7 @@ TEST(DrawingSampling, TakesTheGeneratorsTime) {
   EXPECT_EQ(report->pipes[static_cast<std::size_t>(Pipe::kDraw)], positions * vectors * 4 * 2048 / 128);
 }
 
-/// d-PLENA Table III and its implications for other widths; B = 16, L = 32, V = 126,976 (docs/lab/npu-sampling.md).
+/// d-PLENA Table III and its implications for other widths; B = 16, L = 32, V = 126,976 (research/lab/npu-sampling.md).
 TEST(PublishedSampling, FiguresOfThePapers) {
   struct Row {
     const char* device;
