@@ -93,7 +93,7 @@ bench-compare: setup  ## speed against another revision: make bench-compare REV=
 	@scripts/bench_compare.py $(REV)
 
 research: build  ## the program with `dllm experiment` in build/release/research, and its tests
-	@cmake --preset release -DDLLM_RESEARCH=ON --log-level=WARNING
+	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS) --target dllm_research
 	@ctest --test-dir build/release -R '^(dllm_experiment|train_tiny_sets)$$' --output-on-failure
 

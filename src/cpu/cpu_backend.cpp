@@ -251,7 +251,7 @@ Expected<std::unique_ptr<KvCache>> CpuBackend::make_cache(Position capacity) {
   return cache;
 }
 
-Expected<void> CpuBackend::check() const { return impl_->executor_.check(); }
+const std::shared_ptr<const MappedFile>& CpuBackend::weight_cache() const { return impl_->executor_.weight_cache(); }
 
 Expected<std::vector<Scores>> CpuBackend::forward(std::span<const SequenceStep> batch) {
   try {

@@ -93,8 +93,8 @@ class CpuBackend final : public Backend {
   const ModelDesc& desc() const override;
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
-  /// Whether the weight cache, if used, is unchanged, so that all scores so far are valid. Errors: kIo.
-  Expected<void> check() const;
+  /// The weight cache, if the weights are in it: scores are valid as long as it is unchanged. Else null.
+  const std::shared_ptr<const MappedFile>& weight_cache() const;
 
   /// A backend with its own threads and memory that shares this one's weights, can use its caches, and may run at the
   /// same time. Must not outlive it. Errors: kUsage (threads), kResource.

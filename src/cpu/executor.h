@@ -56,8 +56,8 @@ class Executor {
   int threads() const { return pool_.size(); }
   /// As PackedWeights::arithmetic(), and of attention if that is not f32.
   std::string arithmetic() const { return packed_.arithmetic() + (attention_.bf16() ? ", attention bf16" : ""); }
-  /// Whether the weight cache, if used, is unchanged. Errors: kIo.
-  Expected<void> check() const { return packed_.check(); }
+  /// The weight cache, if the weights are in it; else null.
+  const std::shared_ptr<const MappedFile>& weight_cache() const { return packed_.file(); }
   std::int64_t arena_bytes() const { return plan_ ? plan_->arena_floats * 4 : 0; }
 
  private:

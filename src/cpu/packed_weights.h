@@ -68,8 +68,8 @@ class PackedWeights {
   std::size_t bytes() const { return memory_.size() + adapters_.size(); }
   /// Whether the panels are in the cache's file.
   bool mapped() const { return file_ != nullptr; }
-  /// Whether the cache's file is unchanged. Errors: kIo.
-  Expected<void> check() const { return file_ == nullptr ? Expected<void>() : file_->check(); }
+  /// The cache's file, if the panels are in it; else null.
+  const std::shared_ptr<const MappedFile>& file() const { return file_; }
 
  private:
   /// Weights to be packed into one stretch of memory.

@@ -30,9 +30,8 @@ struct RunningBackend {
   std::optional<LatencyKey> latency;
   npu::TimedBackend* timed = nullptr;  ///< the backend, if it has a virtual clock
   std::string device;                  ///< of that clock
-  /// Whether files that it reads besides the model's are unchanged, so that its scores are valid; null: no such files.
-  std::function<Expected<void>()> check;
-  /// The model files among these: of the model that computes drafts.
+  /// What it reads besides the model's files: the weight cache, and the model that computes drafts. Its scores are
+  /// valid as long as these files are unchanged.
   std::vector<std::shared_ptr<const MappedFile>> files;
   /// Makes a runner with its own `threads` that works concurrently and must not outlive the backend; null: unsupported.
   std::function<Expected<std::unique_ptr<PassRunner>>(int threads)> second_path;

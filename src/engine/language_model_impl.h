@@ -23,6 +23,7 @@
 #include "engine/resolve.h"
 #include "engine/turns.h"
 #include "engine/virtual_time.h"
+#include "format/mapped_file.h"
 #include "model/describe.h"
 #include "model/model.h"
 #include "text/chat_template.h"
@@ -60,7 +61,7 @@ struct LanguageModel::Impl {
   template <class T>
   Expected<T> checked(Expected<T> result) const {
     DLLM_CHECK_OK(model->check());
-    if (running.check) DLLM_CHECK_OK(running.check());
+    DLLM_CHECK_OK(check_unchanged(running.files));
     return result;
   }
 

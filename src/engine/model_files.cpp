@@ -7,8 +7,8 @@
 namespace dllm {
 
 ModelFiles::ModelFiles(const LanguageModel& model) : files_(model.impl_->model->all_files()) {
-  const auto& drafts = model.impl_->running.files;
-  files_.insert(files_.end(), drafts.begin(), drafts.end());
+  const auto& others = model.impl_->running.files;
+  files_.insert(files_.end(), others.begin(), others.end());
   std::erase_if(files_, [](const auto& file) { return !file->mapped(); });
 }
 

@@ -12,8 +12,8 @@
 namespace dllm {
 
 /// The files that a loaded model reads while it runs, for programs that run for long: whether they still hold what was
-/// loaded. Of a file that was replaced by renaming, the map keeps the old one, so nothing changes. A weight cache is
-/// not among them.
+/// loaded. Of a file that was replaced by renaming, the map keeps the old one, so nothing changes. The weight cache is
+/// one of them.
 class ModelFiles {
  public:
   explicit ModelFiles(const LanguageModel& model);

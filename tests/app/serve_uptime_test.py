@@ -295,6 +295,21 @@ class Files(unittest.TestCase):
             self.assertEqual(self.ask(server).json["choices"][0]["message"]["content"], answer)
             wait_until(lambda: any("touched" in str(line.get("event")) for line in server.log()))
 
+    def test_a_touched_weight_cache(self):
+        quantized, cache = self.path.with_suffix(".q8.gguf"), pathlib.Path(self.folder.name) / "weights"
+        self.assertEqual(run("quantize", self.path, quantized, "Q8_0").returncode, 0)
+        given = ("-m", quantized, "--weight-cache", cache)
+        with Server(*given):  # writes it
+            pass
+        self.assertTrue(cache.exists())
+        with Server(*given) as server:
+            answer = self.ask(server).json["choices"][0]["message"]["content"]
+            time.sleep(0.5)
+            os.utime(cache, (1, 1))
+            self.ask(server)
+            self.settled(server)
+            self.assertEqual(self.ask(server).json["choices"][0]["message"]["content"], answer)
+
     def test_replaced(self):
         with Server("-m", self.path) as server:
             answer = self.ask(server).json["choices"][0]["message"]["content"]

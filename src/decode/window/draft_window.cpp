@@ -8,7 +8,7 @@ namespace {
 
 // Assumed of a draft until some were verified; a quarter as good 16 positions further on.
 constexpr double kFirstAcceptance = 0.8;
-constexpr double kHalfDistance = 8;
+constexpr double kModeHalfDistance = 8;
 // Where drafts do not pay, one is made all the same after so many plain steps: texts change.
 constexpr int kPlainSteps = 16;
 
@@ -18,7 +18,7 @@ DraftWindow::DraftWindow(const DraftOptions& options, const LatencyTable* latenc
     : options_(options),
       latency_(options.draft_objective == DraftObjective::kRate ? latency : nullptr),
       width_(options.draft_min),
-      acceptance_(kFirstAcceptance, kHalfDistance) {}
+      acceptance_(kFirstAcceptance, kModeHalfDistance) {}
 
 Position DraftWindow::next(Position left, Position context) const {
   const Position most = std::min(left, options_.draft_max);

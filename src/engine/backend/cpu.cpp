@@ -117,12 +117,9 @@ Expected<void> add_drafts(const Model& model, const LoadOptions& options, CpuOpt
   DLLM_TRY(std::unique_ptr<CpuBackend> backend,
            CpuBackend::create(
                drafts->desc(), [drafts](StepShape shape) { return drafts->build(shape); }, drafts->weights(), cpu));
-  running.check = [first = std::move(running.check), drafts, other = backend.get()]() -> Expected<void> {
-    DLLM_CHECK_OK(first());
-    DLLM_CHECK_OK(drafts->check());
-    return other->check();
-  };
-  running.files = drafts->all_files();
+  const auto files = drafts->all_files();
+  running.files.insert(running.files.end(), files.begin(), files.end());
+  if (backend->weight_cache()) running.files.push_back(backend->weight_cache());
   running.backend = std::make_unique<DraftBackend>(std::move(running.backend), std::move(backend), drafts);
   return {};
 }
@@ -160,7 +157,7 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
     DLLM_TRY(std::unique_ptr<PassRunner> runner, ThreadedPassRunner::create(std::move(other), &CpuBackend::copy_rows));
     return runner;
   };
-  running.check = [cpu_backend = backend.get()] { return cpu_backend->check(); };
+  if (backend->weight_cache()) running.files.push_back(backend->weight_cache());
   running.backend = std::move(backend);
   if (!options.draft_model.empty()) DLLM_CHECK_OK(add_drafts(model, options, std::move(cpu), log, running));
   return running;
