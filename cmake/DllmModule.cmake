@@ -28,7 +28,7 @@ set(DLLM_HEAP $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
 # FORTIFY needs an optimised build.
 set(DLLM_HARDENING "")
 set(DLLM_LINK_HARDENING -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
-if(NOT DLLM_SANITIZE AND NOT DLLM_COVERAGE)
+if(DLLM_HARDEN AND NOT DLLM_SANITIZE AND NOT DLLM_COVERAGE)
   set(optimised $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
   list(APPEND DLLM_HARDENING -fstack-protector-strong -fstack-clash-protection
        $<${optimised}:-U_FORTIFY_SOURCE> $<${optimised}:-D_FORTIFY_SOURCE=3>)

@@ -84,10 +84,15 @@ struct LanguageModel::Impl {
     return answering;
   }
 
+  /// Null: the options ask for none.
+  Expected<ConstraintPtr> constraint_of(const ResolvedOptions& resolved, const std::stop_token& stop) {
+    return constraints.get(resolved, model->desc(), model->tokenizer(), stop);
+  }
+
   Expected<Generation> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
                                 const StepCallback& on_step, std::stop_token stop) {
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
-    DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer(), stop));
+    DLLM_TRY(const ConstraintPtr constraint, constraint_of(resolved, stop));
     DLLM_TRY(const Answering answering, begin(resolved, stop));
     DLLM_TRY(Generation answer,
              checked(dllm::generate(*answering.backend, model->tokenizer(), prompt, resolved, answering.latency,
@@ -114,7 +119,7 @@ struct LanguageModel::Impl {
                                                    const std::vector<std::uint64_t>& seeds) {
     if (batch < 1) return Error{ErrorCode::kUsage, fmt::format("a batch of {}", batch), "--batch", "give at least 1"};
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
-    DLLM_TRY(const ConstraintPtr constraint, constraints.get(resolved, model->desc(), model->tokenizer(), stop));
+    DLLM_TRY(const ConstraintPtr constraint, constraint_of(resolved, stop));
     DLLM_TRY(const Answering answering, begin(resolved, stop));
     return checked(dllm::generate_batch(*answering.backend, model->tokenizer(), prompts, resolved, answering.latency,
                                         batch, on_answer, std::move(stop), answering.second, {}, constraint, seeds));

@@ -53,13 +53,12 @@ struct Scheduler::Impl {
 
 Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRequest> requests, std::size_t* refused) {
   std::vector<SchedulerJob> made;
-  const Model& loaded = *model.model;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (refused != nullptr) *refused = i;
     DLLM_TRY(ResolvedOptions resolved, model.resolve(requests[i].options));
-    DLLM_CHECK_OK(Sequence::check(loaded.desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
-    DLLM_TRY(ConstraintPtr constraint,
-             model.constraints.get(resolved, loaded.desc(), loaded.tokenizer(), requests[i].stop));
+    DLLM_CHECK_OK(
+        Sequence::check(model.model->desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
+    DLLM_TRY(ConstraintPtr constraint, model.constraint_of(resolved, requests[i].stop));
     made.push_back({0, std::move(requests[i]), std::move(resolved), std::move(constraint)});
   }
   const std::lock_guard lock(mutex);

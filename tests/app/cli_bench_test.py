@@ -155,7 +155,7 @@ class Numerics(CliCase):
         self.assertEqual(step["arithmetic"], "numerics BF16")
 
     def test_profiles_from_files(self):
-        shipped = pathlib.Path(__file__).resolve().parents[1] / "npu_backend/profiles/numerics/w8a8kv8.toml"
+        shipped = pathlib.Path(__file__).resolve().parents[2] / "src/npu_backend/profiles/numerics/w8a8kv8.toml"
         mine = self.dir / "mine.toml"
         mine.write_text(shipped.read_text().replace("W8A8KV8", "mine"))
         self.assertIn("numerics mine", self.ok("run", "--canvas-length", "8", "--numerics", mine, "hello").stderr)
