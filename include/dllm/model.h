@@ -63,6 +63,12 @@ struct ChatTurn {
   std::string content;
 };
 
+/// A conversation as the chat template writes it.
+struct TemplatedPrompt {
+  std::vector<std::int32_t> ids;
+  std::string opening;  ///< what the template writes after the last text of the conversation: how the answer begins
+};
+
 /// A text in which some tokens are to be predicted.
 struct MaskedText {
   std::vector<std::int32_t> ids;
@@ -166,6 +172,11 @@ class LanguageModel {
   /// `add_generation_prompt`, ...; the model's special tokens are added. With tools, a template of the file that is
   /// named "tool_use" is taken. Texts in the variables are content, which never becomes control tokens. Errors: kUsage.
   Expected<std::vector<std::int32_t>> apply_template_variables(const std::string& variables) const;
+  Expected<TemplatedPrompt> render_template(const std::string& variables) const;
+  /// Variables for every conversation, a JSON object, which those of a call replace. Errors: kUsage (no object; names
+  /// that the model or the conversation sets).
+  Expected<void> set_template_variables(const std::string& variables);
+  std::string template_variables() const;  ///< as set; "{}": none
   /// Token ids of a raw prompt, without a chat template, with bos first if the model expects it. `special`: texts of
   /// control tokens become their ids.
   Expected<std::vector<std::int32_t>> prompt_ids(std::string_view text, bool special) const;

@@ -45,6 +45,11 @@ struct ScheduledRequest {
   /// length (options.length must say the same), and every position is decided: stop tokens end nothing. Empty: none.
   /// For the same models and methods as `suffix`, which must then be empty.
   std::vector<std::int32_t> form{};
+  /// Control tokens whose texts are in the answer's text too, as those around thoughts; others have none there.
+  std::vector<std::int32_t> shown{};
+  /// An expression for what comes before the text of a structured answer (GenerateOptions::json_schema and its kin):
+  /// thoughts. Empty: nothing does.
+  std::string preamble{};
   StepDetail detail = StepDetail::kNone;
   StepCallback on_step{};  ///< false cancels the request
   DoneCallback on_done{};

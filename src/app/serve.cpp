@@ -15,6 +15,7 @@ class Serve final : public Verb {
  public:
   void declare(Flags& flags) override {
     declare_address(flags);
+    declare_words(flags);
     declare_scheduling(flags);
     declare_limits(flags);
     model_.add_template(flags);
@@ -33,6 +34,7 @@ class Serve final : public Verb {
     server_.http.connections = static_cast<std::size_t>(max_connections_);
     server_.scheduling.prefix_bytes = std::int64_t{prefix_cache_} << 20U;
     server_.model_path = model_.path;
+    server_.split_thoughts = reasoning_ != "none";
     server_.log = log_ == "json"   ? serve::LogForm::kJson
                   : log_ == "none" ? serve::LogForm::kNone
                                    : serve::LogForm::kText;
@@ -96,6 +98,17 @@ class Serve final : public Verb {
     flags.add({.names = {"--any-model"},
                .help = "accept any model name in requests: for clients that insist on the name of another model",
                .apply = into(server_.any_model),
+               .rare = true});
+  }
+
+  void declare_words(Flags& flags) {
+    flags.add({.names = {"--reasoning-format"},
+               .value = "NAME",
+               .help = "auto, deepseek: thoughts are sent apart from the text, as reasoning_content and its kin; none: "
+                       "in the text, as the model writes them",
+               .default_text = "auto",
+               .choices = {"auto", "deepseek", "none"},
+               .apply = into(reasoning_, {"auto", "deepseek", "none"}),
                .rare = true});
     flags.add({.names = {"--log-format"},
                .value = "NAME",
@@ -187,7 +200,7 @@ class Serve final : public Verb {
   static constexpr std::int32_t kMany = 1 << 16;
   serve::ServerOptions server_;
   std::int32_t port_ = 8080, max_body_ = 4096, max_header_ = 16, max_connections_ = 512, prefix_cache_ = 1024;
-  std::string key_file_, log_ = "text";
+  std::string key_file_, log_ = "text", reasoning_ = "auto";
   ModelFlags model_;
 };
 

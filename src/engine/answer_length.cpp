@@ -101,6 +101,11 @@ Expected<AnswerLength> answer_length(const ModelDesc& desc, const ResolvedOption
   length.grows = goes_on && (open || resolved.max_tokens != 0);
   length.most = length.grows ? bound : std::min(bound, length.canvas);
   length.language = length.grows ? length.room : length.canvas;
+  // Thoughts may have any length, so that without a bound of their own they would be all that is left after a cut.
+  if (length.grows && given.thinks && given.constraint && check_fits(resolved, *given.constraint, length.most)) {
+    length.language = length.most;
+    length.canvas = std::min(length.canvas, length.most);
+  }
   // What was checked without the prompt may not fit behind it.
   if (given.constraint != nullptr && length.language != most_tokens(desc, resolved))
     DLLM_CHECK_OK(check_fits(resolved, *given.constraint, length.language));

@@ -17,6 +17,8 @@ struct Given {
   std::vector<TokenId> suffix{};  ///< after the answer
   std::vector<TokenId> form{};    ///< the answer's positions, -1 where a token is to be found; empty: all are
   ConstraintPtr constraint{};     ///< the language of the answer, if its options ask for one
+  std::vector<TokenId> shown{};   ///< control tokens whose texts are in the answer's
+  bool thinks = false;            ///< the language begins with thoughts (ScheduledRequest::preamble)
 };
 
 /// How long an answer may become. The canvas is how many masks the model sees; it reads their number as the length of
@@ -31,6 +33,7 @@ struct Given {
 ///   left of the bound, and is only cut by the context.
 /// - Without a bound, the canvas is the bound.
 /// - A bound above what the context leaves is lowered to it; -1 is all of that.
+/// - Thoughts before a structure end in time for the structure to fit into the bound, if it can.
 ///
 /// Answers that cannot go on: those with given text, and under --compat. The text of a constrained answer may take what
 /// the context leaves, so that no bound changes a word of it either. It is completed within the canvas if that is given

@@ -32,21 +32,29 @@ Error at_flag(Error error, std::string_view flag) {
   return error;
 }
 
-Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved, const std::stop_token& stop) {
-  DLLM_TRY(const constrain::PatternPtr pattern, !resolved.regex.empty() ? constrain::parse_regex(resolved.regex)
-                                                : !resolved.json_schema.empty()
-                                                    ? constrain::parse_schema(resolved.json_schema)
-                                                    : constrain::parse_tool_calls(resolved.tool_calls));
+Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved, const Preamble& preamble,
+                                     const std::stop_token& stop) {
+  DLLM_TRY(constrain::PatternPtr pattern, !resolved.regex.empty() ? constrain::parse_regex(resolved.regex)
+                                          : !resolved.json_schema.empty()
+                                              ? constrain::parse_schema(resolved.json_schema)
+                                              : constrain::parse_tool_calls(resolved.tool_calls));
+  if (!preamble.regex.empty()) {
+    DLLM_TRY(const constrain::PatternPtr before, constrain::parse_regex(preamble.regex));
+    pattern = constrain::sequence({before, pattern});
+  }
   return constrain::compile(*pattern, {.stop = stop});
 }
 
 /// Tokens that may be written, and those that end the answer. The mask is neither.
 Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer& tokenizer,
-                              const std::stop_token& stop) {
-  DLLM_TRY(const constrain::Dfa dfa, language_of(resolved, stop));
+                              const Preamble& preamble, const std::stop_token& stop) {
+  DLLM_TRY(const constrain::Dfa dfa, language_of(resolved, preamble, stop));
+  const auto writable = [&](TokenId id) {
+    return !tokenizer.is_control(id) || (!preamble.regex.empty() && std::ranges::count(preamble.shown, id) > 0);
+  };
   std::vector<std::string_view> tokens(static_cast<std::size_t>(desc.vocab));
   for (TokenId id = 0; id < std::min<TokenId>(static_cast<TokenId>(desc.vocab), tokenizer.vocab_size()); ++id)
-    if (!tokenizer.is_control(id) && desc.mask != id) tokens[static_cast<std::size_t>(id)] = tokenizer.bytes(id);
+    if (writable(id) && desc.mask != id) tokens[static_cast<std::size_t>(id)] = tokenizer.bytes(id);
   std::vector<TokenId> stops = desc.stop_ids;
   if (resolved.suppress_eos) {
     std::erase(stops, desc.eos.value_or(-1));
@@ -149,16 +157,18 @@ void Constraints::keep(std::string key, const Expected<ConstraintPtr>& automaton
 }
 
 Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const ModelDesc& desc,
-                                         const Tokenizer* tokenizer, const std::stop_token& stop) {
+                                         const Tokenizer* tokenizer, const Preamble& preamble,
+                                         const std::stop_token& stop) {
   if (!is_constrained(resolved)) return ConstraintPtr();
   DLLM_CHECK_OK(check_constraint(resolved, desc));
   if (tokenizer == nullptr)
     return Error{ErrorCode::kUnsupported, "the model has no tokenizer", std::string(flag_of(resolved)), ""};
-  const std::string key = fmt::format("{} {} {}{}{}", flag_of(resolved), resolved.suppress_eos, resolved.regex,
-                                      resolved.json_schema, resolved.tool_calls);
+  const std::string key =
+      fmt::format("{} {} {} {} {}{}{}", flag_of(resolved), resolved.suppress_eos, preamble.regex.size(), preamble.regex,
+                  resolved.regex, resolved.json_schema, resolved.tool_calls);
   auto found = recall(key);
   if (!found) {
-    found = build(resolved, desc, *tokenizer, stop);
+    found = build(resolved, desc, *tokenizer, preamble, stop);
     if (!*found && found->error().code == ErrorCode::kCancelled) return *found;
     keep(key, *found);
   }

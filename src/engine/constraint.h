@@ -39,6 +39,13 @@ Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc
 Expected<void> check_fits(const ResolvedOptions& resolved, const constrain::TokenAutomaton& automaton,
                           std::int32_t tokens);
 
+/// What the text of a structure may come after (ScheduledRequest::preamble), and the control tokens it may be written
+/// with.
+struct Preamble {
+  std::string regex{};
+  std::vector<TokenId> shown{};
+};
+
 /// The languages of recent answers over the tokens of one model. Thread-safe.
 class Constraints {
  public:
@@ -46,7 +53,7 @@ class Constraints {
   /// the expression or schema ("--json-schema $.properties.age"); kUsage, if no answer of most_tokens() fits.
   /// Refusals of structures are kept as well, so that asking again costs nothing. kCancelled: `stop`.
   Expected<ConstraintPtr> get(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer* tokenizer,
-                              const std::stop_token& stop = {});
+                              const Preamble& preamble = {}, const std::stop_token& stop = {});
 
  private:
   /// Of an answer's structure: its automaton, or why there is none.

@@ -172,10 +172,15 @@ Expected<std::vector<TokenId>> LanguageModel::Impl::encode_turns(const std::vect
   }
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   for (const ChatTurn& turn : turns) messages.push_back({{"role", turn.role}, {"content", turn.content}});
-  return encode_variables({{"messages", std::move(messages)}, {"add_generation_prompt", true}});
+  DLLM_TRY(TemplatedPrompt prompt, encode_variables({{"messages", std::move(messages)}}));
+  return std::move(prompt.ids);
 }
 
-Expected<std::vector<TokenId>> LanguageModel::Impl::encode_variables(nlohmann::ordered_json variables) const {
+Expected<TemplatedPrompt> LanguageModel::Impl::encode_variables(nlohmann::ordered_json variables) const {
+  const auto defaults = nlohmann::ordered_json::parse(template_variables);
+  for (const auto& [name, value] : defaults.items())
+    if (!variables.contains(name)) variables[name] = value;
+  if (!variables.contains("add_generation_prompt")) variables["add_generation_prompt"] = true;
   std::vector<std::string> absent;
   for (const char* name : {"tools", "documents"})
     if (!variables.contains(name)) absent.emplace_back(name);
@@ -197,7 +202,11 @@ Expected<std::vector<TokenId>> LanguageModel::Impl::encode_variables(nlohmann::o
     if (auto again = chat->render_marked(variables)) text = std::move(again);
   }
   if (!text) return std::move(text).error();
-  return encode_prompt(*text, special_content);
+  const std::size_t last = text->marks.rfind(MarkedText::kContent);
+  TemplatedPrompt prompt;
+  prompt.opening = text->bytes.substr(last == std::string::npos ? 0 : last + 1);
+  DLLM_TRY(prompt.ids, encode_prompt(*text, special_content));
+  return prompt;
 }
 
 Expected<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view text, bool special) const {
@@ -215,6 +224,22 @@ Expected<std::vector<std::int32_t>> LanguageModel::apply_template(const std::vec
 }
 
 Expected<std::vector<std::int32_t>> LanguageModel::apply_template_variables(const std::string& variables) const {
+  DLLM_TRY(TemplatedPrompt prompt, render_template(variables));
+  return std::move(prompt.ids);
+}
+
+Expected<void> LanguageModel::set_template_variables(const std::string& variables) {
+  auto json = nlohmann::ordered_json::parse(variables, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Error{ErrorCode::kUsage, "the variables are no JSON object", "", ""};
+  for (const auto& [name, value] : json.items())
+    if (const char* const why = why_not_settable(name)) return Error{ErrorCode::kUsage, why, name, "leave it out"};
+  impl_->template_variables = variables;
+  return {};
+}
+
+std::string LanguageModel::template_variables() const { return impl_->template_variables; }
+
+Expected<TemplatedPrompt> LanguageModel::render_template(const std::string& variables) const {
   auto json = nlohmann::ordered_json::parse(variables, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Error{ErrorCode::kUsage, "the variables are no JSON object", "", ""};
   return impl_->encode_variables(std::move(json));

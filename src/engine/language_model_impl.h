@@ -35,8 +35,9 @@ struct LanguageModel::Impl {
   std::shared_ptr<const Model> model;
   RunningBackend running;
   std::optional<ChatTemplate> own_template;
-  bool special_content = false;  ///< see set_special_content()
-  Turns passes;                  ///< a backend runs one forward at a time
+  bool special_content = false;           ///< see set_special_content()
+  std::string template_variables = "{}";  ///< see set_template_variables()
+  Turns passes;                           ///< a backend runs one forward at a time
   Log log;
   Constraints constraints;
   std::map<int, OfThisProcess<PassRunner>> second_paths;  ///< by threads; guarded by passes
@@ -85,8 +86,9 @@ struct LanguageModel::Impl {
   }
 
   /// Null: the options ask for none.
-  Expected<ConstraintPtr> constraint_of(const ResolvedOptions& resolved, const std::stop_token& stop) {
-    return constraints.get(resolved, model->desc(), model->tokenizer(), stop);
+  Expected<ConstraintPtr> constraint_of(const ResolvedOptions& resolved, const std::stop_token& stop,
+                                        const Preamble& preamble = {}) {
+    return constraints.get(resolved, model->desc(), model->tokenizer(), preamble, stop);
   }
 
   Expected<Generation> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
@@ -173,7 +175,7 @@ struct LanguageModel::Impl {
   Expected<std::vector<TokenId>> encode_turns(const std::vector<ChatTurn>& turns) const;
   /// The ids of what the chat template makes of `variables`, an object. Like transformers, adds the special tokens'
   /// texts, and `tools` and `documents` as none if they are absent.
-  Expected<std::vector<TokenId>> encode_variables(nlohmann::ordered_json variables) const;
+  Expected<TemplatedPrompt> encode_variables(nlohmann::ordered_json variables) const;
 };
 
 }  // namespace dllm

@@ -58,7 +58,8 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
     DLLM_TRY(ResolvedOptions resolved, model.resolve(requests[i].options));
     DLLM_CHECK_OK(
         Sequence::check(model.model->desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
-    DLLM_TRY(ConstraintPtr constraint, model.constraint_of(resolved, requests[i].stop));
+    const Preamble preamble{requests[i].preamble, requests[i].shown};
+    DLLM_TRY(ConstraintPtr constraint, model.constraint_of(resolved, requests[i].stop, preamble));
     made.push_back({0, std::move(requests[i]), std::move(resolved), std::move(constraint)});
   }
   const std::lock_guard lock(mutex);
@@ -180,9 +181,8 @@ Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
   DLLM_TRY(const Turns::Turn turn, model.passes.take());
   DLLM_TRY(const LatencyTable* const latency, model.latency_table(job.resolved, {}));
   DLLM_TRY(PassRunner* const second, model.second_path(job.resolved));
-  DLLM_TRY(job.sequence,
-           Sequence::start(*model.running.backend, model.model->tokenizer(), job.request.prompt, job.resolved, latency,
-                           second, {job.request.suffix, job.request.form, job.constraint}));
+  DLLM_TRY(job.sequence, Sequence::start(*model.running.backend, model.model->tokenizer(), job.request.prompt,
+                                         job.resolved, latency, second, job.given()));
   if (prefixes) {
     job.sequence->read_prefix(*prefixes);
     show_prefixes(prefixes->counters());

@@ -20,6 +20,8 @@ struct SchedulerJob {
   std::size_t first = 0, count = 0;      ///< its steps in the round's batch
   double seconds = 0;                    ///< its share of the rounds
 
+  /// What is given of the answer.
+  Given given() const { return {request.suffix, request.form, constraint, request.shown, !request.preamble.empty()}; }
   bool late() const;
   Error late_error() const;
   std::int64_t positions() const;  ///< K and V rows that it holds

@@ -176,7 +176,7 @@ Position Sequence::answer_end() const {
 std::optional<Sequence::StopText> Sequence::find_stop_text(Position end) const {
   if (!tokenizer_ || stop_texts_.empty()) return std::nullopt;
   end = std::min(end, stop_position().value_or(end));
-  StreamDecoder decoder(*tokenizer_, /*with_special=*/false);
+  StreamDecoder decoder(*tokenizer_, /*with_special=*/false, shown_);
   std::string seen;
   for (Position p = begin_; p < end; ++p) {
     const std::size_t before = seen.size();
@@ -197,7 +197,7 @@ std::string Sequence::text(Position end, bool complete) const {
   if (!tokenizer_) return {};
   const Canvas& canvas = this->canvas();
   end = std::min(end, stop_position().value_or(end));
-  StreamDecoder decoder(*tokenizer_, /*with_special=*/false);
+  StreamDecoder decoder(*tokenizer_, /*with_special=*/false, shown_);
   std::string result;
   for (Position p = begin_; p < end; ++p) result += decoder.push(canvas.token(p));
   if (complete) result += decoder.flush();

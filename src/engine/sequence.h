@@ -123,9 +123,9 @@ class Sequence {
 
   Loop loop_;
   std::vector<std::string> stop_texts_;
-  bool stopped_ = false;       ///< by a stop text
-  std::vector<TokenId> form_;  ///< see Given
-  Position cached_ = 0;        ///< positions of the prompt from the store
+  bool stopped_ = false;               ///< by a stop text
+  std::vector<TokenId> form_, shown_;  ///< see Given
+  Position cached_ = 0;                ///< positions of the prompt from the store
   // Of earlier canvases.
   bool extended_ = false;  ///< there were some
   DenoiseCounters before_;

@@ -145,6 +145,7 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
     if (given.form[i] != -1) canvas.apply({.position = begin + static_cast<Position>(i), .token = given.form[i]});
   sequence->stop_texts_ = resolved.stop;
   sequence->form_ = given.form;
+  sequence->shown_ = given.shown;
   sequence->constraint_ = given.constraint;
   sequence->result_.options = resolved;
   sequence->size_ = length.canvas;
@@ -217,7 +218,7 @@ bool Sequence::goes_on() const {
 }
 
 /// As long as the first one, whatever the bound: it is the length that the model reads.
-Position Sequence::next_length() const { return std::min(length_.canvas, length_.room - size_); }
+Position Sequence::next_length() const { return std::min(length_.canvas, length_.language - size_); }
 
 Position Sequence::next_capacity() const {
   return needed_capacity(backend_.desc(), canvas().size(), result_.options, next_length(), 0);

@@ -33,6 +33,9 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   bool on_step(std::size_t choice, const StepEvent& event);
   void on_done(std::size_t choice, Expected<Generation> answer);
   void open();
+  void write(const std::string& data) {
+    if (!data.empty()) call_->exchange->write(data);
+  }
   void tell(std::size_t choice, const std::string& final_text, bool complete);
   void tell_end(std::size_t choice, const Generation& answer);
   void fail(const Error& error);
@@ -44,7 +47,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   std::unique_ptr<AnswerFormat> format_;
   std::mutex mutex_;
   std::vector<std::optional<Generation>> answers_;
-  std::vector<std::string> told_;  ///< text of each that was sent to the client
+  std::vector<ShownAnswer> told_;  ///< of each, what was sent to the client
   std::vector<char> stepped_;      ///< a step of it was told
   std::vector<RequestId> ids_;
   std::size_t done_ = 0;
@@ -74,6 +77,8 @@ ScheduledRequest AnswerJob::scheduled(std::size_t choice) {
   one.options = request_.options[choice];
   one.suffix = request_.suffix;
   one.form = request_.form;
+  one.shown = request_.shown;
+  one.preamble = request_.preamble;
   one.deadline = call_->start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                     std::chrono::duration<double>(call_->api.options.request_seconds));
   one.stop = call_->stop.get_token();
@@ -87,7 +92,7 @@ ScheduledRequest AnswerJob::scheduled(std::size_t choice) {
 
 void AnswerJob::open() {
   if (std::exchange(opened_, true)) return;
-  HttpResponse head{.type = std::string(format_->stream_type()), .headers = call_->headers};
+  HttpResponse head{.type = std::string(format_->stream_type()), .headers = call_->answer_headers()};
   head.headers.emplace_back("Cache-Control", "no-store");
   call_->exchange->begin_stream(std::move(head), format_->keep_alive());
   call_->exchange->write(format_->opening());
@@ -96,13 +101,21 @@ void AnswerJob::open() {
 /// Sends the final text that the client does not have yet. Sent text is never taken back: if a text does not continue
 /// what was sent, nothing is sent until it does.
 void AnswerJob::tell(std::size_t choice, const std::string& final_text, bool complete) {
-  const std::string text = format_->shown(final_text, complete);
-  std::string& told = told_[choice];
-  if (text.size() <= told.size() || !text.starts_with(told)) return;
+  ShownAnswer shown = format_->shown(final_text, complete);
+  ShownAnswer& told = told_[choice];
+  const auto grows = [](const std::string& now, const std::string& before) {
+    return now.size() > before.size() && now.starts_with(before);
+  };
+  const bool sent = request_.stream && !request_.diffusing;
+  if (grows(shown.thoughts, told.thoughts)) {
+    if (!first_text_) first_text_ = call_->seconds();
+    if (sent) write(format_->thought(choice, std::string_view(shown.thoughts).substr(told.thoughts.size())));
+    told.thoughts = std::move(shown.thoughts);
+  }
+  if (!grows(shown.text, told.text)) return;
   if (!first_text_) first_text_ = call_->seconds();
-  if (request_.stream && !request_.diffusing)
-    call_->exchange->write(format_->text(choice, std::string_view(text).substr(told.size())));
-  told = text;
+  if (sent) write(format_->text(choice, std::string_view(shown.text).substr(told.text.size())));
+  told.text = std::move(shown.text);
 }
 
 /// What completes the steps that a client has seen: the last snapshot, and all that a trace has of an answer.
@@ -214,14 +227,30 @@ Expected<AnswerRequest> read_stream_fields(Fields& fields) {
   return request;
 }
 
+Expected<void> read_top_logprobs(Fields& fields) {
+  DLLM_TRY(const auto top, fields.integer("top_logprobs", 0, 20));
+  if (top.value_or(0) > 0)
+    return Error{ErrorCode::kUsage, "only the chosen tokens' probabilities are known", "top_logprobs", "give 0"};
+  return {};
+}
+
+Expected<void> read_shown(Fields& fields, const Api& api, AnswerRequest& request) {
+  DLLM_TRY(const bool skip, fields.flag("skip_special_tokens", true));
+  if (!skip) request.shown = api.control_tokens();
+  return {};
+}
+
 Expected<bool> read_usage_wish(Fields& fields, bool stream) {
   const Json* value = fields.find("stream_options");
   if (value == nullptr) return false;
   if (!stream) return Error{ErrorCode::kUsage, "it is for streams", "stream_options", "give \"stream\": true"};
   if (!value->is_object()) return wrong_type("stream_options", "an object");
-  Fields inner(*value);
+  Fields inner(*value, fields.ignored(), "stream_options");
   DLLM_TRY(const bool usage, inner.flag("include_usage", false));
-  inner.find("include_obfuscation");
+  for (const char* hint : {"include_obfuscation", "continuous_usage_stats"}) {
+    DLLM_TRY(const bool wanted, inner.flag(hint, false));
+    if (wanted) inner.ignore(hint);
+  }
   DLLM_CHECK_OK(inner.done());
   return usage;
 }
@@ -270,74 +299,18 @@ Json facts_json(const Generation& answer) {
   return json;
 }
 
-std::vector<TokenLogProb> log_probs(const LanguageModel& model, const Generation& answer) {
+std::vector<TokenLogProb> log_probs(const LanguageModel& model, const Generation& answer,
+                                    const std::vector<std::int32_t>& shown) {
   std::vector<TokenLogProb> result;
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(answer.stats.answer_tokens) && bytes < answer.text.size(); ++i) {
-    const auto text = model.detokenize({answer.ids[i]}, /*special=*/false);
+    const bool special = std::ranges::count(shown, answer.ids[i]) > 0;
+    const auto text = model.detokenize({answer.ids[i]}, special);
     if (!text || text->empty()) continue;
     bytes += text->size();
     result.push_back({*text, std::max(std::log(answer.confidence[i]), -9999.0)});
   }
   return result;
-}
-
-Expected<std::string> content_text(const Json& content, std::string_view field) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) return wrong_type(field, "a text, or a list of text parts");
-  std::string text;
-  for (const Json& part : content) {
-    const std::string type =
-        part.is_object() ? part.value("type", Json("")).is_string() ? part.value("type", "") : "" : "";
-    if (type != "text" && type != "input_text" && type != "output_text")
-      return Error{ErrorCode::kUsage, "the model reads text only", std::string(field), "give parts of type \"text\""};
-    const auto found = part.find("text");
-    if (found == part.end() || !found->is_string()) return wrong_type(field, "parts with a \"text\"");
-    text += found->get<std::string>();
-  }
-  return text;
-}
-
-Expected<std::vector<ChatTurn>> read_turns(const Api& api, const Json& list, std::string_view field) {
-  if (!list.is_array() || list.empty()) return wrong_type(field, "a list of messages, at least one");
-  std::vector<ChatTurn> turns;
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string where = fmt::format("{}[{}]", field, i);
-    if (!list[i].is_object()) return wrong_type(where, "a message");
-    Fields message(list[i]);
-    DLLM_TRY(const auto role, message.text("role"));
-    if (!role) return wrong_type(where, "a message with a \"role\"");
-    ChatTurn turn{*role == "developer" ? "system" : *role, ""};
-    if (turn.role != "system" && turn.role != "user" && turn.role != "assistant")
-      return Error{ErrorCode::kUsage, fmt::format("the role '{}' is not supported", turn.role), where,
-                   "system, developer, user or assistant"};
-    const Json* content = message.find("content");
-    if (content == nullptr) return wrong_type(where, "a message with a \"content\"");
-    DLLM_TRY(turn.content, content_text(*content, where + ".content"));
-    for (const char* known : {"name", "type", "id", "status", "refusal", "annotations"}) message.find(known);
-    for (const char* empty : {"tool_calls", "function_call", "audio"})
-      if (const Json* value = message.find(empty); value != nullptr && !value->empty())
-        return Error{ErrorCode::kUsage, fmt::format("'{}' is not supported", empty), where, ""};
-    if (auto done = message.done(); !done) {
-      Error error = std::move(done).error();
-      error.where = where + "." + error.where;
-      return error;
-    }
-    bytes += turn.content.size();
-    turns.push_back(std::move(turn));
-  }
-  DLLM_CHECK_OK(api.check_size(bytes, field));
-  return turns;
-}
-
-Expected<std::vector<std::int32_t>> template_ids(const Api& api, const std::vector<ChatTurn>& turns) {
-  auto ids = api.model.apply_template(turns);
-  if (ids || ids.error().code == ErrorCode::kUsage) return ids;
-  // What a template refuses is the client's error in these messages, not the server's.
-  Error error = std::move(ids).error();
-  error.code = ErrorCode::kUsage;
-  return error;
 }
 
 }  // namespace dllm::serve

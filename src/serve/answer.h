@@ -9,6 +9,11 @@
 
 namespace dllm::serve {
 
+/// What of an answer may be sent.
+struct ShownAnswer {
+  std::string thoughts, text;
+};
+
 /// How an API formats answers. One object per request; calls do not overlap.
 class AnswerFormat {
  public:
@@ -17,15 +22,20 @@ class AnswerFormat {
   virtual Json whole(const std::vector<Generation>& answers) = 0;
 
   /// How much of an answer's final text may be sent; `complete`: no more text will follow.
-  virtual std::string shown(const std::string& text, bool complete) {
+  virtual ShownAnswer shown(const std::string& text, bool complete) {
     (void)complete;
-    return text;
+    return {"", text};
   }
 
   virtual std::string_view stream_type() const { return "text/event-stream"; }
 
   // Parts of a stream, server-sent events unless stream_type() is another; empty where an API has no such event.
   virtual std::string opening() { return ""; }
+  /// The next piece of the thoughts of answer `choice`, which come before its text.
+  virtual std::string thought(std::size_t choice, std::string_view more) {
+    (void)choice, (void)more;
+    return "";
+  }
   /// The next piece of final text of answer `choice`.
   virtual std::string text(std::size_t choice, std::string_view more) = 0;
   /// One step, if the request wants steps: the canvas as text (empty: not wanted) and what changed.
@@ -45,6 +55,8 @@ struct AnswerRequest {
   std::vector<GenerateOptions> options;            ///< as many
   std::vector<std::int32_t> suffix;                ///< token ids after each answer
   std::vector<std::int32_t> form;                  ///< of each answer; see ScheduledRequest
+  std::vector<std::int32_t> shown{};               ///< see ScheduledRequest
+  std::string preamble{};                          ///< see ScheduledRequest
   bool stream = false;
   bool diffusing = false;  ///< snapshots of the canvas instead of text that is final
   bool events = false;     ///< each step's changes, by position
@@ -60,6 +72,11 @@ Expected<GenerateOptions> for_form(GenerateOptions options, const AnswerRequest&
 
 /// Reads the fields `stream`, `diffusing` and `diffusion_events`. Errors: kUsage.
 Expected<AnswerRequest> read_stream_fields(Fields& fields);
+
+/// Reads `top_logprobs`: only the chosen tokens' probabilities are known, so 0 is the only number. Errors: kUsage.
+Expected<void> read_top_logprobs(Fields& fields);
+/// Reads `skip_special_tokens`: false shows the texts of all control tokens. Errors: kUsage.
+Expected<void> read_shown(Fields& fields, const Api& api, AnswerRequest& request);
 
 /// Reads `stream_options.include_usage`. Errors: kUsage.
 Expected<bool> read_usage_wish(Fields& fields, bool stream);
@@ -81,16 +98,8 @@ struct TokenLogProb {
   std::string text;
   double log_prob = 0;
 };
-std::vector<TokenLogProb> log_probs(const LanguageModel& model, const Generation& answer);
-
-/// The text of a message's content: a text, or a list of parts of type "text", "input_text" or "output_text". Errors:
-/// kUsage (images and other parts).
-Expected<std::string> content_text(const Json& content, std::string_view field);
-/// {"role", "content"} of a list. Errors: kUsage.
-Expected<std::vector<ChatTurn>> read_turns(const Api& api, const Json& list, std::string_view field);
-/// The ids of `context` (text, or token ids) or of `messages` (through the chat template). Errors: kUsage.
-Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields);
-/// Ids of a conversation. Errors: kUsage.
-Expected<std::vector<std::int32_t>> template_ids(const Api& api, const std::vector<ChatTurn>& turns);
+/// `shown`: control tokens that have a text too.
+std::vector<TokenLogProb> log_probs(const LanguageModel& model, const Generation& answer,
+                                    const std::vector<std::int32_t>& shown = {});
 
 }  // namespace dllm::serve

@@ -42,6 +42,24 @@ std::string trace_id(std::string_view header) {
   return hex && id.find_first_not_of('0') != id.npos ? std::string(id) : "";
 }
 
+/// The headers that pages may send: ours, and those of the official clients, whose number grows with their versions.
+std::string allowed_headers(std::string_view asked) {
+  std::string allowed = "Authorization, Content-Type, X-Api-Key, Traceparent, Idempotency-Key, User-Agent";
+  while (!asked.empty()) {
+    const std::size_t end = std::min(asked.find(','), asked.size());
+    std::string_view name = asked.substr(0, end);
+    asked.remove_prefix(std::min(end + 1, asked.size()));
+    while (name.starts_with(' ')) name.remove_prefix(1);
+    while (name.ends_with(' ')) name.remove_suffix(1);
+    const auto is_word = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+    const auto is_theirs = [&](std::string_view family) { return name.starts_with(family); };
+    constexpr std::string_view kFamilies[] = {"x-stainless-", "anthropic-", "openai-", "http-referer", "x-title"};
+    if (std::ranges::all_of(name, is_word) && std::ranges::any_of(kFamilies, is_theirs))
+      allowed += ", " + std::string(name);
+  }
+  return allowed;
+}
+
 const Route* find_route(const std::string& method, std::string path, bool& path_known) {
   if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   path_known = false;
@@ -71,8 +89,15 @@ Expected<void> Call::read_model(Fields& fields) {
 
 const std::string& Call::name() const { return model.empty() ? api.name() : model; }
 
+HttpHeaders Call::answer_headers() const {
+  HttpHeaders all = headers;
+  if (const std::string names = ignored.text(); !names.empty()) all.emplace_back("x-dllm-ignored", names);
+  return all;
+}
+
 void Call::reply(HttpResponse response, const Json& facts) {
-  response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+  const HttpHeaders own = answer_headers();
+  response.headers.insert(response.headers.end(), own.begin(), own.end());
   log(response.status, facts);
   exchange->reply(std::move(response));
 }
@@ -114,9 +139,15 @@ void Call::log(int status, const Json& facts) const {
 Api::Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, std::ostream& log)
     : model(loaded), scheduler(requests), options(settings), names_(settings.names), log_(log) {
   if (names_.empty()) names_.push_back(model.name().empty() ? model.architecture() : model.name());
-  for (std::int32_t id = 0; id < model.vocab_size(); ++id)
-    if (const auto bytes = model.detokenize({id}, /*special=*/true))
-      longest_token_ = std::max(longest_token_, bytes->size());
+  for (std::int32_t id = 0; id < model.vocab_size(); ++id) {
+    const auto bytes = model.detokenize({id}, /*special=*/true);
+    if (!bytes) continue;
+    longest_token_ = std::max(longest_token_, bytes->size());
+    if (const auto text = model.detokenize({id}, /*special=*/false); text && text->empty() && !bytes->empty())
+      control_tokens_.push_back(id);
+  }
+  facts_ = template_facts(model, /*tools=*/false);
+  tool_facts_ = template_facts(model, /*tools=*/true);
   created_ = static_cast<std::int64_t>(std::time(nullptr));
 }
 
@@ -204,7 +235,7 @@ std::optional<ApiError> Api::admit(Call& call, const Route* route) {
   const std::string_view origin = request.header("origin");
   if (!origin.empty() && !origin_listed(origin)) {
     const std::size_t scheme = origin.find("://");
-    if (scheme == origin.npos || origin.substr(scheme + 3) != request.header("host"))
+    if (scheme == origin.npos || !same_letters(origin.substr(scheme + 3), request.header("host")))
       return ApiError{403, "pages of this origin are not allowed; the server's --cors-origin lists the allowed ones",
                       "", ""};
   }
@@ -250,6 +281,7 @@ CallPtr Api::begin(const std::shared_ptr<Exchange>& exchange) {
   if (const std::string_view origin = request.header("origin"); !origin.empty() && origin_listed(origin)) {
     call->headers.emplace_back("Access-Control-Allow-Origin", origin);
     call->headers.emplace_back("Vary", "Origin");
+    call->headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, X-Dllm-Ignored, Retry-After");
   }
   const auto refused = [&](const ApiError& error) {
     call->fail(error);
@@ -258,7 +290,8 @@ CallPtr Api::begin(const std::shared_ptr<Exchange>& exchange) {
   if (const auto error = admit(*call, route)) return refused(*error);
   if (request.method == "OPTIONS") {
     call->headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-    call->headers.emplace_back("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, Traceparent");
+    call->headers.emplace_back("Access-Control-Allow-Headers",
+                               allowed_headers(request.header("access-control-request-headers")));
     call->headers.emplace_back("Access-Control-Max-Age", "3600");
     call->reply(HttpResponse{.status = 204, .type = ""});
     return nullptr;

@@ -22,6 +22,7 @@
 #include "serve/json.h"
 #include "serve/metrics.h"
 #include "serve/server.h"
+#include "serve/template_facts.h"
 
 namespace dllm::serve {
 
@@ -44,6 +45,7 @@ struct Call {
   Dialect dialect = Dialect::kOpenAi;
   Json body{};
   HttpHeaders headers{};  ///< of every answer
+  Ignored ignored{};      ///< what the request asks for in vain
   std::string model{};    ///< the name by which the request asked for it; empty: none
   std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));  ///< seconds since 1970
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
@@ -56,6 +58,8 @@ struct Call {
   Expected<void> read_model(Fields& fields);
   /// The model's name in answers: that of the request, or the server's.
   const std::string& name() const;
+  /// Those of every answer, and x-dllm-ignored.
+  HttpHeaders answer_headers() const;
   void reply(HttpResponse response, const Json& facts = {});
   void reply(const Json& json) { reply(HttpResponse{.body = dump(json)}); }
   /// `logged`: what the log says instead, if the client may not know it all.
@@ -106,6 +110,10 @@ class Api {
   std::int64_t capacity() const;
   int retry_seconds() const;
   std::int64_t created() const { return created_; }
+  /// Of the chat template; `tools`: of the one for conversations with tools.
+  const TemplateFacts& facts(bool tools) const { return tools ? tool_facts_ : facts_; }
+  /// All control tokens of the vocabulary.
+  const std::vector<std::int32_t>& control_tokens() const { return control_tokens_; }
 
   const LanguageModel& model;
   Scheduler& scheduler;
@@ -126,6 +134,8 @@ class Api {
 
   std::vector<std::string> names_;
   std::size_t longest_token_ = 1;  ///< bytes
+  std::vector<std::int32_t> control_tokens_;
+  TemplateFacts facts_, tool_facts_;
   std::int64_t created_ = 0;
   std::mutex log_mutex_;
   std::mutex clients_mutex_;

@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "engine/choices.h"
 #include "serve/answer.h"
+#include "serve/conversation.h"
 
 namespace dllm::serve {
 namespace {
@@ -69,7 +70,7 @@ class ChooseJob : public std::enable_shared_from_this<ChooseJob> {
 
 Expected<void> choose(const CallPtr& call) {
   Api& api = call->api;
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(auto prompt, read_context(api, fields));
   const Json* list = fields.find("choices");

@@ -12,6 +12,7 @@ namespace {
 struct CompletionWishes {
   bool logs = false, usage = false;
   std::size_t choices = 1;          ///< per prompt
+  std::vector<std::int32_t> shown;  ///< control tokens that have a text
   std::vector<std::string> echoed;  ///< by answer; empty: not echoed
 };
 
@@ -81,7 +82,7 @@ class CompletionFormat final : public AnswerFormat {
                  {"token_logprobs", Json::array()},
                  {"top_logprobs", nullptr},
                  {"text_offset", Json::array()}};
-    for (const TokenLogProb& one : log_probs(call_->api.model, answer)) {
+    for (const TokenLogProb& one : log_probs(call_->api.model, answer, wishes_.shown)) {
       json["tokens"].push_back(one.text);
       json["token_logprobs"].push_back(one.log_prob);
       json["text_offset"].push_back(offset);
@@ -130,7 +131,7 @@ Expected<Prompts> read_prompts(const Api& api, const Json& prompt) {
 
 Expected<void> completions(const CallPtr& call) {
   const Api& api = call->api;
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr) return wrong_type("prompt", "given");
@@ -143,10 +144,12 @@ Expected<void> completions(const CallPtr& call) {
                  "POST /v1/score estimates the likelihood of a continuation"};
   if (logs.value_or(0) > 0)
     return Error{ErrorCode::kUsage, "only the chosen tokens' probabilities are known", "logprobs", "give 0"};
-  if (fields.find("suffix") != nullptr)
+  if (const Json* suffix = fields.find("suffix"); suffix != nullptr && *suffix != "")
     return Error{ErrorCode::kUsage, "text after the answer is not supported", "suffix", "leave it out"};
   DLLM_TRY(AnswerRequest request, read_stream_fields(fields));
   DLLM_TRY(wishes.usage, read_usage_wish(fields, request.stream));
+  DLLM_CHECK_OK(read_shown(fields, api, request));
+  wishes.shown = request.shown;
   DLLM_TRY(const auto choices, fields.integer("n", 1, kMostChoices));
   wishes.choices = static_cast<std::size_t>(choices.value_or(1));
   DLLM_TRY(const GenerateOptions options, read_options(fields, api.model, api.options));

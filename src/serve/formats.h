@@ -3,23 +3,27 @@
 #include <memory>
 #include <optional>
 
-#include "serve/answer.h"
-#include "serve/tools.h"
+#include "serve/answer_reader.h"
 
 namespace dllm::serve {
 
-/// Answers of POST /v1/messages. `prompt_tokens`: of the request, for its usage.
-std::unique_ptr<AnswerFormat> messages_format(const CallPtr& call, std::size_t prompt_tokens,
-                                              std::optional<Tools> tools);
+/// What a message repeats of its request.
+struct MessageFacts {
+  std::size_t prompt_tokens = 0;
+  Json edits{};  ///< what `context_management` did; null: it was not given
+};
+
+/// Answers of POST /v1/messages.
+std::unique_ptr<AnswerFormat> messages_format(const CallPtr& call, MessageFacts facts, AnswerReader reader);
 
 /// What a response repeats of its request.
 struct ResponseFacts {
   Json text = {{"format", {{"type", "text"}}}};
-  Json instructions, max_output_tokens, temperature, top_p, metadata;
+  Json instructions, max_output_tokens, temperature, top_p, metadata, reasoning;
   Json tools = Json::array(), tool_choice = "auto";
 };
 
 /// Answers of POST /v1/responses.
-std::unique_ptr<AnswerFormat> responses_format(const CallPtr& call, ResponseFacts facts, std::optional<Tools> tools);
+std::unique_ptr<AnswerFormat> responses_format(const CallPtr& call, ResponseFacts facts, AnswerReader reader);
 
 }  // namespace dllm::serve

@@ -42,7 +42,7 @@ class InfillFormat final : public AnswerFormat {
 
 Expected<void> infill(const CallPtr& call) {
   const Api& api = call->api;
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto before, fields.text("input_prefix"));
   DLLM_TRY(const auto prompt, fields.text("prompt"));
@@ -54,6 +54,7 @@ Expected<void> infill(const CallPtr& call) {
   if (form && (before || prompt || after))
     return Error{ErrorCode::kUsage, "the template holds all text", "template", "leave the others out"};
   if (!form && !before && !after) return wrong_type("input_prefix", "given, or \"input_suffix\" or \"template\"");
+  DLLM_CHECK_OK(read_shown(fields, api, request));
   DLLM_TRY(GenerateOptions asked, read_options(fields, api.model, api.options, Bound::kIsCanvas));
   DLLM_TRY(GenerateOptions options, for_form(std::move(asked), request, api));
   DLLM_TRY(const ResolvedOptions resolved, api.model.resolve(options));

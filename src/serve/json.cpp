@@ -38,11 +38,38 @@ Error wrong_type(std::string_view field, std::string_view wanted) {
   return {ErrorCode::kUsage, fmt::format("it must be {}", wanted), std::string(field), ""};
 }
 
-Fields::Fields(const Json& object) : object_(object) {
+void Ignored::add(std::string_view name) {
+  // A header holds no other characters, and has an end.
+  constexpr std::size_t kMost = 32, kLongest = 80;
+  const auto plain = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' ||
+           c == '-' || c == '[' || c == ']';
+  };
+  std::string shown(name.substr(0, kLongest));
+  std::ranges::replace_if(shown, [&](char c) { return !plain(c); }, '?');
+  if (names_.size() < kMost) names_.insert(std::move(shown));
+}
+
+std::string Ignored::text() const {
+  std::string text;
+  for (const std::string& name : names_) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+Fields::Fields(const Json& object, Ignored* ignored, std::string place)
+    : object_(object), ignored_(ignored), place_(std::move(place)) {
   constexpr std::size_t kFew = 16;
   if (!object.is_object() || object.size() <= kFew) return;
   for (const auto& [key, value] : object.get_ref<const Json::object_t&>()) index_.emplace_back(key, &value);
   std::ranges::sort(index_);
+}
+
+std::string Fields::path(std::string_view key) const {
+  return place_.empty() ? std::string(key) : place_ + "." + std::string(key);
+}
+
+void Fields::ignore(std::string_view key) {
+  if (find(key) != nullptr && ignored_ != nullptr) ignored_->add(path(key));
 }
 
 const Json* Fields::find(std::string_view key) {
@@ -60,14 +87,14 @@ const Json* Fields::find(std::string_view key) {
 Expected<std::optional<std::string>> Fields::text(std::string_view key) {
   const Json* value = find(key);
   if (value == nullptr) return std::optional<std::string>();
-  if (!value->is_string()) return wrong_type(key, "a text");
+  if (!value->is_string()) return wrong_type(path(key), "a text");
   return std::optional(value->get<std::string>());
 }
 
 Expected<bool> Fields::flag(std::string_view key, bool otherwise) {
   const Json* value = find(key);
   if (value == nullptr) return otherwise;
-  if (!value->is_boolean()) return wrong_type(key, "true or false");
+  if (!value->is_boolean()) return wrong_type(path(key), "true or false");
   return value->get<bool>();
 }
 
@@ -76,11 +103,11 @@ Expected<std::optional<std::int64_t>> Fields::integer(std::string_view key, std:
   const Json* value = find(key);
   if (value == nullptr) return std::optional<std::int64_t>();
   const std::string wanted = fmt::format("an integer from {} to {}", minimum, maximum);
-  if (!value->is_number_integer()) return wrong_type(key, wanted);
+  if (!value->is_number_integer()) return wrong_type(path(key), wanted);
   if (value->is_number_unsigned() && value->get<std::uint64_t>() > static_cast<std::uint64_t>(maximum))
-    return wrong_type(key, wanted);
+    return wrong_type(path(key), wanted);
   const auto number = value->get<std::int64_t>();
-  if (number < minimum || number > maximum) return wrong_type(key, wanted);
+  if (number < minimum || number > maximum) return wrong_type(path(key), wanted);
   return std::optional(number);
 }
 
@@ -93,9 +120,9 @@ Expected<std::vector<std::string>> Fields::texts(std::string_view key, std::size
     return result;
   }
   if (!value->is_array() || value->size() > most)
-    return wrong_type(key, fmt::format("a text, or up to {} texts", most));
+    return wrong_type(path(key), fmt::format("a text, or up to {} texts", most));
   for (const Json& one : *value) {
-    if (!one.is_string()) return wrong_type(key, "a text or a list of texts");
+    if (!one.is_string()) return wrong_type(path(key), "a text or a list of texts");
     result.push_back(one.get<std::string>());
   }
   return result;
@@ -112,7 +139,7 @@ Expected<void> Fields::done() const {
   const std::vector<std::string> names = rest();
   if (names.empty()) return {};
   const std::string near = nearest(names.front(), {seen_.begin(), seen_.end()});
-  return Error{ErrorCode::kUsage, "there is no such field", names.front(),
+  return Error{ErrorCode::kUsage, "there is no such field", path(names.front()),
                near.empty() ? "" : "did you mean '" + near + "'?"};
 }
 

@@ -29,15 +29,31 @@ inline constexpr int kMostLevels = 64;
 /// Of all objects together. A conversation of 8,000 messages has fewer keys, and one of 128,000 token ids fewer values.
 inline constexpr std::size_t kMostKeys = 65536, kMostValues = 524288;
 
+/// What a request asks for in vain: fields that are understood, and cannot change a word of the answer here. They are
+/// named in the header x-dllm-ignored.
+class Ignored {
+ public:
+  /// `name`: a path ("tools.strict"); may come from a request.
+  void add(std::string_view name);
+  /// "metadata, tools.strict"; empty: there are none.
+  std::string text() const;
+
+ private:
+  std::set<std::string, std::less<>> names_;
+};
+
 /// The members of a JSON object. Reading a member marks it, so that unknown ones can be reported at the end. A member
 /// that is null is absent. Errors: kUsage, `where` is the member's name.
 class Fields {
  public:
-  /// `object` must outlive this.
-  explicit Fields(const Json& object);
+  /// `object` and `ignored` must outlive this. `place`: of the object in the request ("reasoning"), for errors.
+  explicit Fields(const Json& object, Ignored* ignored = nullptr, std::string place = "");
 
   /// Null if absent.
   const Json* find(std::string_view key);
+  /// Reads a member that cannot change the answer; it is named if it is there.
+  void ignore(std::string_view key);
+  Ignored* ignored() const { return ignored_; }
   Expected<std::optional<std::string>> text(std::string_view key);
   Expected<bool> flag(std::string_view key, bool otherwise);
   Expected<std::optional<std::int64_t>> integer(std::string_view key, std::int64_t minimum, std::int64_t maximum);
@@ -49,7 +65,11 @@ class Fields {
   Expected<void> done() const;
 
  private:
+  std::string path(std::string_view key) const;
+
   const Json& object_;
+  Ignored* ignored_;
+  std::string place_;
   std::vector<std::pair<std::string_view, const Json*>>
       index_;  ///< of many members, sorted: each find() would visit all
   std::set<std::string, std::less<>> seen_;

@@ -1,5 +1,8 @@
 // POST /v1/messages and /v1/messages/count_tokens (Anthropic's API reference, "Messages").
+#include <utility>
+
 #include "base/try.h"
+#include "serve/context_edits.h"
 #include "serve/formats.h"
 #include "serve/request_options.h"
 #include "serve/tool_forms.h"
@@ -9,13 +12,17 @@ namespace {
 
 class MessagesFormat final : public AnswerFormat {
  public:
-  MessagesFormat(const CallPtr& call, std::size_t prompt_tokens, std::optional<Tools> tools)
-      : call_(call), prompt_tokens_(prompt_tokens), tools_(std::move(tools)) {}
+  MessagesFormat(const CallPtr& call, MessageFacts facts, AnswerReader reader)
+      : call_(call), facts_(std::move(facts)), reader_(std::move(reader)) {}
 
   Json whole(const std::vector<Generation>& answers) override {
     const Generation& answer = answers.front();
-    const ToolAnswer parsed = parse_answer(answer.text, tools_);
+    const ParsedAnswer parsed = reader_.parse(answer.text);
     Json json = head(answer.stats.answer_tokens);
+    if (!parsed.thoughts.empty())
+      json["content"].push_back({{"type", "thinking"},
+                                 {"thinking", reader_.thinking().sealed ? "" : parsed.thoughts},
+                                 {"signature", signature(parsed.thoughts)}});
     if (!parsed.text.empty() || parsed.calls.empty())
       json["content"].push_back({{"type", "text"}, {"text", parsed.text}});
     for (const ToolCall& one : parsed.calls) {
@@ -23,34 +30,40 @@ class MessagesFormat final : public AnswerFormat {
       block["input"] = Json::parse(one.arguments);
       json["content"].push_back(std::move(block));
     }
-    json["usage"] = usage(answer.stats);
+    json["usage"] = usage(answer);
+    if (!facts_.edits.is_null()) json["context_management"] = {{"applied_edits", facts_.edits}};
     json["stop_reason"] = stop_reason(answer, parsed);
     json["stop_sequence"] = stop_sequence(answer);
     json["dllm"] = facts_json(answer);
     return json;
   }
-  std::string shown(const std::string& text, bool complete) override { return shown_text(text, complete, tools_); }
+  ShownAnswer shown(const std::string& text, bool complete) override { return reader_.shown(text, complete); }
   std::string opening() override { return sse("message_start", {{"type", "message_start"}, {"message", head(0)}}); }
+  std::string thought(std::size_t, std::string_view more) override {
+    std::string text = open_block(Block::kThinking, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}});
+    thoughts_ += more;
+    return reader_.thinking().sealed ? text : text + delta({{"type", "thinking_delta"}, {"thinking", more}});
+  }
   std::string text(std::size_t, std::string_view more) override {
-    return open_text() + delta(0, {{"type", "text_delta"}, {"text", more}});
+    std::string text = open_text();  // first: it may end another block
+    text += delta({{"type", "text_delta"}, {"text", more}});
+    return text;
   }
   std::string closing(std::size_t, const Generation& answer) override {
-    const ToolAnswer parsed = parse_answer(answer.text, tools_);
-    std::string text = parsed.calls.empty() ? open_text() : "";
-    std::size_t index = text_open_ ? 1 : 0;
-    if (text_open_) text += sse("content_block_stop", {{"type", "content_block_stop"}, {"index", 0}});
+    const ParsedAnswer parsed = reader_.parse(answer.text);
+    std::string text;
+    if (parsed.calls.empty()) text += open_text();
     for (const ToolCall& one : parsed.calls) {
-      text += sse("content_block_start",
-                  {{"type", "content_block_start"}, {"index", index}, {"content_block", call_block(index, one)}}) +
-              delta(index, {{"type", "input_json_delta"}, {"partial_json", one.arguments}}) +
-              sse("content_block_stop", {{"type", "content_block_stop"}, {"index", index}});
-      ++index;
+      text += close_block();
+      text += open_block(Block::kToolUse, call_block(index_, one));
+      text += delta({{"type", "input_json_delta"}, {"partial_json", one.arguments}});
     }
-    return text +
-           sse("message_delta",
-               {{"type", "message_delta"},
+    text += close_block();
+    Json end = {{"type", "message_delta"},
                 {"delta", {{"stop_reason", stop_reason(answer, parsed)}, {"stop_sequence", stop_sequence(answer)}}},
-                {"usage", usage(answer.stats)}});
+                {"usage", usage(answer)}};
+    if (!facts_.edits.is_null()) end["context_management"] = {{"applied_edits", facts_.edits}};
+    return text + sse("message_delta", end);
   }
   std::string end(const std::vector<Generation>&) override { return sse("message_stop", {{"type", "message_stop"}}); }
   std::string error(const ApiError& error) override { return sse("error", error_json(error, Dialect::kAnthropic)); }
@@ -58,11 +71,15 @@ class MessagesFormat final : public AnswerFormat {
 
  private:
   /// Kept tokens of the prompt are counted separately from the others.
-  static Json usage(const GenerateStats& stats) {
-    return {{"input_tokens", stats.prompt_tokens - stats.cached_tokens},
-            {"cache_read_input_tokens", stats.cached_tokens},
-            {"cache_creation_input_tokens", 0},
-            {"output_tokens", stats.answer_tokens}};
+  Json usage(const Generation& answer) const {
+    const GenerateStats& stats = answer.stats;
+    Json json = {{"input_tokens", stats.prompt_tokens - stats.cached_tokens},
+                 {"cache_read_input_tokens", stats.cached_tokens},
+                 {"cache_creation_input_tokens", 0},
+                 {"output_tokens", stats.answer_tokens}};
+    if (reader_.thinks())
+      json["output_tokens_details"] = {{"thinking_tokens", reader_.thought_tokens(call_->api.model, answer)}};
+    return json;
   }
   Json head(std::int64_t output_tokens) const {
     return {{"id", new_id("msg_", *call_)},
@@ -72,16 +89,33 @@ class MessagesFormat final : public AnswerFormat {
             {"content", Json::array()},
             {"stop_reason", nullptr},
             {"stop_sequence", nullptr},
-            {"usage", {{"input_tokens", prompt_tokens_}, {"output_tokens", output_tokens}}}};
+            {"usage", {{"input_tokens", facts_.prompt_tokens}, {"output_tokens", output_tokens}}}};
   }
-  /// The text's block begins with its first piece: an answer may consist of calls only.
-  std::string open_text() {
-    if (std::exchange(text_open_, true)) return "";
-    return sse("content_block_start",
-               {{"type", "content_block_start"}, {"index", 0}, {"content_block", {{"type", "text"}, {"text", ""}}}});
+  enum class Block { kNone, kThinking, kText, kToolUse };
+
+  /// Whether thoughts are this server's is never checked. If they are not shown, they are in it, so that they come
+  /// back.
+  std::string signature(const std::string& thoughts) const {
+    return sealed_thoughts(reader_.thinking().sealed ? thoughts : "");
   }
-  static std::string delta(std::size_t index, const Json& what) {
-    return sse("content_block_delta", {{"type", "content_block_delta"}, {"index", index}, {"delta", what}});
+  /// A block begins with its first piece: an answer may consist of calls only.
+  std::string open_block(Block block, const Json& begun) {
+    if (block_ == block && block != Block::kToolUse) return "";
+    std::string text = close_block();
+    block_ = block;
+    return text +
+           sse("content_block_start", {{"type", "content_block_start"}, {"index", index_}, {"content_block", begun}});
+  }
+  std::string open_text() { return open_block(Block::kText, {{"type", "text"}, {"text", ""}}); }
+  std::string close_block() {
+    if (block_ == Block::kNone) return "";
+    std::string text;
+    if (block_ == Block::kThinking) text = delta({{"type", "signature_delta"}, {"signature", signature(thoughts_)}});
+    block_ = Block::kNone;
+    return text + sse("content_block_stop", {{"type", "content_block_stop"}, {"index", index_++}});
+  }
+  std::string delta(const Json& what) const {
+    return sse("content_block_delta", {{"type", "content_block_delta"}, {"index", index_}, {"delta", what}});
   }
   Json call_block(std::size_t index, const ToolCall& one) const {
     return {{"type", "tool_use"},
@@ -89,7 +123,7 @@ class MessagesFormat final : public AnswerFormat {
             {"name", one.name},
             {"input", Json::object()}};
   }
-  static Json stop_reason(const Generation& answer, const ToolAnswer& parsed) {
+  static Json stop_reason(const Generation& answer, const ParsedAnswer& parsed) {
     if (!parsed.calls.empty()) return "tool_use";
     if (answer.finish != FinishReason::kStop) return "max_tokens";
     return answer.stop_text.empty() ? "end_turn" : "stop_sequence";
@@ -99,61 +133,89 @@ class MessagesFormat final : public AnswerFormat {
   }
 
   CallPtr call_;
-  std::size_t prompt_tokens_;
-  std::optional<Tools> tools_;
-  bool text_open_ = false;
+  MessageFacts facts_;
+  AnswerReader reader_;
+  Block block_ = Block::kNone;
+  std::size_t index_ = 0;  ///< of the open block, else of the next one
+  std::string thoughts_;
 };
 
-struct MessagesPrompt {
-  std::vector<std::int32_t> ids;
-  std::optional<Tools> tools;
+/// A request without what says how it is answered.
+struct MessagesRequest {
+  PreparedConversation prompt;
+  GenerateOptions options;
+  MessageFacts facts;
 };
 
-/// `system`, `messages` and `tools`.
-Expected<MessagesPrompt> read_prompt(const Api& api, Fields& fields) {
+/// Makes the edits, and says what they did.
+Json applied(const Api& api, const ContextEdits& edits, Json& messages) {
+  Json list = Json::array();
+  if (!edits.kept_thoughts) return list;
+  const std::vector<std::string> cleared = clear_thoughts(messages, *edits.kept_thoughts);
+  std::size_t tokens = 0;
+  for (const std::string& thoughts : cleared)
+    if (const auto ids = api.model.tokenize(thoughts, /*special=*/false)) tokens += ids->size();
+  if (!cleared.empty())
+    list.push_back({{"type", "clear_thinking_20251015"},
+                    {"cleared_thinking_turns", cleared.size()},
+                    {"cleared_input_tokens", tokens}});
+  return list;
+}
+
+/// Reads all fields but those that only an answer has.
+Expected<MessagesRequest> read_request(const CallPtr& call, Fields& fields) {
+  const Api& api = call->api;
   Conversation conversation;
   if (const Json* system = fields.find("system")) {
-    DLLM_TRY(conversation.system, content_text(*system, "system"));
+    DLLM_TRY(conversation.system, content_text(*system, "system", &call->ignored));
   }
   const Json* list = fields.find("messages");
   if (list == nullptr) return wrong_type("messages", "given");
-  MessagesPrompt prompt;
-  DLLM_TRY(prompt.tools, read_anthropic_tools(fields));
-  DLLM_TRY(conversation.messages, messages_from_anthropic(*list, "messages"));
-  DLLM_TRY(prompt.ids, conversation_ids(api, conversation, prompt.tools));
-  return prompt;
+  DLLM_TRY(auto tools, read_anthropic_tools(fields));
+  DLLM_TRY(conversation.messages, messages_from_anthropic(*list, "messages", call->ignored));
+  DLLM_TRY(const Thinking thinking, read_thinking(fields, api));
+  DLLM_TRY(const ContextEdits edits, read_context_edits(fields));
+  MessagesRequest request;
+  if (edits.given) request.facts.edits = applied(api, edits, conversation.messages);
+  DLLM_TRY(auto stops, fields.texts("stop_sequences", 16));
+  if (call->body.contains("stop"))
+    return Error{ErrorCode::kUsage, "there is no such field", "stop", "give stop_sequences"};
+  DLLM_TRY(request.options, read_options(fields, api.model, api.options));
+  if (!stops.empty()) request.options.stop = std::move(stops);
+  DLLM_CHECK_OK(apply_tools(tools, request.options));
+  DLLM_TRY(request.prompt, prepare(call, conversation, std::move(tools), thinking, request.options));
+  request.facts.prompt_tokens = request.prompt.ids.size();
+  DLLM_CHECK_OK(check_untriggered(edits, request.prompt.ids.size()));
+  return request;
 }
 
 }  // namespace
 
-std::unique_ptr<AnswerFormat> messages_format(const CallPtr& call, std::size_t prompt_tokens,
-                                              std::optional<Tools> tools) {
-  return std::make_unique<MessagesFormat>(call, prompt_tokens, std::move(tools));
+std::unique_ptr<AnswerFormat> messages_format(const CallPtr& call, MessageFacts facts, AnswerReader reader) {
+  return std::make_unique<MessagesFormat>(call, std::move(facts), std::move(reader));
 }
 
 Expected<void> messages(const CallPtr& call) {
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
-  DLLM_TRY(MessagesPrompt prompt, read_prompt(call->api, fields));
   AnswerRequest request;
   DLLM_TRY(request.stream, fields.flag("stream", false));
   if (call->body.find("max_tokens") == call->body.end()) return wrong_type("max_tokens", "given");
-  DLLM_TRY(auto stops, fields.texts("stop_sequences", 16));
-  if (call->body.contains("stop"))
-    return Error{ErrorCode::kUsage, "there is no such field", "stop", "give stop_sequences"};
-  DLLM_TRY(GenerateOptions options, read_options(fields, call->api.model, call->api.options));
-  DLLM_CHECK_OK(apply_tools(prompt.tools, options));
-  if (!stops.empty()) options.stop = std::move(stops);
-  add_choices(request, prompt.ids, options, 1);
-  return answer(call, std::move(request), messages_format(call, prompt.ids.size(), std::move(prompt.tools)));
+  DLLM_CHECK_OK(read_shown(fields, call->api, request));
+  DLLM_TRY(MessagesRequest asked, read_request(call, fields));
+  asked.prompt.reader.prepare(request, asked.options, call->body);
+  add_choices(request, asked.prompt.ids, asked.options, 1);
+  return answer(call, std::move(request),
+                messages_format(call, std::move(asked.facts), std::move(asked.prompt.reader)));
 }
 
 Expected<void> count_tokens(const CallPtr& call) {
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
-  DLLM_TRY(const MessagesPrompt prompt, read_prompt(call->api, fields));
-  DLLM_TRY(const GenerateOptions unused, read_options(fields, call->api.model, call->api.options));
-  call->reply({{"input_tokens", prompt.ids.size()}});
+  DLLM_TRY(const MessagesRequest asked, read_request(call, fields));
+  Json json = {{"input_tokens", asked.prompt.ids.size()}};
+  if (!asked.facts.edits.is_null()) json["context_management"] = {{"original_input_tokens", asked.prompt.ids.size()}};
+  call->reply(json);
   return {};
 }
 

@@ -15,25 +15,26 @@ std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(seco
 
 class OllamaFormat final : public AnswerFormat {
  public:
-  OllamaFormat(const CallPtr& call, bool chat, std::optional<Tools> tools)
-      : call_(call), chat_(chat), tools_(std::move(tools)) {}
+  OllamaFormat(const CallPtr& call, bool chat, AnswerReader reader)
+      : call_(call), chat_(chat), reader_(std::move(reader)) {}
 
   Json whole(const std::vector<Generation>& answers) override {
-    const ToolAnswer parsed = parse_answer(answers.front().text, tools_);
-    return last(answers.front(), parsed.text, parsed);
+    const ParsedAnswer parsed = reader_.parse(answers.front().text);
+    return last(answers.front(), parsed);
   }
-  std::string shown(const std::string& text, bool complete) override { return shown_text(text, complete, tools_); }
+  ShownAnswer shown(const std::string& text, bool complete) override { return reader_.shown(text, complete); }
   std::string_view stream_type() const override { return "application/x-ndjson"; }
-  std::string text(std::size_t, std::string_view more) override { return line(part(more, nullptr)); }
+  std::string thought(std::size_t, std::string_view more) override { return line(part("", more)); }
+  std::string text(std::size_t, std::string_view more) override { return line(part(more)); }
   std::string step(std::size_t, std::string_view canvas, const Json& facts) override {
-    Json json = part(canvas, nullptr);
+    Json json = part(canvas);
     json["diffusion"] = facts;
     return line(json);
   }
   std::string closing(std::size_t, const Generation& answer) override {
-    const ToolAnswer parsed = parse_answer(answer.text, tools_);
-    const std::string calls = parsed.calls.empty() ? "" : line(part("", &parsed));
-    return calls + line(last(answer, "", {}));
+    const ParsedAnswer parsed = reader_.parse(answer.text);
+    const std::string calls = parsed.calls.empty() ? "" : line(part("", "", parsed.calls));
+    return calls + line(last(answer, {}));
   }
   std::string end(const std::vector<Generation>&) override { return ""; }
   std::string error(const ApiError& error) override { return line(error_json(error, Dialect::kOllama)); }
@@ -42,28 +43,26 @@ class OllamaFormat final : public AnswerFormat {
 
  private:
   static std::string line(const Json& json) { return dump(json) + "\n"; }
-  /// `calls`: null or an answer with some.
-  Json part(std::string_view text, const ToolAnswer* calls) const {
+  Json part(std::string_view text, std::string_view thoughts = "", const std::vector<ToolCall>& calls = {}) const {
     Json json = {{"model", call_->name()}, {"created_at", utc_text(std::chrono::system_clock::now())}};
-    if (!chat_) {
-      json["response"] = text;
-    } else {
-      json["message"] = {{"role", "assistant"}, {"content", text}};
-      if (calls != nullptr) json["message"]["tool_calls"] = calls_json(*calls);
-    }
+    if (chat_) json["message"] = {{"role", "assistant"}, {"content", text}};
+    if (!chat_) json["response"] = text;
+    Json& holder = chat_ ? json["message"] : json;
+    if (!thoughts.empty()) holder["thinking"] = thoughts;
+    if (!calls.empty()) holder["tool_calls"] = calls_json(calls);
     json["done"] = false;
     return json;
   }
-  static Json calls_json(const ToolAnswer& parsed) {
+  static Json calls_json(const std::vector<ToolCall>& calls) {
     Json list = Json::array();
-    for (const ToolCall& one : parsed.calls)
+    for (const ToolCall& one : calls)
       list.push_back(
           {{"function", {{"index", list.size()}, {"name", one.name}, {"arguments", Json::parse(one.arguments)}}}});
     return list;
   }
   /// Every pass computes prompt and answer together, so all time is the answer's.
-  Json last(const Generation& answer, std::string_view text, const ToolAnswer& parsed) const {
-    Json json = part(text, parsed.calls.empty() ? nullptr : &parsed);
+  Json last(const Generation& answer, const ParsedAnswer& parsed) const {
+    Json json = part(parsed.text, parsed.thoughts, parsed.calls);
     json["done"] = true;
     json["done_reason"] = answer.finish == FinishReason::kStop ? "stop" : "length";
     json["total_duration"] = nanoseconds(call_->seconds());
@@ -78,7 +77,7 @@ class OllamaFormat final : public AnswerFormat {
 
   CallPtr call_;
   bool chat_;
-  std::optional<Tools> tools_;
+  AnswerReader reader_;
 };
 
 /// A request without words: clients send it to load a model, or to unload it (`keep_alive: 0`).
@@ -94,34 +93,51 @@ void reply_loaded(const CallPtr& call, bool chat) {
   call->reply(json);
 }
 
+struct OllamaWishes {
+  Thinking thinking;
+  GenerateOptions options;
+};
+
 /// What both routes read: how the answer is sent, and the options. `asked`: from_ollama().
-Expected<GenerateOptions> read_common(const CallPtr& call, Fields& asked, AnswerRequest& request) {
+Expected<OllamaWishes> read_common(const CallPtr& call, Fields& asked, AnswerRequest& request) {
   DLLM_TRY(request.stream, asked.flag("stream", true));
   DLLM_TRY(request.diffusing, asked.flag("diffusing", false));
   DLLM_TRY(request.events, asked.flag("diffusion_events", false));
-  return read_options(asked, call->api.model, call->api.options);
+  DLLM_CHECK_OK(read_shown(asked, call->api, request));
+  OllamaWishes wishes;
+  DLLM_TRY(wishes.thinking, read_thinking(asked, call->api));
+  DLLM_TRY(wishes.options, read_options(asked, call->api.model, call->api.options));
+  return wishes;
 }
 
 Expected<void> chat(const CallPtr& call) {
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(read_ollama_model(call, fields));
   const Json* list = fields.find("messages");
   if (list == nullptr || list->empty()) return reply_loaded(call, /*chat=*/true), Expected<void>();
   DLLM_TRY(const Json messages, messages_from_ollama(*list));
   DLLM_TRY(const Json asked, from_ollama(fields));
-  Fields ours(asked);
+  Fields ours(asked, &call->ignored);
   DLLM_TRY(auto tools, read_tools(ours));
   AnswerRequest request;
-  DLLM_TRY(GenerateOptions options, read_common(call, ours, request));
-  DLLM_CHECK_OK(apply_tools(tools, options));
-  DLLM_TRY(const auto ids, conversation_ids(call->api, {.system = "", .messages = messages}, tools));
-  add_choices(request, ids, options, 1);
-  return answer(call, std::move(request), ollama_format(call, /*chat=*/true, std::move(tools)));
+  DLLM_TRY(OllamaWishes wishes, read_common(call, ours, request));
+  DLLM_CHECK_OK(apply_tools(tools, wishes.options));
+  DLLM_TRY(PreparedConversation prepared,
+           prepare(call, {.system = "", .messages = messages}, std::move(tools), wishes.thinking, wishes.options));
+  prepared.reader.prepare(request, wishes.options, asked);
+  add_choices(request, prepared.ids, wishes.options, 1);
+  return answer(call, std::move(request), ollama_format(call, /*chat=*/true, std::move(prepared.reader)));
 }
 
-/// The prompt of /api/generate: raw, before a suffix, or a user's message.
-Expected<std::vector<std::int32_t>> prompt_ids(const CallPtr& call, Fields& fields, AnswerRequest& request) {
-  const Api& api = call->api;
+/// The words of /api/generate: raw, before a suffix, or a user's message.
+struct OllamaPrompt {
+  std::string prompt, system;
+  std::optional<std::string> suffix;
+  bool raw = false;  ///< without the chat template
+};
+
+Expected<OllamaPrompt> read_prompt(const Api& api, Fields& fields) {
+  OllamaPrompt read;
   DLLM_TRY(const auto prompt, fields.text("prompt"));
   DLLM_TRY(const auto suffix, fields.text("suffix"));
   DLLM_TRY(const auto system, fields.text("system"));
@@ -129,32 +145,47 @@ Expected<std::vector<std::int32_t>> prompt_ids(const CallPtr& call, Fields& fiel
   for (const char* key : {"images", "context", "template"})
     if (const Json* value = fields.find(key); value != nullptr && !value->empty() && *value != "")
       return Error{ErrorCode::kUsage, "it is not supported, and would change the answer", key, "leave it out"};
-  const bool between = suffix && !suffix->empty();
-  if ((raw || between) && system && !system->empty())
+  if (suffix && !suffix->empty()) read.suffix = suffix;
+  read.raw = raw;
+  read.prompt = prompt.value_or("");
+  read.system = system.value_or("");
+  if ((raw || read.suffix) && !read.system.empty())
     return Error{ErrorCode::kUsage, "a raw prompt has no system message", "system", "put it into the prompt"};
-  DLLM_CHECK_OK(api.check_size(prompt.value_or("").size(), "prompt"));
-  DLLM_CHECK_OK(api.check_size(suffix.value_or("").size(), "suffix"));
-  if (between) {
-    DLLM_TRY(request.suffix, api.model.tokenize(*suffix, /*special=*/false));
+  DLLM_CHECK_OK(api.check_size(read.prompt.size(), "prompt"));
+  DLLM_CHECK_OK(api.check_size(read.suffix.value_or("").size(), "suffix"));
+  return read;
+}
+
+Expected<PreparedConversation> generate_prompt(const CallPtr& call, const OllamaPrompt& words,
+                                               const OllamaWishes& wishes) {
+  if (words.raw || words.suffix) {
+    PreparedConversation prepared;
+    DLLM_TRY(prepared.ids, call->api.model.prompt_ids(words.prompt, /*special=*/words.raw));
+    return prepared;
   }
-  if (raw || between) return api.model.prompt_ids(prompt.value_or(""), /*special=*/raw);
-  const Json messages = Json::array({{{"role", "user"}, {"content", prompt.value_or("")}}});
-  return conversation_ids(api, {.system = system.value_or(""), .messages = messages, .field = "prompt"}, std::nullopt);
+  const Json messages = Json::array({{{"role", "user"}, {"content", words.prompt}}});
+  return prepare(call, {.system = words.system, .messages = messages, .field = "prompt"}, std::nullopt, wishes.thinking,
+                 wishes.options);
 }
 
 Expected<void> generate(const CallPtr& call) {
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(read_ollama_model(call, fields));
   const Json prompt = call->body.value("prompt", Json());
   if ((prompt.is_null() || prompt == "") && !call->body.contains("suffix"))
     return reply_loaded(call, /*chat=*/false), Expected<void>();
   AnswerRequest request;
-  DLLM_TRY(const auto ids, prompt_ids(call, fields, request));
+  DLLM_TRY(const OllamaPrompt words, read_prompt(call->api, fields));
   DLLM_TRY(const Json asked, from_ollama(fields));
-  Fields ours(asked);
-  DLLM_TRY(const GenerateOptions options, read_common(call, ours, request));
-  add_choices(request, ids, options, 1);
-  return answer(call, std::move(request), ollama_format(call, /*chat=*/false, std::nullopt));
+  Fields ours(asked, &call->ignored);
+  DLLM_TRY(const OllamaWishes wishes, read_common(call, ours, request));
+  if (words.suffix) {
+    DLLM_TRY(request.suffix, call->api.model.tokenize(*words.suffix, /*special=*/false));
+  }
+  DLLM_TRY(PreparedConversation prepared, generate_prompt(call, words, wishes));
+  prepared.reader.prepare(request, wishes.options, asked);
+  add_choices(request, prepared.ids, wishes.options, 1);
+  return answer(call, std::move(request), ollama_format(call, /*chat=*/false, std::move(prepared.reader)));
 }
 
 Expected<void> told_in_their_fields(Expected<void> done) {
@@ -164,8 +195,8 @@ Expected<void> told_in_their_fields(Expected<void> done) {
 
 }  // namespace
 
-std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, std::optional<Tools> tools) {
-  return std::make_unique<OllamaFormat>(call, chat, std::move(tools));
+std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, AnswerReader reader) {
+  return std::make_unique<OllamaFormat>(call, chat, std::move(reader));
 }
 
 Expected<void> ollama_chat(const CallPtr& call) { return told_in_their_fields(chat(call)); }

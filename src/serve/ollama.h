@@ -4,8 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "serve/answer.h"
-#include "serve/tools.h"
+#include "serve/answer_reader.h"
 
 namespace dllm::serve {
 
@@ -26,6 +25,6 @@ Error in_ollama_fields(Error error);
 Expected<void> read_ollama_model(const CallPtr& call, Fields& fields);
 
 /// Answers of /api/chat (`chat`) and /api/generate: one JSON object, or one per line of a stream.
-std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, std::optional<Tools> tools);
+std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, AnswerReader reader);
 
 }  // namespace dllm::serve

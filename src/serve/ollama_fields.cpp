@@ -25,21 +25,25 @@ constexpr std::pair<const char*, const char*> kRenamed[] = {
     {"repeat_penalty", "repeat_penalty"},
     {"presence_penalty", "presence_penalty"},
     {"frequency_penalty", "frequency_penalty"},
+    {"repeat_last_n", "repeat_last_n"},
     {"num_predict", "max_tokens"},
 };
-constexpr std::array<std::string_view, 16> kLoading = {
-    "num_ctx",    "num_keep",          "num_batch",        "num_gpu",      "main_gpu", "num_thread",
-    "use_mmap",   "use_mlock",         "low_vram",         "numa",         "f16_kv",   "vocab_only",
-    "logits_all", "draft_num_predict", "penalize_newline", "repeat_last_n"};
+constexpr std::array<std::string_view, 14> kLoading = {
+    "num_ctx",   "num_keep", "num_batch", "num_gpu", "main_gpu",   "num_thread", "use_mmap",
+    "use_mlock", "low_vram", "numa",      "f16_kv",  "vocab_only", "logits_all", "draft_num_predict"};
 
 /// `options`: Ollama's names in `asked` become ours; other names are options of ours, or errors of read_options().
-Expected<void> add_options(const Json& options, Json& asked) {
+Expected<void> add_options(const Json& options, Json& asked, Ignored* ignored) {
   if (!options.is_object()) return wrong_type("options", "an object");
   for (const auto& [key, value] : options.items()) {
-    if (value.is_null() || std::ranges::count(kLoading, key) > 0) continue;
+    if (value.is_null()) continue;
+    if (std::ranges::count(kLoading, key) > 0) {
+      if (ignored != nullptr) ignored->add("options." + key);
+      continue;
+    }
     // Mirostat and tail-free sampling: only "off" changes nothing.
     if ((key == "mirostat" && value == 0) || (key == "tfs_z" && value == 1)) continue;
-    if (key == "mirostat_tau" || key == "mirostat_eta") continue;
+    if (key == "penalize_newline" && value == true) continue;
     // -1 asks for no limit, -2 for the context: both are no bound.
     if (key == "num_predict" && value.is_number_integer() && value.get<std::int64_t>() < 0) continue;
     const auto* const renamed = std::ranges::find(kRenamed, key, &std::pair<const char*, const char*>::first);
@@ -73,14 +77,10 @@ Error in_ollama_fields(Error error) {
 
 Expected<Json> from_ollama(Fields& fields) {
   Json asked = Json::object();
-  if (const Json* options = fields.find("options")) DLLM_CHECK_OK(add_options(*options, asked));
+  if (const Json* options = fields.find("options")) DLLM_CHECK_OK(add_options(*options, asked, fields.ignored()));
   if (const Json* format = fields.find("format")) DLLM_CHECK_OK(add_format(*format, asked));
   // A model stays loaded as long as the server runs.
-  fields.find("keep_alive");
-  if (const Json* think = fields.find("think")) {
-    if (!think->is_boolean() && !think->is_string()) return wrong_type("think", "true, false or an effort");
-    asked["reasoning_effort"] = think->is_string() ? *think : Json(think->get<bool>() ? "medium" : "none");
-  }
+  fields.ignore("keep_alive");
   for (const std::string& rest : fields.rest()) asked[rest] = *fields.find(rest);
   return asked;
 }

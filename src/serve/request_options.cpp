@@ -13,63 +13,13 @@
 #include "engine/answer_length.h"
 #include "engine/common_options.h"
 #include "engine/option_parts.h"
+#include "serve/foreign_fields.h"
 #include "serve/structure.h"
 
 namespace dllm::serve {
 namespace {
 
 constexpr std::uint64_t kMostBound = std::numeric_limits<std::int32_t>::max();
-
-/// Documented fields of the APIs that never change our answers, whatever their value.
-constexpr std::array<std::string_view, 13> kHarmless = {"user",
-                                                        "metadata",
-                                                        "store",
-                                                        "service_tier",
-                                                        "safety_identifier",
-                                                        "cache_prompt",
-                                                        "prompt_cache_key",
-                                                        "prompt_cache_retention",
-                                                        "parallel_tool_calls",
-                                                        "timings_per_token",
-                                                        "id_slot",
-                                                        "return_progress",
-                                                        "inference_geo"};
-
-/// Fields that would change the answer, with the values that have no effect. Clients send these also where a model does
-/// not support the option.
-struct Neutral {
-  std::string_view key;
-  const char* values;  ///< a JSON list
-};
-constexpr Neutral kNeutral[] = {
-    {"frequency_penalty", "[0]"},
-    {"presence_penalty", "[0]"},
-    {"repeat_penalty", "[1]"},
-    {"repetition_penalty", "[1]"},
-    {"logit_bias", "[{}, []]"},
-    {"min_p", "[0]"},
-    {"typical_p", "[1]"},
-    {"best_of", "[1]"},
-    {"tools", "[[]]"},
-    {"functions", "[[]]"},
-    {"tool_choice", R"(["none", "auto", {"type": "auto"}, {"type": "none"}])"},
-    {"function_call", R"(["none", "auto"])"},
-    {"modalities", R"([["text"]])"},
-    {"audio", "[]"},
-    {"prediction", "[]"},
-    {"web_search_options", "[]"},
-    {"grammar", R"([""])"},
-    {"reasoning_effort", R"(["none"])"},
-    {"reasoning", R"([{}, {"effort": "none"}])"},
-    {"verbosity", R"(["medium"])"},
-    {"thinking", R"([{"type": "disabled"}])"},
-    {"chat_template_kwargs", "[{}]"},
-    {"include", "[[]]"},
-    {"truncation", R"(["disabled"])"},
-    {"background", "[false]"},
-    {"previous_response_id", "[]"},
-    {"conversation", "[]"},
-};
 
 /// Options that name files of the server, or take threads from others, can only be set by the operator.
 bool is_operators(const OptionInfo& info) { return info.type == OptionType::kText || info.key == "refresh_threads"; }
@@ -100,19 +50,29 @@ bool is_set(const GenerateOptions& options, const std::string& key) {
   });
 }
 
-/// Whether it is a field with a neutral value, which need not overrule the server's default. Errors: another value of a
-/// field that is no option.
-Expected<bool> is_neutral(const std::string& key, const Json& value, const GenerateOptions& defaults) {
-  for (const Neutral& one : kNeutral) {
-    if (one.key != key) continue;
-    const Json values = Json::parse(one.values);
-    const std::string option = option_key(key);
-    if (std::ranges::count(values, value) > 0) return !is_set(defaults, option);
-    if (!option.empty()) return false;
-    return Error{ErrorCode::kUsage, "it is not supported, and would change the answer", key,
-                 values.empty() ? "leave it out" : "leave it out, or give " + dump(values.front())};
+/// Whether it is a field whose value asks for nothing, and which need not overrule the server's default. Errors:
+/// another value of a field that is no option.
+Expected<bool> is_neutral(const std::string& field, const Json& value, const GenerateOptions& defaults) {
+  const std::string option = option_key(field);
+  switch (foreign_value(field, value)) {
+    case Foreign::kUnknown:
+      return false;
+    case Foreign::kNeutral:
+      return !is_set(defaults, option);
+    case Foreign::kOther:
+      if (option.empty()) return foreign_error(field);
+      return false;
   }
   return false;
+}
+
+/// Whether the repetition of tokens changes their probabilities.
+bool has_penalty(Fields& fields, const GenerateOptions& defaults) {
+  for (const char* key : {"repeat_penalty", "repetition_penalty", "presence_penalty", "frequency_penalty"}) {
+    const Json* value = fields.find(key);
+    if (value != nullptr && foreign_value(key, *value) == Foreign::kOther) return true;
+  }
+  return defaults.repetition_penalty || defaults.presence_penalty || defaults.frequency_penalty;
 }
 
 Error unknown_field(const std::string& field) {
@@ -149,10 +109,26 @@ Expected<std::string> option_text(const std::string& field, const std::string& k
   // A bound beyond every context is no error, however large.
   if (key == "max_tokens" && value.is_number_unsigned() && value.get<std::uint64_t>() > kMostBound)
     return std::to_string(kMostBound);
+  if (key == "top_k" && value == -1) return std::string("0");  // vLLM's word for all tokens
   if (field == "logit_bias" && (value.is_object() || value.is_array())) return bias_text(field, value);
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return dump(value);
   return wrong_type(field, "a number, a text, true or false");
+}
+
+/// `ignore_eos`: no token that ends an answer is ever chosen, as in llama.cpp. Errors: kUsage.
+Expected<void> ignore_ends(const LanguageModel& model, GenerateOptions& options) {
+  options.suppress_eos = true;
+  const SpecialTokens special = model.special_tokens();
+  if (!special.eot || special.eot == special.eos) return {};
+  const std::string before = options.logit_bias.value_or("");
+  return options.set("logit_bias", fmt::format("{}{}{}-inf", before, before.empty() ? "" : ",", *special.eot));
+}
+
+/// A filter of drawn tokens that filters something.
+bool filters(std::string_view key, const Json& value) {
+  if (key == "top_p") return value != 1;
+  return value != 0 && !(key == "top_k" && value == -1);
 }
 
 /// Where the bound is the canvas, `length` alone says it. `asked`: by the request.
@@ -206,10 +182,19 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
   for (const std::string& stop : asked.stop)
     if (stop.empty() || stop.size() > kLongestStop)
       return wrong_type("stop", fmt::format("texts of 1 to {} bytes", kLongestStop));
+  DLLM_TRY(const bool endless, fields.flag("ignore_eos", false));
   std::set<std::string> given;
   for (const std::string& field : fields.rest()) {
-    if (std::ranges::count(kHarmless, field) > 0) continue;
     const Json& value = *fields.find(field);
+    if (is_hint(field)) {
+      if (asks_for_something(value)) fields.ignore(field);
+      continue;
+    }
+    // How far back a penalty looks: without one, nowhere.
+    if (field == "repeat_last_n" && !has_penalty(fields, server.defaults)) {
+      fields.ignore(field);
+      continue;
+    }
     DLLM_TRY(const bool neutral, is_neutral(field, value, server.defaults));
     if (neutral) continue;
     std::string key = option_key(field);
@@ -224,6 +209,7 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
       return error;
     }
   }
+  if (endless) DLLM_CHECK_OK(ignore_ends(model, asked));
   GenerateOptions options = over(server.defaults, asked);
   if (bound == Bound::kIsCanvas) DLLM_CHECK_OK(bound_to_canvas(asked, options));
   // Other servers ignore these in greedy decoding, and their clients always send them.
@@ -233,6 +219,8 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
       options.top_p = server.defaults.top_p;
       options.min_p = server.defaults.min_p;
       options.top_k = server.defaults.top_k;
+      for (const char* filter : {"top_p", "top_k", "min_p"})
+        if (const Json* value = fields.find(filter); value != nullptr && filters(filter, *value)) fields.ignore(filter);
     }
   if (!options.seed && options.temperature.value_or(0) > 0) options.seed = std::random_device{}();
   DLLM_CHECK_OK(limit_length(model, server, options));

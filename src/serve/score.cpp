@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "eval/likelihood.h"
 #include "serve/answer.h"
+#include "serve/conversation.h"
 
 namespace dllm::serve {
 namespace {
@@ -117,21 +118,9 @@ Expected<ScoreTarget> read_target(const Api& api, const Json& continuation, cons
 
 }  // namespace
 
-Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields) {
-  const Json *context = fields.find("context"), *list = fields.find("messages");
-  if ((context == nullptr) == (list == nullptr)) return wrong_type("context", "given, or \"messages\"");
-  if (list != nullptr) {
-    DLLM_TRY(const auto turns, read_turns(api, *list, "messages"));
-    return template_ids(api, turns);
-  }
-  if (!context->is_string()) return token_ids(*context, "context");
-  DLLM_CHECK_OK(api.check_size(context->get_ref<const std::string&>().size(), "context"));
-  return api.model.prompt_ids(context->get_ref<const std::string&>(), /*special=*/true);
-}
-
 Expected<void> score(const CallPtr& call) {
   Api& api = call->api;
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto context, read_context(api, fields));
   const Json* continuation = fields.find("continuation");

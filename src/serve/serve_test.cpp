@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include "base/testing/fuzz_replay.h"
+#include "serve/context_edits.h"
 #include "serve/errors.h"
-#include "serve/formats.h"
+#include "serve/foreign_fields.h"
 #include "serve/json.h"
+#include "serve/structure.h"
 #include "serve/testing/fuzz_entry.h"
 #include "serve/tool_forms.h"
 
@@ -64,128 +64,109 @@ TEST(Tools, StreamsShowNoPartOfACall) {
   EXPECT_EQ(whole.substr(0, shown), answer.text);
 }
 
-/// A call to format answers for; nothing is sent.
-class Formats : public ::testing::Test {
- protected:
-  static Generation answered(const std::string& text) {
-    Generation answer;
-    answer.text = text;
-    answer.finish = FinishReason::kStop;
-    return answer;
-  }
-  static constexpr const char* kCalls =
-      "Let me see.\n<tool_call>{\"name\": \"weather\", \"arguments\": {\"town\": \"Ulm\"}}</tool_call>"
-      "<tool_call>{\"name\": \"time\"}</tool_call>";
-
-  /// The events of a stream of `answer`: of each its data.
-  static std::vector<Json> events(AnswerFormat& format, const Generation& answer) {
-    std::string text = format.opening(), shown;
-    for (std::size_t size = 0; size <= answer.text.size(); ++size) {
-      const bool complete = size == answer.text.size();
-      const std::string now = format.shown(answer.text.substr(0, size), complete);
-      if (now.size() > shown.size()) text += format.text(0, std::string_view(now).substr(shown.size()));
-      shown = std::max(shown, now, [](const auto& a, const auto& b) { return a.size() < b.size(); });
-    }
-    text += format.closing(0, answer);  // first: events are numbered
-    text += format.end({answer});
-    std::vector<Json> list;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);)
-      if (line.starts_with("data: ")) list.push_back(Json::parse(line.substr(6)));
-    return list;
-  }
-
-  LanguageModel model_ = *LanguageModel::load("");
-  std::unique_ptr<Scheduler> scheduler_ = *Scheduler::create(model_, SchedulerOptions());
-  std::ostringstream log_;
-  Api api_{model_, *scheduler_, ServerOptions(), log_};
-  CallPtr call_ = std::make_shared<Call>(Call{api_, nullptr, "7", "", "/"});
-};
-
-TEST_F(Formats, AnthropicAnswersHaveBlocksOfTextAndCalls) {
-  const auto format = messages_format(call_, 3, weather());
-  const Json whole = format->whole({answered(kCalls)});
-  EXPECT_EQ(whole["stop_reason"], "tool_use");
-  ASSERT_EQ(whole["content"].size(), 3u);
-  EXPECT_EQ(whole["content"][0], Json::parse(R"({"type": "text", "text": "Let me see."})"));
-  EXPECT_EQ(whole["content"][1]["name"], "weather");
-  EXPECT_EQ(whole["content"][1]["input"], Json::parse(R"({"town": "Ulm"})"));
-  EXPECT_EQ(whole["content"][2]["input"], Json::object());
-  EXPECT_NE(whole["content"][1]["id"], whole["content"][2]["id"]);
-
-  // The pieces of a stream make the same blocks.
-  Json blocks = Json::array(), reason;
-  std::string json;
-  for (const Json& event : events(*messages_format(call_, 3, weather()), answered(kCalls))) {
-    if (event["type"] == "content_block_start") {
-      EXPECT_EQ(event["index"], blocks.size());
-      blocks.push_back(event["content_block"]);
-      json.clear();
-    } else if (event["type"] == "content_block_delta") {
-      const Json& delta = event["delta"];
-      if (delta["type"] == "text_delta")
-        blocks.back()["text"] = blocks.back()["text"].get<std::string>() + delta["text"].get<std::string>();
-      else
-        json += delta["partial_json"].get<std::string>();
-    } else if (event["type"] == "content_block_stop" && !json.empty()) {
-      blocks.back()["input"] = Json::parse(json);
-    } else if (event["type"] == "message_delta") {
-      reason = event["delta"]["stop_reason"];
-    }
-  }
-  EXPECT_EQ(blocks, whole["content"]);
-  EXPECT_EQ(reason, "tool_use");
+TEST(Ignored, IsAHeader) {
+  Ignored ignored;
+  EXPECT_EQ(ignored.text(), "");
+  for (const std::string& name :
+       {std::string("user"), std::string("a\r\nb: \"c\""), std::string("user"), std::string(200, 'x')})
+    ignored.add(name);
+  EXPECT_EQ(ignored.text(), "a??b???c?, user, " + std::string(80, 'x'));
+  for (int i = 0; i < 100; ++i) ignored.add(fmt::format("f{}", i));
+  EXPECT_LT(ignored.text().size(), 400u);
 }
 
-TEST_F(Formats, ResponsesHaveItemsOfTextAndCalls) {
-  const auto format = responses_format(call_, {}, weather());
-  const Json whole = format->whole({answered(kCalls)});
-  ASSERT_EQ(whole["output"].size(), 3u);
-  EXPECT_EQ(whole["output"][0]["content"][0]["text"], "Let me see.");
-  EXPECT_EQ(whole["output"][1]["type"], "function_call");
-  EXPECT_EQ(whole["output"][1]["arguments"], R"({"town":"Ulm"})");
-
-  Json items = Json::array(), end;
-  int number = 0;
-  for (const Json& event : events(*responses_format(call_, {}, weather()), answered(kCalls))) {
-    EXPECT_EQ(event["sequence_number"], number++);
-    if (event["type"] == "response.output_item.added") {
-      EXPECT_EQ(event["output_index"], items.size());
-    } else if (event["type"] == "response.output_item.done") {
-      items.push_back(event["item"]);
-    } else if (event["type"] == "response.completed") {
-      end = event["response"];
-    }
-  }
-  EXPECT_EQ(items, whole["output"]);
-  EXPECT_EQ(end["output"], whole["output"]);
+TEST(Structure, FieldsThatMayCompile) {
+  for (const char* field :
+       {"response_format", "text", "json_schema", "json-schema", "j", "regex", "guided_json", "guided_regex",
+        "guided_choice", "structured_outputs", "tools", "output_config", "output_format", "format", "tool_calls"})
+    EXPECT_TRUE(may_compile({{field, 1}})) << field;
+  EXPECT_TRUE(may_compile({{"options", {{"regex", "a"}}}}));
+  EXPECT_FALSE(may_compile({{"options", {{"seed", 1}}}, {"messages", 1}, {"temperature", 0}}));
 }
 
-/// An answer that is only a call has no block of text, in a stream neither.
-TEST_F(Formats, CallsAloneHaveNoText) {
-  const Generation answer = answered("<tool_call>{\"name\": \"time\"}</tool_call>");
-  EXPECT_EQ(messages_format(call_, 3, weather())->whole({answer})["content"].size(), 1u);
-  EXPECT_EQ(responses_format(call_, {}, weather())->whole({answer})["output"].size(), 1u);
-  for (const Json& event : events(*messages_format(call_, 3, weather()), answer)) {
-    if (event["type"] == "content_block_start") {
-      EXPECT_EQ(event["content_block"]["type"], "tool_use");
-    }
-  }
-  for (const Json& event : events(*responses_format(call_, {}, weather()), answer)) {
-    if (event["type"] == "response.output_item.added") {
-      EXPECT_EQ(event["item"]["type"], "function_call");
-    }
+TEST(ForeignFields, EachIsAHintOrHasAValueThatAsksForNothing) {
+  EXPECT_TRUE(is_hint("user") && is_hint("xtc_threshold"));
+  EXPECT_FALSE(is_hint("top_k") || is_hint("logit_bias"));
+  EXPECT_EQ(foreign_value("min_tokens", 0), Foreign::kNeutral);
+  EXPECT_EQ(foreign_value("min_tokens", 1), Foreign::kOther);
+  EXPECT_EQ(foreign_value("nonsense", 1), Foreign::kUnknown);
+  EXPECT_EQ(foreign_error("min_tokens").hint, "leave it out, or give 0");
+  EXPECT_EQ(foreign_error("thread").hint, "leave it out");
+  EXPECT_FALSE(asks_for_something(false) || asks_for_something("") || asks_for_something(Json::object()));
+  EXPECT_TRUE(asks_for_something(0) && asks_for_something("x") && asks_for_something(true));
+}
+
+TEST(ContextEdits, AreMadeOrNotDue) {
+  const auto read = [](const char* edits) {
+    const Json body = Json::parse(std::string(R"({"context_management": {"edits": )") + edits + "}}");
+    Fields fields(body);
+    return read_context_edits(fields);
+  };
+  EXPECT_FALSE(read("[]")->kept_thoughts);
+  EXPECT_TRUE(read("[]")->given);
+  EXPECT_FALSE(read(R"([{"type": "clear_thinking_20251015", "keep": "all"}])")->kept_thoughts);
+  EXPECT_EQ(read(R"([{"type": "clear_thinking_20251015"}])")->kept_thoughts, 1);
+  const auto tools =
+      read(R"([{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": 50}}])");
+  ASSERT_TRUE(tools);
+  EXPECT_TRUE(check_untriggered(*tools, 50));
+  EXPECT_FALSE(check_untriggered(*tools, 51));
+  EXPECT_FALSE(check_untriggered(*read(R"([{"type": "clear_tool_uses_20250919"}])"), 100'001));
+  EXPECT_FALSE(check_untriggered(*read(R"([{"type": "compact_20260112"}])"), 150'001));
+  for (const char* wrong : {R"([{"type": "x"}])", "[1]", "3", R"([{"type": "clear_thinking_20251015", "keep": 3}])",
+                            R"([{"type": "clear_tool_uses_20250919", "trigger": {"type": "tool_uses", "value": 3}}])",
+                            R"([{"type": "compact_20260112", "what": 1}])"})
+    EXPECT_FALSE(read(wrong)) << wrong;
+  Json talk = Json::parse(R"([{"reasoning_content": "a"}, {"content": "b"}, {"reasoning_content": "c"}])");
+  EXPECT_EQ(clear_thoughts(talk, 1), std::vector<std::string>{"a"});
+  EXPECT_EQ(talk.dump(), R"([{},{"content":"b"},{"reasoning_content":"c"}])");
+}
+
+TEST(ToolForms, ItemsOfOneAnswerAreOneMessage) {
+  Ignored ignored;
+  const auto list = messages_from_response_items(Json::parse(R"([
+    {"type": "reasoning", "id": "1", "summary": [{"type": "summary_text", "text": "s"}], "content": null},
+    {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "1", "output": "x"},
+    {"type": "reasoning", "id": "2", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}]},
+    {"role": "assistant", "content": "a"},
+    {"type": "reasoning", "id": "3", "summary": [], "encrypted_content": "dllm:u"}])"),
+                                                 "input", ignored);
+  ASSERT_TRUE(list) << list.error().message();
+  ASSERT_EQ(list->size(), 4u);
+  EXPECT_EQ((*list)[0]["reasoning_content"], "s");
+  EXPECT_EQ((*list)[0]["tool_calls"].size(), 1u);
+  EXPECT_EQ((*list)[2], Json::parse(R"({"role": "assistant", "content": "a", "reasoning_content": "t"})"));
+  EXPECT_EQ((*list)[3], Json::parse(R"({"role": "assistant", "content": "", "reasoning_content": "u"})"));
+}
+
+TEST(ToolForms, WhatToolsSayBesides) {
+  const Json body = Json::parse(R"({"tools": [{"name": "f", "input_schema": {"type": "object"}, "strict": true,
+      "defer_loading": true, "eager_input_streaming": true, "input_examples": [{"a": 1}], "allowed_callers": ["direct"],
+      "cache_control": {"type": "ephemeral"}, "type": null}]})");
+  Ignored ignored;
+  Fields fields(body, &ignored);
+  const auto tools = read_anthropic_tools(fields);
+  ASSERT_TRUE(tools && *tools) << tools.error().message();
+  EXPECT_EQ((*tools)->list[0]["function"]["input_examples"], Json::parse(R"([{"a": 1}])"));
+  EXPECT_EQ(ignored.text(), "cache_control, tools.defer_loading, tools.eager_input_streaming, tools.strict");
+  for (const char* wrong :
+       {R"("allowed_callers": ["code_execution_20260120"])", R"("input_examples": [3])", R"("strict": 1)"}) {
+    const Json bad = Json::parse(std::string(R"({"tools": [{"name": "f", "input_schema": {}, )") + wrong + "}]}");
+    Fields one(bad, &ignored);
+    EXPECT_FALSE(read_anthropic_tools(one)) << wrong;
   }
 }
 
 TEST(ToolForms, OtherApisSayTheSame) {
+  Ignored ignored;
   const auto anthropic = messages_from_anthropic(Json::parse(R"([
     {"role": "user", "content": "Rain?"},
     {"role": "assistant", "content": [{"type": "text", "text": "Hm."},
                                       {"type": "tool_use", "id": "1", "name": "weather", "input": {"town": "Ulm"}}]},
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "yes"}]},
                                  {"type": "text", "text": "So?"}]}])"),
-                                                 "messages");
+                                                 "messages", ignored);
   ASSERT_TRUE(anthropic) << anthropic.error().message();
   const auto items = messages_from_response_items(Json::parse(R"([
     {"role": "user", "content": "Rain?"},
@@ -193,7 +174,7 @@ TEST(ToolForms, OtherApisSayTheSame) {
     {"type": "function_call", "id": "f", "call_id": "1", "name": "weather", "arguments": {"town": "Ulm"}},
     {"type": "function_call_output", "call_id": "1", "output": "yes"},
     {"role": "user", "content": "So?"}])"),
-                                                  "input");
+                                                  "input", ignored);
   ASSERT_TRUE(items) << items.error().message();
   EXPECT_EQ(*anthropic, *items);
   EXPECT_EQ((*items)[2], Json::parse(R"({"role": "tool", "tool_call_id": "1", "content": "yes"})"));
@@ -210,13 +191,15 @@ TEST(ToolForms, OtherApisSayTheSame) {
 }
 
 TEST(ToolForms, ErrorsSayWhere) {
+  Ignored ignored;
   const auto where = [](const auto& result) { return result ? "" : result.error().where; };
+  EXPECT_EQ(where(messages_from_anthropic(
+                Json::parse(R"([{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}])"), "messages",
+                ignored)),
+            "messages[0].content");
   EXPECT_EQ(
-      where(messages_from_anthropic(
-          Json::parse(R"([{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}])"), "messages")),
-      "messages[0].content");
-  EXPECT_EQ(where(messages_from_response_items(Json::parse(R"([{"type": "function_call", "name": "x"}])"), "input")),
-            "input[0]");
+      where(messages_from_response_items(Json::parse(R"([{"type": "function_call", "name": "x"}])"), "input", ignored)),
+      "input[0]");
   for (const char* choice : {R"("required")", R"({"type": "any"})", R"({"type": "function", "name": "x"})"}) {
     const Json body = Json::parse(std::string(R"({"tools": [], "tool_choice": )") + choice + "}");
     Fields one(body), two(body);

@@ -30,6 +30,7 @@ struct ServerOptions {
   std::vector<std::string> origins;  ///< of web pages that may send requests ("*": all)
   std::vector<std::string> names;    ///< accepted for `model`, the first is reported; empty: the model's own
   bool any_model = false;            ///< any name is accepted for `model`
+  bool split_thoughts = true;        ///< thoughts are sent apart from the text; false: as the model writes them
   GenerateOptions defaults;          ///< of every request
   std::string model_path;            ///< for /props
   LogForm log = LogForm::kText;

@@ -1,7 +1,7 @@
 // Tokens and templates: /tokenize, /detokenize, /apply-template (fields of llama.cpp and vLLM), /tokenizer_info.
 #include "base/try.h"
 #include "serve/answer.h"
-#include "serve/tools.h"
+#include "serve/conversation.h"
 
 namespace dllm::serve {
 namespace {
@@ -25,7 +25,7 @@ Json pieces(const LanguageModel& model, const std::vector<std::int32_t>& ids) {
 
 Expected<void> tokenize(const CallPtr& call) {
   const Api& api = call->api;
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto content, fields.text("content"));
   DLLM_TRY(const auto prompt, fields.text("prompt"));
@@ -33,12 +33,15 @@ Expected<void> tokenize(const CallPtr& call) {
   DLLM_TRY(const bool special, fields.flag("parse_special", true));
   DLLM_TRY(const bool with_pieces, either_flag(fields, "with_pieces", "return_token_strs", false));
   const Json* list = fields.find("messages");
+  DLLM_TRY(const Thinking thinking, read_thinking(fields, api));
   DLLM_CHECK_OK(fields.done());
   if (int{content.has_value()} + int{prompt.has_value()} + int{list != nullptr} != 1)
     return wrong_type("content", "given, or \"prompt\", or \"messages\"");
   std::vector<std::int32_t> ids;
   if (list != nullptr) {
-    DLLM_TRY(ids, conversation_ids(api, {.system = "", .messages = *list}, std::nullopt));
+    DLLM_TRY(ConversationPrompt rendered, render(api, {.system = "", .messages = *list}, std::nullopt, thinking,
+                                                 /*structured=*/false, call->ignored));
+    ids = std::move(rendered.ids);
   } else if (bos) {
     DLLM_TRY(ids, api.model.prompt_ids(content.value_or(prompt.value_or("")), special));
   } else {
@@ -51,7 +54,7 @@ Expected<void> tokenize(const CallPtr& call) {
 }
 
 Expected<void> detokenize(const CallPtr& call) {
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   const Json* list = fields.find("tokens");
   DLLM_CHECK_OK(fields.done());
@@ -65,15 +68,17 @@ Expected<void> detokenize(const CallPtr& call) {
 }
 
 Expected<void> apply_template(const CallPtr& call) {
-  Fields fields(call->body);
+  Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   const Json* list = fields.find("messages");
   DLLM_TRY(const auto tools, read_tools(fields));
+  DLLM_TRY(const Thinking thinking, read_thinking(fields, call->api));
   DLLM_CHECK_OK(fields.done());
   if (list == nullptr) return wrong_type("messages", "given");
-  DLLM_TRY(const auto ids, conversation_ids(call->api, {.system = "", .messages = *list}, tools));
-  DLLM_TRY(const std::string text, call->api.model.detokenize(ids, /*special=*/true));
-  call->reply({{"prompt", text}, {"tokens", ids}});
+  DLLM_TRY(const ConversationPrompt rendered, render(call->api, {.system = "", .messages = *list}, tools, thinking,
+                                                     /*structured=*/false, call->ignored));
+  DLLM_TRY(const std::string text, call->api.model.detokenize(rendered.ids, /*special=*/true));
+  call->reply({{"prompt", text}, {"tokens", rendered.ids}});
   return {};
 }
 

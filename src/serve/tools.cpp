@@ -6,7 +6,6 @@
 
 #include "base/try.h"
 #include "constrain/tool_calls.h"
-#include "serve/answer.h"
 
 namespace dllm::serve {
 namespace {
@@ -23,10 +22,6 @@ std::string_view without_last_spaces(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kSpace) + 1);  // npos + 1 is 0
 }
 
-bool is_tool(const Tools& tools, const std::string& name) {
-  return std::ranges::any_of(tools.list, [&](const Json& tool) { return tool["function"]["name"] == name; });
-}
-
 std::optional<ToolCall> parse_call(std::string_view text, const Tools& tools) {
   const auto json = parse_body(without_spaces(text));
   if (!json) return std::nullopt;
@@ -37,112 +32,11 @@ std::optional<ToolCall> parse_call(std::string_view text, const Tools& tools) {
   return ToolCall{name->get<std::string>(), dump(*arguments)};
 }
 
-Expected<Json> read_call(const Json& call, const std::string& where) {
-  if (!call.is_object()) return wrong_type(where, "a tool call");
-  Fields fields(call);
-  DLLM_TRY(const auto id, fields.text("id"));
-  DLLM_TRY(const auto type, fields.text("type"));
-  const Json* function = fields.find("function");
-  DLLM_CHECK_OK(fields.done());
-  if (type.value_or("function") != "function" || function == nullptr || !function->is_object())
-    return wrong_type(where, "a call of type \"function\"");
-  Fields inner(*function);
-  DLLM_TRY(const auto name, inner.text("name"));
-  const Json* arguments = inner.find("arguments");
-  DLLM_CHECK_OK(inner.done());
-  if (!name) return wrong_type(where, "a call with a name");
-  Json values = Json::object();
-  if (arguments != nullptr && arguments->is_object()) values = *arguments;
-  // Templates write arguments as JSON themselves, but OpenAI sends them as a string of JSON.
-  if (arguments != nullptr && arguments->is_string()) {
-    auto parsed = parse_body(arguments->get_ref<const std::string&>());
-    if (!parsed) return wrong_type(where, "a call whose arguments are a JSON object");
-    values = *std::move(parsed);
-  }
-  return Json{{"id", id.value_or("")}, {"type", "function"}, {"function", {{"name", *name}, {"arguments", values}}}};
-}
-
-Expected<Json> read_message(const Json& message, const std::string& where) {
-  if (!message.is_object()) return wrong_type(where, "a message");
-  Fields fields(message);
-  DLLM_TRY(const auto role, fields.text("role"));
-  const Json *content = fields.find("content"), *calls = fields.find("tool_calls");
-  DLLM_TRY(const auto id, fields.text("tool_call_id"));
-  DLLM_TRY(const auto name, fields.text("name"));
-  fields.find("refusal");
-  DLLM_CHECK_OK(fields.done());
-  if (!role) return wrong_type(where, "a message with a \"role\"");
-  Json result = {{"role", *role == "developer" ? "system" : *role}};
-  const std::string& known = result["role"].get_ref<const std::string&>();
-  if (known != "system" && known != "user" && known != "assistant" && known != "tool")
-    return Error{ErrorCode::kUsage, fmt::format("the role '{}' is not supported", known), where,
-                 "system, developer, user, assistant or tool"};
-  if (content == nullptr && calls == nullptr) return wrong_type(where, "a message with a \"content\"");
-  if (content != nullptr) {
-    DLLM_TRY(result["content"], content_text(*content, where + ".content"));
-  } else if (message.contains("content")) {
-    result["content"] = nullptr;  // as sent: templates distinguish none from an empty text
-  }
-  if (id) result["tool_call_id"] = *id;
-  if (name) result["name"] = *name;
-  if (calls == nullptr) return result;
-  if (!calls->is_array() || *role != "assistant")
-    return wrong_type(where + ".tool_calls", "an assistant's list of calls");
-  if (calls->empty()) return result;
-  result["tool_calls"] = Json::array();
-  for (const Json& call : *calls) {
-    DLLM_TRY(Json one, read_call(call, where + ".tool_calls"));
-    result["tool_calls"].push_back(std::move(one));
-  }
-  return result;
-}
-
-/// Whether the conversation contains tool calls or results, which plain turns cannot express.
-bool has_tool_turns(const Json& messages) {
-  return messages.is_array() && std::ranges::any_of(messages, [](const Json& message) {
-           if (!message.is_object()) return false;
-           const auto calls = message.find("tool_calls"), role = message.find("role");
-           return (calls != message.end() && calls->is_array() && !calls->empty()) ||
-                  (role != message.end() && *role == "tool");
-         });
-}
-
-/// Gives every message a text as content; whether one had none.
-bool fill_contents(Json& messages) {
-  bool filled = false;
-  for (Json& message : messages) {
-    Json& content = message["content"];
-    if (!content.is_null()) continue;
-    content = "";
-    filled = true;
-  }
-  return filled;
-}
-
-Expected<std::vector<std::int32_t>> tool_template_ids(const Api& api, const Conversation& conversation,
-                                                      const std::optional<Tools>& tools) {
-  const auto& [system, messages, field] = conversation;
-  if (api.model.chat_template(tools.has_value()).find("tool") == std::string::npos)
-    return Error{ErrorCode::kUsage, "the model's chat template knows no tools", "tools", "leave them out"};
-  if (!messages.is_array() || messages.empty()) return wrong_type(field, "a list of messages, at least one");
-  DLLM_CHECK_OK(api.check_size(dump(messages).size() + system.size(), field));
-  Json variables = {{"messages", Json::array()}, {"add_generation_prompt", true}};
-  if (!system.empty()) variables["messages"].push_back({{"role", "system"}, {"content", system}});
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    DLLM_TRY(Json message, read_message(messages[i], fmt::format("{}[{}]", field, i)));
-    variables["messages"].push_back(std::move(message));
-  }
-  if (tools) variables["tools"] = tools->list;
-  auto ids = api.model.apply_template_variables(dump(variables));
-  // Some templates can only add to a text. An assistant that only called tools has none; transformers fails there.
-  if (!ids && fill_contents(variables["messages"])) ids = api.model.apply_template_variables(dump(variables));
-  if (ids) return ids;
-  Error error = std::move(ids).error();
-  error.code = ErrorCode::kUsage;  // the template refuses these messages
-  return error;
-}
-
 }  // namespace
+
+bool is_tool(const Tools& tools, std::string_view name) {
+  return std::ranges::any_of(tools.list, [&](const Json& tool) { return tool["function"]["name"] == name; });
+}
 
 Expected<ToolChoice> read_choice(const Json* choice) {
   if (choice == nullptr) return ToolChoice();
@@ -197,6 +91,14 @@ Expected<void> apply_tools(const std::optional<Tools>& tools, GenerateOptions& o
   return {};
 }
 
+Expected<std::optional<Tools>> tools_of(Fields& fields, Tools tools, const ToolChoice& chosen) {
+  const bool strict = tools.strict;
+  DLLM_TRY(auto made, under_choice(std::move(tools), chosen));
+  // A call that is forced follows its tool's schema anyway, and others are what the model writes.
+  if (strict && made && !made->forced && fields.ignored() != nullptr) fields.ignored()->add("tools.strict");
+  return made;
+}
+
 Expected<std::optional<Tools>> read_tools(Fields& fields) {
   Tools tools;
   const Json *list = fields.find("tools"), *choice = fields.find("tool_choice");
@@ -209,21 +111,10 @@ Expected<std::optional<Tools>> read_tools(Fields& fields) {
                           tool.contains("function") && tool["function"].is_object();
     if (!function || !tool["function"].contains("name") || !tool["function"]["name"].is_string())
       return wrong_type("tools", "tools of type \"function\", each with a name");
+    tools.strict = tools.strict || tool["function"].value("strict", Json(false)) == true;
   }
   tools.list = *list;
-  return under_choice(std::move(tools), chosen);
-}
-
-Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Conversation& conversation,
-                                                     const std::optional<Tools>& tools) {
-  const auto& [system, messages, field] = conversation;
-  if (tools || has_tool_turns(messages)) return tool_template_ids(api, conversation, tools);
-  std::vector<ChatTurn> turns;
-  DLLM_CHECK_OK(api.check_size(system.size(), "system"));
-  if (!system.empty()) turns.push_back({"system", system});
-  DLLM_TRY(const std::vector<ChatTurn> said, read_turns(api, messages, field));
-  turns.insert(turns.end(), said.begin(), said.end());
-  return template_ids(api, turns);
+  return tools_of(fields, std::move(tools), chosen);
 }
 
 std::size_t text_before_calls(std::string_view answer) {
@@ -256,15 +147,6 @@ ToolAnswer parse_tool_calls(std::string_view answer, const Tools& tools) {
   if (!tools.parallel) result.calls.resize(1);
   result.text = std::string(without_last_spaces(answer.substr(0, first)));
   return result;
-}
-
-ToolAnswer parse_answer(const std::string& answer, const std::optional<Tools>& tools) {
-  return tools ? parse_tool_calls(answer, *tools) : ToolAnswer{answer, {}};
-}
-
-std::string shown_text(const std::string& answer, bool complete, const std::optional<Tools>& tools) {
-  if (!tools) return answer;
-  return complete ? parse_tool_calls(answer, *tools).text : answer.substr(0, text_before_calls(answer));
 }
 
 }  // namespace dllm::serve

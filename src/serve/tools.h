@@ -16,6 +16,7 @@ struct Tools {
   Json list = Json::array();                   ///< OpenAI's `tools`
   bool parallel = true;                        ///< an answer may contain several calls
   bool forced = false;                         ///< an answer is calls and nothing else
+  bool strict = false;                         ///< a tool's calls are to follow its schema also if they are not forced
   std::string only;                            ///< of a forced call: the tool; empty: any
   std::string schema = "function.parameters";  ///< where a tool of the request has its schema, for errors
 };
@@ -34,27 +35,20 @@ Expected<ToolChoice> read_choice(const Json* choice);
 /// tool).
 Expected<std::optional<Tools>> under_choice(Tools tools, const ToolChoice& choice);
 
+/// The same; a wish for strict calls that is not met is named as ignored.
+Expected<std::optional<Tools>> tools_of(Fields& fields, Tools tools, const ToolChoice& chosen);
+
 /// What tools ask of the options: no other structure and, if a call is forced, the structure of calls. Errors: kUsage,
 /// `where` is the path of what a tool's schema has and no call can be held to
 /// ("tools[0].function.parameters.properties.age.format"), or another structure.
 Expected<void> apply_tools(const std::optional<Tools>& tools, GenerateOptions& options);
 
+/// Whether a request has a tool of this name.
+bool is_tool(const Tools& tools, std::string_view name);
+
 /// Reads `tools`, `tool_choice` and `parallel_tool_calls`. Nothing if no tool may be called. Errors: kUsage (tools of
 /// other types, a choice that cannot be met).
 Expected<std::optional<Tools>> read_tools(Fields& fields);
-
-/// What was said so far, as chat completions write it.
-struct Conversation {
-  std::string system;  ///< before the messages; empty: none
-  Json messages;
-  std::string field = "messages";  ///< of the request, for errors
-};
-
-/// Token ids of a conversation through the chat template: as plain turns or, with tools, calls or results, with all
-/// fields of the messages. Errors: kUsage (malformed messages; with tools also a template without tool support, and
-/// control tokens in texts).
-Expected<std::vector<std::int32_t>> conversation_ids(const Api& api, const Conversation& conversation,
-                                                     const std::optional<Tools>& tools);
 
 struct ToolCall {
   std::string name;
@@ -71,9 +65,5 @@ ToolAnswer parse_tool_calls(std::string_view answer, const Tools& tools);
 
 /// Bytes at the front of an unfinished answer that cannot turn out to be part of a call.
 std::size_t text_before_calls(std::string_view answer);
-
-/// The two above for an answer to a request that may have no tools: then all of it is text.
-ToolAnswer parse_answer(const std::string& answer, const std::optional<Tools>& tools);
-std::string shown_text(const std::string& answer, bool complete, const std::optional<Tools>& tools);
 
 }  // namespace dllm::serve

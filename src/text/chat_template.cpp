@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "text/jinja/interpreter.h"
+#include "text/jinja/lexer.h"
 #include "text/jinja/parser.h"
 #include "text/jinja/runtime.h"
 
@@ -21,6 +22,30 @@ bool is_special_token(std::string_view variable) {
 }
 
 }  // namespace
+
+std::set<std::string, std::less<>> template_inputs(std::string_view source) {
+  std::set<std::string, std::less<>> read, made;
+  const auto tokens = jinja::tokenize(source);
+  if (!tokens) return read;
+  const auto text = [&](std::size_t i) { return i < tokens->size() ? std::string_view((*tokens)[i].text) : ""; };
+  for (std::size_t i = 0; i < tokens->size(); ++i) {
+    const jinja::Token& token = (*tokens)[i];
+    const std::string_view before = i > 0 ? text(i - 1) : "";
+    // Members, filters and tests have names of their own, and so have the arguments of calls ("indent=2").
+    if (token.type != jinja::TokenType::kName || before == "." || before == "|" || before == "is") continue;
+    if (before == "set" || before == "for" || before == "macro" || text(i + 1) == "=")
+      made.insert(token.text);
+    else if (!made.contains(token.text))
+      read.insert(token.text);
+  }
+  return read;
+}
+
+const char* why_not_settable(std::string_view variable) {
+  if (is_special_token(variable)) return "the model's special tokens are its own";
+  if (variable == "messages" || variable == "tools") return "the conversation says it";
+  return nullptr;
+}
 
 struct ChatTemplate::Impl {
   std::string source;

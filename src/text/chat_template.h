@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,6 +13,13 @@
 #include "text/marked_text.h"
 
 namespace dllm {
+
+/// The variables that a template reads before it sets them. Empty for a text that is no template.
+std::set<std::string, std::less<>> template_inputs(std::string_view source);
+
+/// Why callers may not set this variable themselves; null: they may. Texts of special tokens are markup, so that one
+/// who sets them could write control tokens.
+const char* why_not_settable(std::string_view variable);
 
 struct ChatMessage {
   std::string role;  ///< "system", "user", "assistant"

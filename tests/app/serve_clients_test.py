@@ -5,6 +5,7 @@
 `scripts/setup --clients` installs the packages into build/clients; without them the test is skipped (exit code 77).
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -25,6 +26,7 @@ except ImportError:
     sys.exit(77)
 
 from serve_case import Server  # noqa: E402  (after the packages, as it reads the arguments)
+from serve_thinking_test import ANSWER, TEXT, THINK, THOUGHTS, WEATHER, literally  # noqa: E402
 
 QUESTION = "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?"
 TURNS = [{"role": "user", "content": QUESTION}]
@@ -120,6 +122,96 @@ class Clients(unittest.TestCase):
         self.assertTrue(curl("-N", self.url + "/v1/chat/completions", "-d", body).endswith("data: [DONE]\n\n"))
         long = curl("-o", "/dev/null", "-w", "%{http_code}", self.url + "/v1/completions", "-d", "x" * 100000)
         self.assertEqual(long, "400")
+
+
+class ThinkingClients(unittest.TestCase):
+    """Answers with thoughts. Their words are an expression's, and the template is a test's."""
+    SAYS = {"regex": literally(ANSWER)}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--chat-template", THINK)
+        url = f"http://127.0.0.1:{cls.server.port}"
+        cls.openai = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+        cls.anthropic = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.openai.close()
+        cls.anthropic.close()
+        cls.server.__exit__()
+
+    def test_openai_chat(self):
+        asked = {"model": "default", "messages": TURNS, "max_tokens": 128, "reasoning_effort": "high", "extra_body": self.SAYS}
+        reply = self.openai.chat.completions.create(**asked)
+        message = reply.choices[0].message
+        self.assertEqual((message.content, message.reasoning_content, message.reasoning), (TEXT, THOUGHTS, THOUGHTS))
+        self.assertGreater(reply.usage.completion_tokens_details.reasoning_tokens, 0)
+        text, thoughts = "", ""
+        for chunk in self.openai.chat.completions.create(**asked, stream=True):
+            text += chunk.choices[0].delta.content or ""
+            thoughts += getattr(chunk.choices[0].delta, "reasoning_content", None) or ""
+        self.assertEqual((text, thoughts), (TEXT, THOUGHTS))
+        with self.openai.chat.completions.stream(**asked) as stream:
+            self.assertEqual(stream.get_final_completion().choices[0].message.content, TEXT)
+        again = [*TURNS, message.model_dump(), *TURNS]
+        self.assertTrue(self.openai.chat.completions.create(model="default", messages=again, max_tokens=16).id)
+
+    def test_openai_responses(self):
+        asked = {"model": "default", "input": QUESTION, "max_output_tokens": 128, "reasoning": {"effort": "low", "summary": "auto"},
+                 "include": ["reasoning.encrypted_content"], "store": False, "top_logprobs": 0, "extra_body": self.SAYS}
+        response = self.openai.responses.create(**asked)
+        self.assertEqual([item.type for item in response.output], ["reasoning", "message"])
+        self.assertEqual((response.output[0].content[0].text, response.output_text), (THOUGHTS, TEXT))
+        self.assertGreater(response.usage.output_tokens_details.reasoning_tokens, 0)
+        with self.openai.responses.stream(**asked) as stream:
+            deltas = [(event.type, event.delta) for event in stream if event.type.endswith("text.delta")]
+            final = stream.get_final_response()
+        self.assertEqual("".join(text for kind, text in deltas if kind == "response.reasoning_text.delta"), THOUGHTS)
+        self.assertEqual("".join(text for kind, text in deltas if kind == "response.output_text.delta"), TEXT)
+        self.assertEqual([item.type for item in final.output], ["reasoning", "message"])
+        items = [item.model_dump(exclude_none=True) for item in response.output]
+        again = self.openai.responses.create(model="default", input=[*TURNS, *items, *TURNS], max_output_tokens=16)
+        plain = self.openai.responses.create(model="default", input=[*TURNS, items[1], *TURNS], max_output_tokens=16)
+        self.assertGreater(again.usage.input_tokens, plain.usage.input_tokens)
+
+    def test_anthropic(self):
+        asked = {"model": "default", "max_tokens": 2048, "messages": TURNS, "thinking": {"type": "enabled", "budget_tokens": 1024},
+                 "extra_body": self.SAYS}
+        reply = self.anthropic.messages.create(**asked)
+        self.assertEqual([block.type for block in reply.content], ["thinking", "text"])
+        self.assertEqual((reply.content[0].thinking, reply.content[1].text), (THOUGHTS, TEXT))
+        self.assertGreater(reply.usage.output_tokens_details.thinking_tokens, 0)
+        with self.anthropic.messages.stream(**asked) as stream:
+            events = [(event.type, getattr(event, "thinking", "")) for event in stream]
+            final = stream.get_final_message()
+        self.assertEqual("".join(text for kind, text in events if kind == "thinking"), THOUGHTS)
+        self.assertEqual([block.to_dict() for block in final.content], [block.to_dict() for block in reply.content])
+        again = [*TURNS, {"role": "assistant", "content": reply.content}, *TURNS]
+        counts = [self.anthropic.messages.count_tokens(model="default", messages=talk, thinking=thinking).input_tokens
+                  for talk in (again, [*TURNS, {"role": "assistant", "content": TEXT}, *TURNS])
+                  for thinking in ({"type": "adaptive"}, {"type": "disabled"})]
+        self.assertGreater(counts[0], counts[2])
+        self.assertGreater(counts[1], counts[0])
+
+    def test_anthropic_as_agents_do(self):
+        tools = [{"name": "weather", "description": "d", "input_schema": WEATHER, "strict": True, "input_examples": [{"town": "Ulm"}],
+                  "eager_input_streaming": True, "defer_loading": False, "cache_control": {"type": "ephemeral"}}]
+        reply = self.anthropic.beta.messages.create(
+            model="default", max_tokens=128, messages=TURNS, tools=tools, tool_choice={"type": "any"}, mcp_servers=[],
+            thinking={"type": "adaptive"}, output_config={"effort": "medium"}, betas=["context-management-2025-06-27"],
+            context_management={"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]})
+        self.assertEqual(reply.stop_reason, "tool_use")
+        self.assertEqual(reply.content[-1].input, {"town": "Ulm"})
+        self.assertEqual(reply.context_management.applied_edits, [])
+        talk = [*TURNS, {"role": "assistant", "content": reply.content},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": reply.content[-1].id, "content": "rain"}]}]
+        raw = self.anthropic.messages.with_raw_response.create(model="default", max_tokens=64, messages=talk, tools=tools)
+        self.assertIn("tools.strict", raw.headers["x-dllm-ignored"])
+        schema = {"type": "object", "properties": {"answer": {"enum": [7, 21]}}, "required": ["answer"], "additionalProperties": False}
+        reply = self.anthropic.messages.create(model="default", max_tokens=64, messages=TURNS,
+                                               output_config={"format": {"type": "json_schema", "schema": schema}})
+        self.assertIn(json.loads(reply.content[0].text)["answer"], (7, 21))
 
 
 if __name__ == "__main__":

@@ -2,16 +2,19 @@
 
 #include <filesystem>
 #include <istream>
+#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "app/cli/model_file.h"
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
 #include "base/input_file.h"
+#include "base/json_reader.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "cpu/kernels/kernel_set.h"
 #include "engine/backends.h"
+#include "text/chat_template.h"
 
 namespace dllm::app {
 namespace {
@@ -196,6 +199,11 @@ void ModelFlags::add_template(Flags& flags) {
              .takes_path = true,
              .apply = into(chat_template_file),
              .rare = true});
+  flags.add({.names = {"--chat-template-kwargs"},
+             .value = "JSON",
+             .help = "variables of the chat template, as {\"enable_thinking\": false}",
+             .apply = into(template_kwargs),
+             .rare = true});
   flags.add({.names = {"--raw", "-no-cnv", "--no-conversation"},
              .help = "complete the text as it is, without a chat template",
              .apply = into(raw)});
@@ -243,6 +251,22 @@ Expected<LanguageModel> ModelFlags::load_model(Session& session) {
   return model;
 }
 
+Expected<void> ModelFlags::set_kwargs(LanguageModel& model, Terminal& terminal) const {
+  constexpr const char* kFlag = "--chat-template-kwargs";
+  DLLM_TRY(const auto json,
+           read_json<nlohmann::ordered_json>(template_kwargs, {.code = ErrorCode::kUsage, .root = kFlag}));
+  if (auto set = model.set_template_variables(template_kwargs); !set) {
+    Error error = std::move(set).error();
+    error.where = error.where.empty() ? kFlag : fmt::format("{} {}", kFlag, error.where);
+    return error;
+  }
+  const auto inputs = template_inputs(model.chat_template());
+  for (const auto& [name, value] : json.items())
+    if (!inputs.contains(name))
+      terminal.err << fmt::format("warning: {}: the chat template does not read '{}'\n", kFlag, name);
+  return {};
+}
+
 Expected<LanguageModel> ModelFlags::open(Session& session) {
   Terminal& terminal = session.terminal;
   if (hub.name.empty() && (!hub.file.empty() || hub.offline || !hub.token.empty()))
@@ -262,6 +286,7 @@ Expected<LanguageModel> ModelFlags::open(Session& session) {
     DLLM_TRY(source, read_text(chat_template_file, terminal));
   }
   if (!source.empty()) DLLM_CHECK_OK(model.set_chat_template(source));
+  if (!template_kwargs.empty()) DLLM_CHECK_OK(set_kwargs(model, terminal));
   model.set_special_content(special);
   if (verbose)
     terminal.err << fmt::format("model: {} ({}), vocabulary {}, context {}, {} threads, {}{}{}\n", model.name(),

@@ -25,7 +25,7 @@ struct ModelFlags {
   std::string path;  ///< empty: the embedded model, or one from the hub
   HubFlags hub;
   LoadOptions load;
-  std::string chat_template, chat_template_file;
+  std::string chat_template, chat_template_file, template_kwargs;
   bool raw = false;
   bool special = false;  ///< control tokens may be written in prompts
   bool verbose = false;
@@ -33,7 +33,7 @@ struct ModelFlags {
   /// -m, -hf and related flags, -t, --isa, --cache-type, --activations, add_arithmetic_flags(), --weight-cache,
   /// add_device_flags(), -v
   void add_loading(Flags& flags);
-  /// --chat-template, --chat-template-file, --raw, --special
+  /// --chat-template, --chat-template-file, --chat-template-kwargs, --raw, --special
   void add_template(Flags& flags);
 
   /// `--isa list`: prints the kernel sets and returns true.
@@ -44,6 +44,7 @@ struct ModelFlags {
 
  private:
   Expected<LanguageModel> load_model(Session& session);
+  Expected<void> set_kwargs(LanguageModel& model, Terminal& terminal) const;
 };
 
 /// -o/--output, restricted to `formats`; the first is the default.

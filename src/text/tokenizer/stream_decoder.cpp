@@ -7,7 +7,7 @@
 namespace dllm {
 
 std::string StreamDecoder::push(TokenId id) {
-  if (!with_special_ && tokenizer_.is_control(id)) return {};
+  if (!with_special_ && tokenizer_.is_control(id) && std::ranges::count(shown_, id) == 0) return {};
   pending_ += tokenizer_.bytes(id);
   // Only the last three bytes can belong to an unfinished character.
   std::size_t ready = pending_.size();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -137,13 +138,16 @@ class Tokenizer {
 /// byte sequences become U+FFFD).
 class StreamDecoder {
  public:
-  StreamDecoder(const Tokenizer& tokenizer, bool with_special) : tokenizer_(tokenizer), with_special_(with_special) {}
+  /// `shown`: control tokens that have a text also without `with_special`; borrowed.
+  StreamDecoder(const Tokenizer& tokenizer, bool with_special, std::span<const TokenId> shown = {})
+      : tokenizer_(tokenizer), with_special_(with_special), shown_(shown) {}
   std::string push(TokenId id);
   std::string flush();
 
  private:
   const Tokenizer& tokenizer_;
   bool with_special_;
+  std::span<const TokenId> shown_;
   std::string pending_;
 };
 

@@ -218,6 +218,16 @@ TEST(StreamDecoder, IsTheSanitizedWholeWhateverTheSplit) {
   }
 }
 
+TEST(StreamDecoder, SomeControlTokensMayHaveATextToo) {
+  const Tokenizer tokenizer = tiny();
+  const TokenId header = *tokenizer.find("<|start_header_id|>"), end = *tokenizer.find("<|eot_id|>");
+  const std::vector<TokenId> shown = {header};
+  StreamDecoder decoder(tokenizer, false, shown);
+  EXPECT_EQ(decoder.push(header) + decoder.push(end), "<|start_header_id|>");
+  StreamDecoder none(tokenizer, false);
+  EXPECT_EQ(none.push(header) + none.push(end), "");
+}
+
 TEST(StreamDecoder, HoldsBackOnlyWhatIsUnfinished) {
   const Tokenizer tokenizer = tiny();
   StreamDecoder decoder(tokenizer, false);

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/thinking.h"
+#include "serve/tools.h"
+
+namespace dllm::serve {
+
+/// What was said so far, as chat completions write it.
+struct Conversation {
+  std::string system;  ///< before the messages; empty: none
+  Json messages;
+  std::string field = "messages";  ///< of the request, for errors
+};
+
+/// A conversation as the model reads it.
+struct ConversationPrompt {
+  std::vector<std::int32_t> ids;
+  std::string opening;  ///< its end, with which an answer begins (TemplatedPrompt)
+};
+
+/// Renders a conversation through the chat template, with all fields of its messages; `tools`: null or those of the
+/// request. Thoughts of earlier answers are given to the template, which uses them or not. `structured`: see
+/// template_wish(). Errors: kUsage (malformed messages; tools, and a template without tool support).
+Expected<ConversationPrompt> render(const Api& api, const Conversation& conversation, const std::optional<Tools>& tools,
+                                    const Thinking& thinking, bool structured, Ignored& ignored);
+
+/// The text of a message's content: a text, or a list of parts of type "text", "input_text" or "output_text".
+/// `thoughts`: takes those of parts that are thoughts; null: there may be none. Errors: kUsage (images and other
+/// parts).
+Expected<std::string> content_text(const Json& content, const std::string& field, Ignored* ignored,
+                                   std::string* thoughts = nullptr);
+
+/// Appends thoughts to earlier ones.
+void add_thoughts(std::string& thoughts, std::string_view more);
+
+/// Removes the thoughts of all messages but the last `kept` that have some, and returns them.
+std::vector<std::string> clear_thoughts(Json& messages, std::int64_t kept);
+
+/// The ids of `context` (text, or token ids) or of `messages` (through the chat template). Errors: kUsage.
+Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields);
+
+}  // namespace dllm::serve
