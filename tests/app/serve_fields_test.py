@@ -42,14 +42,16 @@ class Fields(ServeCase):
         for path in BODIES:
             for field, value in (("top_k", -1), ("min_tokens", 0), ("stop_token_ids", []), ("ignore_eos", False),
                                  ("skip_special_tokens", True), ("mirostat", 0), ("n_probs", 0), ("mcp_servers", []), ("store", False),
-                                 ("use_beam_search", False), ("xtc_probability", 0), ("dry_multiplier", 0.0), ("lora", []), ("seed", -1),
+                                 ("use_beam_search", False), ("xtc_probability", 0), ("dry_multiplier", 0.0), ("lora", []),
+                                 ("seed", -1),
                                  ("bad_words", []), ("user", None), ("fallbacks", []), ("truncation", "auto")):
                 self.assertEqual(self.ignored(path, **{field: value}), [""], (path, field))
 
     def test_what_would_change_the_words_is_refused(self):
         for path in BODIES:
             for field, value in (("min_tokens", 3), ("stop_token_ids", [5]), ("mirostat", 2), ("xtc_probability", 0.5),
-                                 ("dry_multiplier", 0.8), ("lora", [{"id": 0, "scale": 1}]), ("bad_words", ["x"]), ("use_beam_search", True),
+                                 ("dry_multiplier", 0.8), ("lora", [{"id": 0, "scale": 1}]), ("bad_words", ["x"]),
+                                 ("use_beam_search", True),
                                  ("typical_p", 0.5), ("tfs_z", 0.5), ("guided_grammar", "root ::= x"), ("allowed_token_ids", [1]),
                                  ("nonsense", 1), ("container", "c"), ("mcp_servers", [{"type": "url", "url": "x", "name": "y"}])):
                 error = self.server.post(path, {**BODIES[path], field: value})
@@ -85,7 +87,8 @@ class Fields(ServeCase):
             logs = reply["logprobs"]
             tokens = [one["token"] for one in logs["content"]] if path == CHAT else logs["tokens"]
             self.assertEqual(tokens, [header] * 8)
-        text = "".join(data["choices"][0]["delta"].get("content") or "" for _, data in self.server.events(CHAT, {**BODIES[CHAT], **body})[:-1])
+        text = "".join(data["choices"][0]["delta"].get("content") or "" for _,
+                       data in self.server.events(CHAT, {**BODIES[CHAT], **body})[:-1])
         self.assertEqual(text, header * 8)
 
     def test_top_logprobs(self):
@@ -119,12 +122,14 @@ class Fields(ServeCase):
 
 
 class LikeClaudeCode(ServeCase):
-    FLAGS = ("--chat-template", "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}")
+    FLAGS = ("--chat-template",
+             "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}")
     BODY = {
         "model": "default", "max_tokens": 32000, "temperature": 0, "stream": False, "metadata": {"user_id": "u"},
         "system": [{"type": "text", "text": "You help.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Solve 17+4.", "cache_control": {"type": "ephemeral"}}]}],
-        "tools": [{"name": "Read", "description": "d", "input_schema": {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+        "tools": [{"name": "Read", "description": "d", "input_schema": {"$schema": "http://json-schema.org/draft-07/schema#",
+                                                                        "type": "object",
                    "properties": {"path": {"type": "string"}}, "required": ["path"], "additionalProperties": False},
                    "strict": True, "eager_input_streaming": True, "defer_loading": False, "input_examples": [{"path": "a"}],
                    "cache_control": {"type": "ephemeral"}}],
@@ -154,9 +159,11 @@ class LikeClaudeCode(ServeCase):
             reply = self.server.post(MESSAGES, {**body, **field})
             self.assertEqual(reply.status, 200, reply.body)
             self.assertIn(json.loads(reply.json["content"][0]["text"])["answer"], range(100))
-        for wrong, place in (({"output_config": {"format": {"type": "json_schema", "schema": {"type": "x"}}}}, "output_config.format.schema.type"),
+        for wrong, place in (({"output_config": {"format": {"type": "json_schema", "schema": {"type": "x"}}}},
+                              "output_config.format.schema.type"),
                              ({"output_config": {"format": format}, "output_format": format}, "output_format"),
-                             ({"output_config": {"effort": "none"}}, "output_config.effort"), ({"output_config": {"colour": 1}}, "output_config.colour")):
+                             ({"output_config": {"effort": "none"}}, "output_config.effort"),
+                             ({"output_config": {"colour": 1}}, "output_config.colour")):
             reply = self.server.post(MESSAGES, {**body, **wrong})
             self.assertEqual(reply.status, 400, reply.body)
             self.assertIn(place, reply.json["error"]["message"])
@@ -170,7 +177,8 @@ class LikeClaudeCode(ServeCase):
 
 
 class Http(unittest.TestCase):
-    STAINLESS = ("authorization,content-type,x-stainless-arch,x-stainless-lang,x-stainless-os,x-stainless-package-version,x-stainless-retry-count,"
+    STAINLESS = ("authorization,content-type,x-stainless-arch,x-stainless-lang,x-stainless-os,x-stainless-package-version,"
+                 "x-stainless-retry-count,"
                  "x-stainless-runtime,x-stainless-runtime-version,x-stainless-timeout,x-stainless-helper-method")
     ANTHROPIC = "anthropic-beta,anthropic-dangerous-direct-browser-access,anthropic-version,content-type,x-api-key,x-stainless-lang"
 
@@ -189,9 +197,12 @@ class Http(unittest.TestCase):
 
     def test_keys_are_each_judged(self):
         with Server("--api-key", "k") as server:
-            for headers, status in (({"Authorization": "Bearer k"}, 200), ({"x-api-key": "k"}, 200), ({"Authorization": "bearer k"}, 200),
-                                    ({"Authorization": "Bearer wrong", "x-api-key": "k"}, 200), ({"Authorization": "Bearer k", "x-api-key": "wrong"}, 200),
-                                    ({"Authorization": "Bearer wrong", "x-api-key": "wrong"}, 401), ({"Authorization": "Basic k"}, 401), ({}, 401)):
+            for headers, status in (({"Authorization": "Bearer k"}, 200), ({"x-api-key": "k"}, 200),
+                                    ({"Authorization": "bearer k"}, 200),
+                                    ({"Authorization": "Bearer wrong", "x-api-key": "k"}, 200),
+                                    ({"Authorization": "Bearer k", "x-api-key": "wrong"}, 200),
+                                    ({"Authorization": "Bearer wrong", "x-api-key": "wrong"}, 401), ({"Authorization": "Basic k"}, 401),
+                                    ({}, 401)):
                 self.assertEqual(server.post(CHAT, {"messages": QUESTION}, **headers).status, status, headers)
 
     def test_host_without_case_and_coded_bodies(self):

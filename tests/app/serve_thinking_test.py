@@ -20,7 +20,8 @@ THINK = ("{% if tools %}tool{{ tools | tojson }}{% endif %}{% for m in messages 
          "{% if reasoning_effort is defined %}effort {{ reasoning_effort }}{{ '\n' }}{% endif %}assistant:"
          "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>{{ '\n\n' }}{% endif %}")
 OPENED = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}assistant:\n<think>{{ '\n' }}"
-GEMMA = ("{% for m in messages %}<|turn>{{ m.role }}\n{{ m.reasoning }}{{ m.content }}<turn|>{{ '\n' }}{% endfor %}<|turn>model{{ '\n' }}"
+GEMMA = ("{% for m in messages %}<|turn>{{ m.role }}\n{{ m.reasoning }}{{ m.content }}<turn|>{{ '\n' }}{% endfor %}"
+         "<|turn>model{{ '\n' }}"
          "{% if not enable_thinking | default(false) %}<|channel>thought\n<channel|>{% endif %}")
 HARMONY = ("{% for m in messages %}<|start|>{{ m.role }}<|channel|>final<|message|>{{ m.thinking }}{{ m.content }}<|end|>{% endfor %}"
            "Reasoning: {{ reasoning_effort | default('medium') }} <|start|>assistant")
@@ -190,7 +191,8 @@ class SentBack(Thinking):
 
     def test_messages(self):
         blocks = [{"type": "thinking", "thinking": "hm", "signature": "dllm:"}, {"type": "redacted_thinking", "data": "xyz"},
-                  {"type": "text", "text": "a"}, {"type": "tool_use", "id": "1", "name": "f", "input": {}, "caller": {"type": "direct"}}]
+                  {"type": "text", "text": "a"}, {"type": "tool_use", "id": "1", "name": "f", "input": {},
+                                                  "caller": {"type": "direct"}}]
         talk = [*QUESTION, {"role": "assistant", "content": blocks},
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "x"}]}]
         plain = [*QUESTION, {"role": "assistant", "content": blocks[2:]}, talk[2]]
@@ -373,7 +375,8 @@ class CommandLine(unittest.TestCase):
             self.assertTrue(prompt.endswith(Switches.OFF))
             prompt = server.post("/apply-template", {"messages": QUESTION, "enable_thinking": True}).json["prompt"]
             self.assertTrue(prompt.endswith("assistant:"))
-            message = server.post(CHAT, {"messages": QUESTION, "reasoning_format": "auto", **says(ANSWER)}).json["choices"][0]["message"]
+            message = server.post(CHAT, {"messages": QUESTION, "reasoning_format": "auto",
+                                         **says(ANSWER)}).json["choices"][0]["message"]
             self.assertEqual(message["content"], TEXT)
         for text, word in (("[1]", "no JSON object"), ('{"messages": []}', "messages"), ("{", "--chat-template-kwargs")):
             done = run("run", "x", "--chat-template", THINK, "--chat-template-kwargs", text)
