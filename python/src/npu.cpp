@@ -18,6 +18,7 @@
 #include "npu_compiler/sweep/space.h"
 #include "npu_core/assembler/assembler.h"
 #include "npu_core/device/energy.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/machine/images.h"
 #include "npu_core/timing/memo.h"

@@ -11,7 +11,7 @@
 #include "app/experiment/answer_times.h"
 #include "app/experiment/experiments.h"
 #include "base/try.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 namespace {

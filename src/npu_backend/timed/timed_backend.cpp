@@ -6,6 +6,7 @@
 #include "base/integers.h"
 #include "base/try.h"
 #include "npu_compiler/answers/host_cpu.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {

@@ -14,6 +14,7 @@
 #include "npu_compiler/analytic/schedule_panels.h"
 #include "npu_compiler/analytic/schedule_shapes.h"
 #include "npu_compiler/analytic/vector_kernels.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {
@@ -369,8 +370,8 @@ class Scheduler {
   }
 
   const Device& d_;
-  const Device::Array& a_;
-  const Device::Latency& t_;
+  const ArrayKeys& a_;
+  const LatencyKeys& t_;
   const Graph& graph_;
   const ScheduleLoad& load_;
   ScheduleShapes shapes_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "npu_compiler/answers/answer_energy.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 
@@ -63,7 +64,7 @@ void AnswerClock::add(const Overlap& overlap, double StepTime::* part, double se
   time.*part += seconds;
   add_waiting_energy(device, processor_, seconds, time.energy);
   time.energy.dram += traffic_joules(device, overlap.bytes);
-  const Device::Host& h = device.host;
+  const HostKeys& h = device.host;
   // A core that dispatches was counted as one that works, the others as idle.
   time.energy.host_active += h.active_w * overlap.busy - dispatch_watts(device) * overlap.dispatch;
   time.energy.host_idle += h.idle_w * (seconds - (overlap.busy - overlap.dispatch));

@@ -7,6 +7,7 @@
 #include "npu_compiler/answers/heat.h"
 #include "npu_compiler/answers/host_queue.h"
 #include "npu_compiler/answers/step_timer.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -7,6 +7,7 @@
 #include "model/architecture.h"
 #include "npu_compiler/compiler/device_step.h"
 #include "npu_compiler/workload/model_shape.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {

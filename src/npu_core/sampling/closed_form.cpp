@@ -4,11 +4,12 @@
 #include <cmath>
 
 #include "base/integers.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {
 
-std::int64_t kernel_latency(const Device::Latency& t) {
+std::int64_t kernel_latency(const LatencyKeys& t) {
   return t.vector_max + t.vector_add + t.vector_exp + t.vector_sum;
 }
 

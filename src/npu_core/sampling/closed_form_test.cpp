@@ -1,3 +1,4 @@
+#include "npu_core/device/profile.h"
 #include "npu_core/sampling/closed_form.h"
 
 #include <gtest/gtest.h>

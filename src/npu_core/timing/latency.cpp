@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/integers.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {
@@ -98,7 +99,7 @@ Cost LatencyTable::draw(const MachineState& state) const {
 }
 
 Cost LatencyTable::cost(const IssueEvent& event) {
-  const Device::Latency& t = device_.latency;
+  const LatencyKeys& t = device_.latency;
   const std::int64_t elements = event.accesses->elements;
   const auto piped = [this](std::int64_t latency, Pipe pipe) { return Cost{latency, 1, pipe, 0, machine_.vlen}; };
   const auto streamed = [](std::int64_t cycles, Pipe pipe) {

@@ -1,11 +1,12 @@
 #pragma once
 
-#include "npu_core/device/device.h"
 #include "npu_core/machine/machine.h"
 #include "npu_core/timing/clock.h"
 #include "npu_core/timing/options.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// The functional parts of the vector unit. Each takes a row per cycle; instructions on different ones overlap.
 enum class Pipe : std::uint8_t {

@@ -10,6 +10,7 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "base/try.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {

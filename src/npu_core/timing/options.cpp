@@ -1,3 +1,4 @@
+#include "npu_core/device/device.h"
 #include "npu_core/timing/options.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,7 @@ Expected<void> TimingOptions::validate() const {
 }
 
 void apply_issue(const Device& device, TimingOptions& options) {
-  const Device::Issue& issue = device.issue;
+  const IssueKeys& issue = device.issue;
   options.width = static_cast<int>(issue.width);
   options.queue = static_cast<int>(issue.queue);
   options.vector_starts = static_cast<int>(issue.vector_starts);

@@ -6,9 +6,10 @@
 #include <string_view>
 
 #include "dllm/error.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 enum class IssueMode : std::uint8_t {
   kOverlapped,  ///< in order, `width` per cycle, into the queues of the units

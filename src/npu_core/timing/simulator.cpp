@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "base/try.h"
+#include "npu_core/device/device.h"
 #include "npu_core/device/energy.h"
 
 namespace dllm::npu {

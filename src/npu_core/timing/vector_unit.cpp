@@ -1,3 +1,4 @@
+#include "npu_core/device/device.h"
 #include "npu_core/timing/vector_unit.h"
 
 #include <algorithm>
