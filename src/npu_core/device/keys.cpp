@@ -90,16 +90,6 @@ std::vector<DeviceKey> make_keys() {
 #undef DLLM_NAME
 #undef DLLM_QUOTED
 
-std::vector<std::string_view> words(std::string_view text, std::string_view separator) {
-  std::vector<std::string_view> found;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(separator), text.size());
-    found.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + separator.size(), text.size()));
-  }
-  return found;
-}
-
 }  // namespace
 
 const std::vector<DeviceKey>& device_keys() {
@@ -160,7 +150,7 @@ bool DeviceKey::in_range(const Device& device) const {
 
 bool DeviceKey::accepts(std::string_view choice) const {
   if (choices.empty()) return true;
-  const std::vector<std::string_view> known = words(choices, ", ");
+  const std::vector<std::string_view> known = split_words(choices, ", ");
   return std::ranges::find(known, choice) != known.end();
 }
 
@@ -175,12 +165,12 @@ std::string_view derived_key_hint(std::string_view dotted) {
   return "";
 }
 
-std::vector<std::string_view> DeviceKey::needed_keys() const { return words(needs, " "); }
+std::vector<std::string_view> DeviceKey::needed_keys() const { return split_words(needs); }
 
 Expected<void> check_verb_reads(const DeviceKey& key, const VerbUse& use) {
-  if ((key.readers & use.readers()) != 0) return {};
+  if (use.reads(key.dotted(), key.readers)) return {};
   return Error{ErrorCode::kUsage, fmt::format("'{}' is not read by dllm {}", key.dotted(), use.front()), "",
-               fmt::format("it is read by {}", fmt::join(verbs_reading(key.readers), ", "))};
+               fmt::format("it is read by {}", fmt::join(verbs_reading(key.dotted(), key.readers), ", "))};
 }
 
 Expected<void> check_needs(const DeviceKey& key, const Device& device) {

@@ -32,8 +32,7 @@ constexpr std::string_view kRules = R"(
 Changing a key that a verb does not read would change nothing. `--set` of such a key, and an axis of a sweep, are
 therefore errors, which name the verbs that do read it. The same holds for keys that are read only "with" another one,
 while that one is 0, empty or "none". Profiles are complete descriptions, and may give all keys to every verb. The
-analytical models (cost, schedule) refuse devices whose `[issue]` is not the default. With several options, a verb reads
-what any of them reads.
+analytical models (cost, schedule) refuse devices whose `[issue]` is not the default.
 )";
 
 std::string key_row(const DeviceKey& key) {
@@ -53,7 +52,9 @@ std::string device_keys_markdown() {
   for (const ReaderInfo& info : reader_infos()) text += fmt::format("| {} | {} |\n", info.name, info.meaning);
   text += "\n| `dllm …` | uses |\n|---|---|\n";
   for (const DeviceVerb& verb : device_verbs())
-    text += fmt::format("| `{}` | {} |\n", verb.name, fmt::join(reader_names(verb.readers), ", "));
+    text += fmt::format("| `{}` | {}{}{} |\n", verb.name, verb.extends ? "also " : "",
+                        fmt::join(reader_names(verb.readers), ", "),
+                        verb.except.empty() ? "" : fmt::format("; not `{}`", fmt::join(split_words(verb.except), "`, `")));
   text += kRules;
   std::string_view section;
   for (const DeviceKey& key : device_keys()) {
@@ -75,13 +76,22 @@ nlohmann::ordered_json device_keys_json() {
                                   {"range", key.range()},
                                   {"meaning", key.meaning},
                                   {"models", reader_names(key.readers)},
-                                  {"verbs", verbs_reading(key.readers)}};
+                                  {"read_by", verbs_reading(key.dotted(), key.readers)}};
     if (!key.required) one["default"] = key.value(Device());
     if (!key.needs.empty()) one["needs"] = key.needed_keys();
     keys.push_back(std::move(one));
   }
   auto verbs = nlohmann::ordered_json::array();
-  for (const DeviceVerb& verb : device_verbs()) verbs.push_back({{"verb", verb.name}, {"models", reader_names(verb.readers)}});
+  for (const DeviceVerb& verb : device_verbs()) {
+    auto read = nlohmann::ordered_json::array();
+    for (const DeviceKey& key : device_keys())
+      if (VerbUse{verb.name}.reads(key.dotted(), key.readers)) read.push_back(key.dotted());
+    verbs.push_back({{"verb", verb.name},
+                     {"option", verb.extends},
+                     {"models", reader_names(verb.readers)},
+                     {"except", split_words(verb.except)},
+                     {"reads", read}});
+  }
   return {{"keys", keys}, {"verbs", verbs}};
 }
 

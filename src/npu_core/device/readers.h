@@ -23,12 +23,14 @@ inline constexpr Readers kSimulator = 1 << 4;
 inline constexpr Readers kDraws = 1 << 5;
 inline constexpr Readers kCost = 1 << 6;
 inline constexpr Readers kSchedule = 1 << 7;
-inline constexpr Readers kEnergy = 1 << 8;
-inline constexpr Readers kMemory = 1 << 9;
-inline constexpr Readers kWindow = 1 << 10;
-inline constexpr Readers kHost = 1 << 11;
-inline constexpr Readers kHeat = 1 << 12;
-inline constexpr Readers kValues = 1 << 13;
+inline constexpr Readers kLogits = 1 << 8;
+inline constexpr Readers kEnergy = 1 << 9;
+inline constexpr Readers kArea = 1 << 10;
+inline constexpr Readers kMemory = 1 << 11;
+inline constexpr Readers kWindow = 1 << 12;
+inline constexpr Readers kHost = 1 << 13;
+inline constexpr Readers kHeat = 1 << 14;
+inline constexpr Readers kValues = 1 << 15;
 }  // namespace reads
 
 /// One of those bits, for the documentation.
@@ -42,21 +44,28 @@ std::span<const ReaderInfo> reader_infos();
 struct DeviceVerb {
   std::string_view name;  ///< "npu step --analytic"
   Readers readers;
+  std::string_view except = {};  ///< keys of those models that it does not reach: "latency.shift latency.vector_mul"
+  bool extends = false;          ///< an option, whose row comes on top of that of its verb
 };
 std::span<const DeviceVerb> device_verbs();
-/// What a command does: rows of device_verbs() whose models it uses, the first of which messages name.
+
+/// What a command does: a row of device_verbs(), which messages name, and those of options. A later row decides about
+/// the keys that it names or whose models it uses.
 class VerbUse {
  public:
   /// Precondition: each is in the list.
   VerbUse(std::initializer_list<std::string_view> names) : names_(names) {}
   void add(std::string_view name) { names_.push_back(name); }
   std::string_view front() const { return names_.front(); }
-  Readers readers() const;
+  bool reads(std::string_view key, Readers readers) const;
 
  private:
   std::vector<std::string_view> names_;
 };
-/// Names of the verbs that use one of these models.
-std::vector<std::string> verbs_reading(Readers readers);
+/// Names of the verbs that read a key; options only where their verb does not.
+std::vector<std::string> verbs_reading(std::string_view key, Readers readers);
+
+/// "a b" to its words.
+std::vector<std::string_view> split_words(std::string_view text, std::string_view separator = " ");
 
 }  // namespace dllm::npu
