@@ -54,6 +54,7 @@ C_BREAK
 # Elements of mxfp8_e4m3 from 0.5 to 0.94, and their scales at byte 8192, twice.
 ELEMENTS = bytes(0x30 + (i * i // 7) % 8 for i in range(8192)) + bytes([127] * 2048)
 DATA = ELEMENTS + bytes(65536 - len(ELEMENTS)) + ELEMENTS
+ROWS = b"".join(bytes([i * i % 256, 0x3f]) for i in range(4096))  # BF16 from 0.5 to 1
 PROGRAM = """[[tensor]]
 name = "w"
 bytes = 400000
@@ -73,12 +74,13 @@ reads = ["v", "w"]
 writes = ["x"]
 """
 TABLES = {
-    "gemms": "rows,outputs,inputs,us\n32,4096,4096,400\n128,4096,4096,1000\n32,4096,12288,1200\n",
-    "steps": "rows,keys,us\n32,64,900\n64,512,3000\n",
+    "gemms": "rows,outputs,inputs,us\n32,4096,4096,400\n128,4096,4096,1000\n",
+    "steps": "rows,keys,us\n32,64,900\n",
+    "few": "rows,keys,us\n8,16,900\n16,32,3000\n",
     "mappings": "bytes,us\n4096,200\n1048576,240\n104857600,4000\n",
-    "shared": "rows,keys,host_rows,host_keys,us\n32,64,8,64,1200\n64,128,8,64,1900\n",
-    "gemm-joules": "rows,outputs,inputs,joules\n32,4096,4096,0.002\n128,4096,4096,0.005\n",
-    "step-joules": "rows,keys,joules\n32,64,0.01\n64,512,0.03\n",
+    "shared": "rows,keys,host_rows,host_keys,us\n32,64,8,64,1200\n",
+    "gemm-joules": "rows,outputs,inputs,joules\n32,4096,4096,0.002\n",
+    "step-joules": "rows,keys,joules\n32,64,0.01\n",
 }
 
 # Other values of a key, the first of which mostly makes a difference. Keys without an entry are multiplied.
@@ -88,7 +90,7 @@ VALUES = {
     "clock.ghz": [0.7, 1.8], "clock.nominal_ghz": [1.25, 2.5], "clock.nominal_v": [0.72, 0.8], "clock.min_v": [0.68, 0.7],
     "clock.max_v": [0.95], "clock.threshold_v": [0.3], "clock.alpha": [1.5],
     "issue.width": [1], "issue.queue": [1], "issue.vector_starts": [1], "issue.chaining": [0], "issue.accumulators": [1],
-    "sram.matrix_tiles": [8, 2], "sram.vector_rows": [4096, 256, 64], "sram.fp_words": [8], "sram.int_words": [8],
+    "sram.matrix_tiles": [8, 2, 1], "sram.vector_rows": [4096, 256, 64], "sram.fp_words": [8], "sram.int_words": [8],
     "sram.vector_ports": [1], "sram.matrix_ports": [1], "sram.instruction_words": [64],
     "memory.standard": ["hbm2-2000", "lpddr5x-8533", "hbm3-6400"], "memory.stacks": [1, 2, 4], "memory.mapping": ["robaracoch"],
     "memory.row_policy": ["closed"], "memory.refresh": ["none"], "memory.dma_gbps": [2, 0.5],
@@ -99,9 +101,9 @@ VALUES = {
     "numerics.smooth_keys": ["mean"], "numerics.smooth_values": ["minmax"], "numerics.smooth_alpha": [0.25],
     "host.dispatch_us": [30], "host.batch_us": [70], "host.batch_ops": [3], "host.dequantize_gbps": [1, 0],
     "host.cores": [4], "host.shared_gbps": [62], "host.active_w": [9], "host.idle_w": [0.01],
-    "window.bytes": [600000], "window.staging_bytes": [120000], "window.map_us": [70], "window.map_us_per_page": [2],
+    "window.bytes": [600000, 150000], "window.staging_bytes": [120000], "window.map_us": [70], "window.map_us_per_page": [2],
     "window.page_bytes": [8192], "window.mapping_bytes": [100000, 40000, 170000, 250000], "window.mappings": [2, 1],
-    "thermal.start_k": [0.00003],
+    "thermal.resume_k": [0.08], "thermal.start_k": [0.1], "thermal.sustained_w": [4],
     "energy.static_w": [3],
 }
 # Of an array, valid together.
@@ -122,12 +124,17 @@ DRAWS = {"array.noise_lanes": 8}
 SMOOTH = {"numerics.smooth_keys": "minmax", "numerics.smooth_values": "mean", "numerics.smooth_alpha": 0.5}
 PHONE = {"clock.ghz": 1.9, "memory.dma_gbps": 0}
 BUSY = {**PHONE, "array.macs_per_pe": 0.02}  # its array limits every product
-HOT = {**PHONE, "thermal.sustained_w": 0.001, "thermal.rise_k": 0.0001, "thermal.resume_k": 0.00005,
-       "thermal.capacity_j_per_k": 0.01, "thermal.throttled_ghz": 1.0}
+# Passes of a small model heat it above the limit or let it cool, each within a pass.
+HOT = {**PHONE, "thermal.sustained_w": 1.5, "thermal.rise_k": 0.15, "thermal.resume_k": 0.12,
+       "thermal.capacity_j_per_k": 0.001, "thermal.throttled_ghz": 1.0}
 NARROW = {**PHONE, "window.bytes": 700000, "window.staging_bytes": 200000, "window.map_us": 200,
           "window.mapping_bytes": 400000}
 NARROWER = {**PHONE, "window.bytes": 200000, "window.staging_bytes": 80000, "window.map_us": 200,
             "window.mapping_bytes": 60000}
+
+
+REFRESHED = ("Ben has 12 pens. Ben gets 3 more.", "--canvas-length", 32, "--algorithm", "revision", "--cache", "dual",
+             "--visible-threshold", 0.3, "--stable-threshold", 2, "--refresh-path", "second")
 
 
 class Workload:
@@ -149,10 +156,10 @@ def workloads(here):
               "json")
     short = ("run", "--backend", "npu", "--device", "DEVICE", "he", "--canvas-length", 8, "-o", "json")
     fit = ("npu", "calibrate", *small, "--device", "DEVICE", "-o", "json")
-    tables = [word for name in TABLES for word in ("--shared-steps" if name == "shared" else f"--{name}",
+    tables = [word for name in TABLES if name != "few" for word in ("--shared-steps" if name == "shared" else f"--{name}",
                                                    here / f"{name}.csv")]
     sources = (PROGRAMS / "flash_attention.asm", PROGRAMS / "sampling.asm", PROGRAMS / "gemm.asm", here / "lanes.asm")
-    data = ("--load", f"hbm@0={here / 'data.bin'}", "--load", f"vram@0={here / 'data.bin'}", "--dump", "vram@65536:1024", "--dump", "vram@0:1024", "--dump",
+    data = ("--load", f"hbm@0={here / 'data.bin'}", "--load", f"vram@0={here / 'rows.bin'}", "--dump", "vram@8192:12288", "--dump", "vram@0:1024", "--dump",
             "int@0:32", "--dump", "hbm@0+8192:1024:mxfp8_e4m3:8:plena", "--hazards")
 
     def programs(verb, *words):
@@ -180,20 +187,20 @@ def workloads(here):
                               "-o", "json")],
         "npu analyze": [Workload("plena-64", SMALL, "npu", "analyze", *experts, *block),
                         Workload("plena-64", SMALL, "npu", "analyze", *small, *block),
-                        Workload("mobile-sm8750", NARROW, "npu", "analyze", *small, *block)],
+                        Workload("mobile-sm8750", NARROWER, "npu", "analyze", *small, *block)],
         "npu analyze --unfused-head": [Workload("mobile-sm8750", PHONE, "npu", "analyze", *small, *block,
                                                 "--unfused-head")],
         "npu sweep": [Workload("plena-64", SMALL, "npu", "sweep", *experts, "DEVICE"),
                       Workload("plena-64", SMALL, "npu", "sweep", *small, "DEVICE"),
-                      Workload("mobile-sm8750", NARROW, "npu", "sweep", *small, "DEVICE")],
+                      Workload("mobile-sm8750", NARROWER, "npu", "sweep", *small, "DEVICE")],
         "npu plan": [Workload(base, changes, "npu", "plan", *small, "--rows", 40, "--context", 40, "--device",
                               "DEVICE", "-o", "json") for base, changes in
                      (("mobile-sm8750", NARROWER), ("mobile-sm8750", BUSY | NARROWER),
-                      ("plena-64", SMALL | BUSY | {"window.bytes": 400000, "window.staging_bytes": 100000}))],
+                      ("plena-64", SMALL | {"array.macs_per_pe": 0.02, "window.bytes": 400000, "window.staging_bytes": 100000}))],
         "npu plan --program": [Workload("mobile-sm8750", NARROWER | {"window.mapping_bytes": 0}, "npu", "plan", "--program", here / "program.toml",
                                         "--device", "DEVICE", "-o", "json")],
         "npu calibrate": [Workload("mobile-sm8750", PHONE, *fit, *tables),
-                          Workload("mobile-sm8750", BUSY | NARROW | {"window.bytes": 500000}, *fit, *tables)],
+                          Workload("mobile-sm8750", BUSY | NARROWER | {"memory.dma_gbps": 90}, *fit, "--steps", here / "few.csv")],
         "bench --backend npu": [Workload("mobile-sm8750", HOT, "bench", "generate", "--backend", "npu", "--device",
                                          "DEVICE", "-n", 32, "-p", 16, "--replay", RECORDING, "-o", "json"),
                                 Workload("mobile-sm8750", BUSY | NARROW, "bench", "generate", "--backend", "npu",
@@ -202,8 +209,7 @@ def workloads(here):
         "run --backend npu": [Workload("mobile-sm8750", HOT, *answer),
                               Workload("plena-64", SMALL | SMOOTH, *answer),
                               Workload("mobile-sm8750", NARROW, *answer),
-                              Workload("mobile-sm8750", PHONE, *answer, "--algorithm", "revision", "--cache", "dual",
-                                       "--refresh-path", "second")],
+                              Workload("mobile-sm8750", PHONE, *answer, *REFRESHED)],
         "run --backend npu --npu-values machine": [Workload("plena-64", SMALL, *short, "--npu-values", "machine")],
         "run --backend npu --npu-timing simulated": [Workload("plena-64", SMALL, *short, "--npu-timing", "simulated")],
         "run --backend npu --npu-processor host": [Workload("mobile-sm8750", HOT, *answer, "--npu-processor", "host")],
@@ -212,7 +218,7 @@ def workloads(here):
 
 # Of results: the command, the machine that simulates, its clock, and the profile itself.
 ECHOES = {"command", "version", "host", "device", "set", "compile_ms", "simulate_ms", "instructions_per_second", "stats",
-          "from_cache", "hash", "config"}
+          "from_cache", "hash", "config", "host_seconds", "time"}
 
 
 def result_of(value, path=()):
@@ -221,7 +227,7 @@ def result_of(value, path=()):
                 if key not in ECHOES and (*path, key) not in (("timing", "simulation", "seconds"), ("seconds",))}
     if isinstance(value, list):
         return [result_of(one, path) for one in value]
-    return value
+    return float(f"{value:.11g}") if isinstance(value, float) else value  # without rounding errors
 
 
 class Keys(CliCase):
@@ -233,8 +239,9 @@ class Keys(CliCase):
                            *((f"{name}.csv", text) for name, text in TABLES.items())):
             (cls.dir / name).write_text(text)
         (cls.dir / "data.bin").write_bytes(DATA)
+        (cls.dir / "rows.bin").write_bytes(ROWS)
         cls.list = json.loads(run("npu", "devices", "--keys", "-o", "json").stdout)
-        cls.keys = {key["key"]: key for key in cls.list["keys"]}
+        cls.keys = {key["key"]: key for key in cls.list["keys"] if key["models"] != ["checks"]}
         cls.shipped = {one["name"]: one for one in json.loads(run("npu", "devices", "-o", "json").stdout)}
         cls.workloads = workloads(cls.dir)
 
@@ -289,28 +296,43 @@ class Keys(CliCase):
         cases = self.workloads[verb]
         plain = [self.result(workload, {}) for workload in cases]
         self.assertEqual([text for code, text in plain if code != 0], [])
-        blind = [key for key in row["reads"] if not self.changes_it(key, cases, plain)]
+        blind = [key for key in row["reads"] if key in self.keys and not self.changes_it(key, cases, plain)]
         unread = [key for key in self.keys if key not in row["reads"]]
         if row["option"]:  # the keys of its verb are tested there
             verbs = [one for one in self.list["verbs"] if verb.startswith(one["verb"] + " --") and not one["option"]]
             unread = [key for key in unread if key not in verbs[0]["reads"] or key in row["except"]]
         read = {key for workload, before in zip(cases, plain) for key in self.read_of(workload, before, unread)}
+        self.maxDiff = None
         self.assertEqual({"changes nothing": blind, "changes the result": sorted(read)},
                          {"changes nothing": [], "changes the result": []}, f"keys that {verb} should read and not read")
 
     def read_of(self, workload, before, unread):
         """Those of the keys, all of which should be without effect, that have one."""
-        changes = {}
-        for key in unread:
+        together = self.changed_together(workload, unread)
+        if self.result(workload, together) == before:
+            return []
+        return [key for key, value in together.items() if self.valid(workload, {key: value})
+                and self.result(workload, {key: value}) != before] or unread
+
+    def changed_together(self, workload, keys):
+        """Changes of many keys that make a valid profile: all of them if possible."""
+        first = {}
+        for key in keys:
             section, name = key.split(".")
             now = workload.changes.get(key, self.shipped[workload.base][section][name])
-            changes[key] = OTHERS[key] if key in OTHERS and OTHERS[key] != now else self.others(key, workload)[0]
-        if set(GEOMETRY) <= set(unread):
-            changes |= GEOMETRY
-        if self.result(workload, changes) == before:
-            return []
-        return [key for key in unread if self.valid(workload, {key: changes[key]})
-                and self.result(workload, {key: changes[key]}) != before] or unread
+            first[key] = OTHERS[key] if key in OTHERS and OTHERS[key] != now else self.others(key, workload)[0]
+        if set(GEOMETRY) <= set(keys):
+            first |= GEOMETRY
+        if self.valid(workload, first):
+            return first
+        changes = {key: value for key, value in first.items() if key in OTHERS or key in GEOMETRY}
+        if not self.valid(workload, changes):
+            changes = {}
+        for key in keys:
+            fits = [value for value in self.others(key, workload) if self.valid(workload, changes | {key: value})]
+            if key not in changes and fits:
+                changes[key] = fits[0]
+        return changes
 
     def test_every_verb_has_workloads(self):
         self.assertEqual([one["verb"] for one in self.list["verbs"] if one["verb"] not in self.workloads], [])

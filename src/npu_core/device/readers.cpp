@@ -10,6 +10,7 @@ using namespace reads;
 
 std::span<const ReaderInfo> reader_infos() {
   static constexpr ReaderInfo kInfos[] = {
+      {kChecks, "checks", "whether the profile is possible at all, which every verb checks"},
       {kMachine, "machine", "sizes and formats of the functional machine"},
       {kLayout, "layout", "where a model's tensors are placed, and in how many parts a step fits"},
       {kProgram, "program", "what else decides the instructions of a compiled step"},
@@ -45,7 +46,11 @@ std::span<const DeviceVerb> device_verbs() {
       {"npu compile", kMachine | kLayout | kProgram | kLogits | kListing, kNotInSteps},
       {"npu step", kTimed | kLayout | kProgram | kLogits, kNotInSteps},
       {"npu step --temperature", kDraws, {}, kOption},
-      {"npu step --analytic", kCost | kSchedule, "host.dispatch_us host.batch_us host.batch_ops", kOption},
+      // The schedule is that of the device alone.
+      {"npu step --analytic", kCost | kSchedule,
+       "host.dispatch_us host.batch_us host.batch_ops window.bytes window.staging_bytes window.map_us "
+       "window.map_us_per_page window.page_bytes",
+       kOption},
       // No products, nothing is written, and the only reductions are maxima and sums.
       {"npu sampling", kTimed | kLogits,
        "array.hlen numerics.activation numerics.kv prefetch.matrix_rows prefetch.writeback_rows latency.vector_mul latency.vector_reci latency.prefix_scan "
@@ -81,6 +86,7 @@ namespace {
 
 /// Whether a row alone reads the key; nullopt: it does not decide.
 std::optional<bool> decides(const DeviceVerb& row, std::string_view key, Readers readers) {
+  if ((readers & kChecks) != 0) return true;
   const std::vector<std::string_view> except = split_words(row.except);
   if (std::ranges::find(except, key) != except.end()) return false;
   if ((row.readers & readers) != 0) return true;

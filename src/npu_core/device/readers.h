@@ -15,6 +15,7 @@ namespace dllm::npu {
 using Readers = std::uint32_t;
 
 namespace reads {
+inline constexpr Readers kChecks = 1u << 31;  ///< of every verb: whether a profile is possible
 inline constexpr Readers kMachine = 1 << 0;
 inline constexpr Readers kLayout = 1 << 1;
 inline constexpr Readers kProgram = 1 << 2;
