@@ -80,7 +80,7 @@ Run run(const npu::Program& program, const npu::Device& device,
                          std::string_view(bytes.c_str(), bytes.size()), piece));
   std::unique_ptr<npu::TimingSimulator> simulator;
   npu::TimingOptions timing_options;
-  npu::apply_issue(device, timing_options);
+  npu::apply_issue(device.issue, timing_options);
   if (timing) simulator = take(npu::TimingSimulator::create(device, config, program, timing_options));
   Watched watched(simulator.get());
   npu::RunOptions options{.max_instructions = most_instructions, .data = data, .observer = &watched};
@@ -191,7 +191,7 @@ class StepTimer {
     DLLM_TRY(const npu::CompiledStep compiled, npu::compile_step(shape_, std::move(device), request));
     npu::TimingOptions options;
     options.repeat = true;
-    npu::apply_issue(compiled.device, options);
+    npu::apply_issue(compiled.device.issue, options);
     DLLM_TRY(const npu::MemoisedTiming timing,
              npu::memoised_timing(compiled.device, compiled.machine, compiled.step.program, options, directory_));
     return StepTime{timing.total, static_cast<double>(timing.total) / (compiled.device.clock.ghz * 1e9),

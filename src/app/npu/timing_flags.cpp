@@ -34,7 +34,7 @@ Expected<void> TimingFlags::resolve(npu::Device& device) {
     if (!given_.empty()) error.code = ErrorCode::kUsage;
     return error;
   }
-  npu::apply_issue(device, options);
+  npu::apply_issue(device.issue, options);
   return {};
 }
 

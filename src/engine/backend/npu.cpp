@@ -105,20 +105,12 @@ Expected<void> check_given(const LoadOptions& options) {
   return {};
 }
 
-/// What answers read of the device.
-npu::VerbUse device_use(const LoadOptions& options) {
-  npu::VerbUse use = {options.npu_processor == "host" ? "run --backend npu --npu-processor host" : "run --backend npu"};
-  if (options.npu_values == "machine") use.add("run --backend npu --npu-values machine");
-  if (options.npu_timing == "simulated") use.add("run --backend npu --npu-timing simulated");
-  return use;
-}
-
 Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
   DLLM_CHECK_OK(check_given(options));
   if (model.adapts_drafts())
     return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
                  "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
-  DLLM_TRY(const npu::Device device, requested_device(options, device_use(options)));
+  DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, true)));
   DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
   DLLM_CHECK_OK(check_order(model, device));
   DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
@@ -136,6 +128,19 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
 }
 
 }  // namespace
+
+npu::VerbUse device_use(const LoadOptions& options, bool values) {
+  const bool host = options.npu_processor == "host";
+  if (!values) {
+    npu::VerbUse use = {host ? "bench --backend npu --npu-processor host" : "bench --backend npu"};
+    if (options.npu_timing == "simulated") use.add("bench --backend npu --npu-timing simulated");
+    return use;
+  }
+  npu::VerbUse use = {host ? "run --backend npu --npu-processor host" : "run --backend npu"};
+  if (options.npu_values == "machine") use.add("run --backend npu --npu-values machine");
+  if (options.npu_timing == "simulated") use.add("run --backend npu --npu-timing simulated");
+  return use;
+}
 
 Expected<npu::Device> requested_device(const LoadOptions& options, const npu::VerbUse& use) {
   DLLM_TRY(const std::vector<npu::Override> overrides, device_overrides(options));

@@ -14,6 +14,9 @@ class TimedBackend;
 struct Device;
 }  // namespace npu
 
+/// What answers read of the device; without `values`, which a benchmark of recorded answers does not compute.
+npu::VerbUse device_use(const LoadOptions& options, bool values);
+
 /// The device that `options` name, with their changes. Errors: those of load_device(); kUsage for changes of keys that
 /// `use` does not read.
 Expected<npu::Device> requested_device(const LoadOptions& options, const npu::VerbUse& use);

@@ -30,7 +30,7 @@ TEST(SimulatedStep, OperatorsSumToTheProgram) {
     ASSERT_TRUE(compiled) << compiled.error().message();
     EXPECT_EQ(compiled->step.parts.size() > 1, sequences == 16);
     TimingOptions options;
-    apply_issue(device, options);
+    apply_issue(device.issue, options);
     options.repeat = true;
     const auto report = simulate(device, compiled->machine, compiled->step.program, options);
     ASSERT_TRUE(report) << report.error().message();

@@ -38,8 +38,8 @@ double Device::memory_gbps() const {
 
 std::int64_t Device::period_fs() const { return std::llround(1e6 / clock.ghz); }
 
-std::int64_t Device::draw_cycles(bool f64) const {
-  return static_cast<std::int64_t>(std::ceil((f64 ? 4 : 1) * static_cast<double>(array.vlen) / array.noise_lanes));
+std::int64_t ArrayKeys::draw_cycles(bool f64) const {
+  return static_cast<std::int64_t>(std::ceil((f64 ? 4 : 1) * static_cast<double>(vlen) / noise_lanes));
 }
 
 Expected<Override> parse_override(std::string_view text) {

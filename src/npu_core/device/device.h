@@ -53,9 +53,6 @@ struct Device {
   double peak_tops() const;        ///< 1e12 operations (two per multiply-accumulate) per second
   double memory_gbps() const;      ///< peak of the memory, or of the DMA engines if lower
   std::int64_t period_fs() const;  ///< of the clock
-  /// Cycles for the noise of VLEN lanes: a generator finishes a draw per cycle. FP64 logarithms and quotients take it
-  /// four times as long, because multipliers of FP32's width compute them in parts (assumed, 2 to 8).
-  std::int64_t draw_cycles(bool f64) const;
   std::int64_t vector_sram_bytes() const { return sram.vector_rows * array.vlen * 2; }
 };
 

@@ -54,8 +54,8 @@ TEST(Device, ContradictionsAreExplained) {
   EXPECT_NE(message(std::string(kHead) + "[array]\nblen = 256\n").find("HLEN 128 is not a multiple of BLEN 256"),
             std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[sram]\nvector_rows = 100\n").find("less than BLEN"), std::string::npos);
-  EXPECT_NE(message(std::string(kHead) + "[sram]\nmatrix_ports = 3\n").find("1, or 2"), std::string::npos);
-  EXPECT_NE(message(std::string(kHead) + "[issue]\nwidth = 9\n").find("at most 8"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[sram]\nmatrix_ports = 3\n").find("between 1 and 2"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[issue]\nwidth = 9\n").find("between 1 and 8"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nstandard = \"hbm4\"\n").find("hbm4"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nstacks = 3\n").find("power of two"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nstacks = 16\n").find("at most 64"), std::string::npos);

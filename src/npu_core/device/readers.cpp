@@ -54,7 +54,7 @@ std::span<const DeviceVerb> device_verbs() {
       // No products, nothing is written, and the only reductions are maxima and sums.
       {"npu sampling", kTimed | kLogits,
        "array.hlen numerics.activation numerics.kv prefetch.matrix_rows prefetch.writeback_rows latency.vector_mul latency.vector_reci latency.prefix_scan "
-       "latency.shift energy.mac_pj energy.dram_write_pj_per_byte"},
+       "latency.shift energy.mac_pj energy.dram_write_pj_per_byte host.dequantize_gbps"},
       {"npu sampling --temperature", kDraws, "latency.vector_max", kOption},
       {"npu dram", kMemory},
       {"npu analyze", kBlocks},
@@ -63,7 +63,9 @@ std::span<const DeviceVerb> device_verbs() {
       {"npu plan", kCost | kWindow},
       {"npu plan --program", kWindow},
       {"npu calibrate", kAnswers},
-      {"bench --backend npu", kAnswers | kHeat | kArea},
+      {"bench --backend npu", kAnswers | kHeat},
+      {"bench --backend npu --npu-timing simulated", kSimulator | kLayout, kNotInSteps, kOption},
+      {"bench --backend npu --npu-processor host", kHost | kHeat, "host.cores host.shared_gbps"},
       {"run --backend npu", kAnswers | kHeat | kValues},
       {"run --backend npu --npu-values machine", kMachine | kLayout, kNotInSteps, kOption},
       {"run --backend npu --npu-timing simulated", kSimulator | kLayout, kNotInSteps, kOption},

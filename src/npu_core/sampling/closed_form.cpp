@@ -43,7 +43,7 @@ SamplingBounds sampling_bounds(const Device& device, const SamplingLoad& load) {
   bounds.pipelined = 4 * vectors / static_cast<double>(device.array.vector_units);
   bounds.chained = bounds.pipelined / 2;
   if (load.draws != SamplingLoad::kNone)
-    bounds.noise = vectors * static_cast<double>(device.draw_cycles(load.draws == SamplingLoad::kF64)) /
+    bounds.noise = vectors * static_cast<double>(device.array.draw_cycles(load.draws == SamplingLoad::kF64)) /
                    static_cast<double>(device.array.vector_units);
   return bounds;
 }

@@ -1,4 +1,4 @@
-#include "npu_core/device/device.h"
+#include "npu_core/device/issue_keys.h"
 #include "npu_core/timing/options.h"
 
 #include <fmt/format.h>
@@ -20,8 +20,7 @@ Expected<void> TimingOptions::validate() const {
   return {};
 }
 
-void apply_issue(const Device& device, TimingOptions& options) {
-  const IssueKeys& issue = device.issue;
+void apply_issue(const IssueKeys& issue, TimingOptions& options) {
   options.width = static_cast<int>(issue.width);
   options.queue = static_cast<int>(issue.queue);
   options.vector_starts = static_cast<int>(issue.vector_starts);
