@@ -10,8 +10,8 @@
 
 #include "base/fuzz_replay.h"
 #include "constrain/dfa.h"
-#include "constrain/testing/fuzz_entry.h"
 #include "constrain/nfa.h"
+#include "constrain/testing/fuzz_entry.h"
 #include "text/utf8.h"
 
 namespace dllm::constrain {

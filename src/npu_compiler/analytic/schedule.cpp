@@ -14,7 +14,6 @@
 #include "npu_compiler/analytic/schedule_panels.h"
 #include "npu_compiler/analytic/schedule_shapes.h"
 #include "npu_compiler/analytic/vector_kernels.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {

@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-
 namespace dllm::npu {
 
 struct Device;

@@ -29,13 +29,13 @@ constexpr bool is_required(const T&) {
 #define DLLM_QUOTED(name) #name
 #define DLLM_NAME(name) DLLM_QUOTED(name)
 #define DLLM_MEMBER(type, key) [](Device& d) -> type& { return d.DLLM_SECTION.key; }
-#define DLLM_INTEGER(key, initial, low, high, unit, readers, ...)                                                  \
-  keys.push_back({DLLM_NAME(DLLM_SECTION), #key, DeviceKey::kInteger, DLLM_MEMBER(std::int64_t, key), nullptr, nullptr, \
-                  is_required(initial), low, high, "", unit, readers, __VA_ARGS__});
-#define DLLM_NUMBER(key, initial, low, high, unit, readers, ...)                                                  \
+#define DLLM_INTEGER(key, initial, low, high, unit, readers, ...)                                              \
+  keys.push_back({DLLM_NAME(DLLM_SECTION), #key, DeviceKey::kInteger, DLLM_MEMBER(std::int64_t, key), nullptr, \
+                  nullptr, is_required(initial), low, high, "", unit, readers, __VA_ARGS__});
+#define DLLM_NUMBER(key, initial, low, high, unit, readers, ...)                                                 \
   keys.push_back({DLLM_NAME(DLLM_SECTION), #key, DeviceKey::kNumber, nullptr, DLLM_MEMBER(double, key), nullptr, \
                   is_required(initial), low, high, "", unit, readers, __VA_ARGS__});
-#define DLLM_TEXT(key, initial, choices, readers, ...)                                                           \
+#define DLLM_TEXT(key, initial, choices, readers, ...)                                                              \
   keys.push_back({DLLM_NAME(DLLM_SECTION), #key, DeviceKey::kText, nullptr, nullptr, DLLM_MEMBER(std::string, key), \
                   is_required(initial), 0, 0, choices, "", readers, __VA_ARGS__});
 

@@ -21,13 +21,14 @@ struct DeviceKey {
   std::int64_t& (*integer)(Device&);
   double& (*number)(Device&);
   std::string& (*text)(Device&);
-  bool required;            ///< without a base, a profile must give it; others have the default that a Device{} has
-  double minimum, maximum;  ///< of numbers
+  bool required;             ///< without a base, a profile must give it; others have the default that a Device{} has
+  double minimum, maximum;   ///< of numbers
   std::string_view choices;  ///< of texts: "open, closed, timeout"; empty: checked by what reads it
   std::string_view unit;
   Readers readers;
   std::string_view meaning;
-  std::string_view needs = {};  ///< "host.batch_us": nothing reads this key while none of these is on; empty: always read
+  std::string_view needs =
+      {};  ///< "host.batch_us": nothing reads this key while none of these is on; empty: always read
 
   std::vector<std::string_view> needed_keys() const;
 
@@ -38,8 +39,8 @@ struct DeviceKey {
   bool on(const Device& device) const;
   /// "1 to 8", "open, closed, timeout"; empty: any.
   std::string range() const;
-  std::string range_hint() const;  ///< "it must be between 1 and 8"
-  bool in_range(const Device& device) const;     ///< of numbers
+  std::string range_hint() const;               ///< "it must be between 1 and 8"
+  bool in_range(const Device& device) const;    ///< of numbers
   bool accepts(std::string_view choice) const;  ///< of texts
 };
 /// In the order of sections.

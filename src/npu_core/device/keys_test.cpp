@@ -81,8 +81,8 @@ TEST(DeviceKeys, ChangesThatNothingReadsAreErrors) {
   EXPECT_EQ(words.find("npu plan"), std::string::npos) << words;
   // An option may read more, and may read less.
   EXPECT_NE(refused({"latency.vector_draw", "40"}, {"npu step"}, {{"array.noise_lanes", "8"}}), "");
-  EXPECT_EQ(refused({"latency.vector_draw", "40"}, {"npu step", "npu step --temperature"}, {{"array.noise_lanes", "8"}}),
-            "");
+  EXPECT_EQ(
+      refused({"latency.vector_draw", "40"}, {"npu step", "npu step --temperature"}, {{"array.noise_lanes", "8"}}), "");
   EXPECT_EQ(refused({"latency.vector_max", "9"}, {"npu sampling"}), "");
   EXPECT_NE(refused({"latency.vector_max", "9"}, {"npu sampling", "npu sampling --temperature"}), "");
   // Every verb checks that the clock is possible.
@@ -104,8 +104,9 @@ TEST(DeviceKeys, ChangesMayNeedOthers) {
 
 TEST(DeviceKeys, RangesAreChecked) {
   constexpr const char* kHead = "base = \"dart-2048\"\nname = \"x\"\nsummary = \"\"\n";
-  EXPECT_NE(fault_of(std::string(kHead) + "[issue]\nwidth = 9\n").find("'issue.width' is 9 (it must be between 1 and 8)"),
-            std::string::npos);
+  EXPECT_NE(
+      fault_of(std::string(kHead) + "[issue]\nwidth = 9\n").find("'issue.width' is 9 (it must be between 1 and 8)"),
+      std::string::npos);
   EXPECT_NE(fault_of(std::string(kHead) + "[numerics]\nsmooth_keys = \"median\"\n").find("none, mean, minmax"),
             std::string::npos);
   Device device = *load_device("dart-2048");

@@ -52,9 +52,9 @@ std::string device_keys_markdown() {
   for (const ReaderInfo& info : reader_infos()) text += fmt::format("| {} | {} |\n", info.name, info.meaning);
   text += "\n| `dllm …` | uses |\n|---|---|\n";
   for (const DeviceVerb& verb : device_verbs())
-    text += fmt::format("| `{}` | {}{}{} |\n", verb.name, verb.extends ? "also " : "",
-                        fmt::join(reader_names(verb.readers), ", "),
-                        verb.except.empty() ? "" : fmt::format("; not `{}`", fmt::join(split_words(verb.except), "`, `")));
+    text += fmt::format(
+        "| `{}` | {}{}{} |\n", verb.name, verb.extends ? "also " : "", fmt::join(reader_names(verb.readers), ", "),
+        verb.except.empty() ? "" : fmt::format("; not `{}`", fmt::join(split_words(verb.except), "`, `")));
   text += kRules;
   std::string_view section;
   for (const DeviceKey& key : device_keys()) {

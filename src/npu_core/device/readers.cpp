@@ -53,7 +53,8 @@ std::span<const DeviceVerb> device_verbs() {
        kOption},
       // No products, nothing is written, and the only reductions are maxima and sums.
       {"npu sampling", kTimed | kLogits,
-       "array.hlen numerics.activation numerics.kv prefetch.matrix_rows prefetch.writeback_rows latency.vector_mul latency.vector_reci latency.prefix_scan "
+       "array.hlen numerics.activation numerics.kv prefetch.matrix_rows prefetch.writeback_rows latency.vector_mul "
+       "latency.vector_reci latency.prefix_scan "
        "latency.shift energy.mac_pj energy.dram_write_pj_per_byte host.dequantize_gbps"},
       {"npu sampling --temperature", kDraws, "latency.vector_max", kOption},
       {"npu dram", kMemory},
@@ -111,7 +112,8 @@ std::vector<std::string> verbs_reading(std::string_view key, Readers readers) {
   std::vector<std::string> names;
   for (const DeviceVerb& row : device_verbs()) {
     if (!decides(row, key, readers).value_or(false)) continue;
-    const bool known = std::ranges::any_of(names, [&](const std::string& name) { return row.name.starts_with(name + " --"); });
+    const bool known =
+        std::ranges::any_of(names, [&](const std::string& name) { return row.name.starts_with(name + " --"); });
     if (!known) names.emplace_back(row.name);
   }
   return names;

@@ -10,8 +10,8 @@
 namespace dllm::npu {
 
 /// The models that read the keys of a device, as a set of bits. A key lists its own (keys/*.def), a verb those that it
-/// uses (device_verbs()), so that a verb reads a key if they share one. src/app/npu_keys_test.py changes every key under
-/// every verb and checks that the result changes if, and only if, the key is declared as read.
+/// uses (device_verbs()), so that a verb reads a key if they share one. src/app/npu_keys_test.py changes every key
+/// under every verb and checks that the result changes if, and only if, the key is declared as read.
 using Readers = std::uint32_t;
 
 namespace reads {

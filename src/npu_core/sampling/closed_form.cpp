@@ -9,9 +9,7 @@
 namespace dllm::npu {
 namespace {
 
-std::int64_t kernel_latency(const LatencyKeys& t) {
-  return t.vector_max + t.vector_add + t.vector_exp + t.vector_sum;
-}
+std::int64_t kernel_latency(const LatencyKeys& t) { return t.vector_max + t.vector_add + t.vector_exp + t.vector_sum; }
 
 }  // namespace
 

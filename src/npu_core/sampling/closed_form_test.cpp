@@ -1,5 +1,5 @@
-#include "npu_core/device/profile.h"
 #include "npu_core/sampling/closed_form.h"
+#include "npu_core/device/profile.h"
 
 #include <gtest/gtest.h>
 

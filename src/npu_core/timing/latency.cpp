@@ -49,9 +49,9 @@ Cycle LatencyTable::drain(const IssueEvent& event) const {
 }
 
 Cycle LatencyTable::tiles(std::int64_t count) {
-  const double exact = static_cast<double>(count) *
-                           (options_.compat_mlen ? static_cast<double>(machine_.mlen) : array_.tile_cycles) +
-                       tile_rest_;
+  const double exact =
+      static_cast<double>(count) * (options_.compat_mlen ? static_cast<double>(machine_.mlen) : array_.tile_cycles) +
+      tile_rest_;
   const double whole = std::floor(exact);
   tile_rest_ = exact - whole;
   return static_cast<Cycle>(whole);

@@ -1,5 +1,5 @@
-#include "npu_core/device/issue_keys.h"
 #include "npu_core/timing/options.h"
+#include "npu_core/device/issue_keys.h"
 
 #include <fmt/format.h>
 

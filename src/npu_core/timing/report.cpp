@@ -1,5 +1,5 @@
-#include "npu_core/device/profile.h"
 #include "npu_core/timing/report.h"
+#include "npu_core/device/profile.h"
 
 #include <fmt/format.h>
 

@@ -19,8 +19,8 @@ inline constexpr RequiredKey kRequired;
 //   DLLM_INTEGER(key, default, lowest, highest, unit, readers, meaning)
 //   DLLM_NUMBER(key, default, lowest, highest, unit, readers, meaning)
 //   DLLM_TEXT(key, default, choices, readers, meaning)       choices: "open, closed, timeout"; "": checked elsewhere
-// A last argument may name other keys of which one must be on (not 0, "" or "none") for anything to read this one. These
-// definitions make members of the lists, for the section's struct; keys.cpp makes the table from them.
+// A last argument may name other keys of which one must be on (not 0, "" or "none") for anything to read this one.
+// These definitions make members of the lists, for the section's struct; keys.cpp makes the table from them.
 #define DLLM_INTEGER(key, initial, ...) std::int64_t key = initial;
 #define DLLM_NUMBER(key, initial, ...) double key = initial;
 #define DLLM_TEXT(key, initial, ...) std::string key = initial;
