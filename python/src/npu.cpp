@@ -18,6 +18,7 @@
 #include "npu_compiler/sweep/space.h"
 #include "npu_core/assembler/assembler.h"
 #include "npu_core/device/energy.h"
+#include "npu_core/device/keys.h"
 #include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/machine/images.h"
@@ -188,6 +189,9 @@ class StepTimer {
 
   Expected<StepTime> time(const npu::StepRequest& request, const std::vector<npu::Override>& changes) const {
     DLLM_TRY(npu::Device device, npu::load_device(base_, changes));
+    for (const npu::Override& change : changes)
+      if (const npu::DeviceKey* const key = npu::find_device_key(change.key))
+        DLLM_CHECK_OK(npu::check_verb_reads(*key, {"npu step"}));
     DLLM_TRY(const npu::CompiledStep compiled, npu::compile_step(shape_, std::move(device), request));
     npu::TimingOptions options;
     options.repeat = true;

@@ -106,11 +106,12 @@ VALUES = {
     "numerics.kv": ["mxint8:16:ocp", "bf16"], "numerics.logits": ["bf16", "mxfp8_e4m3:32:ocp"],
     "numerics.smooth_keys": ["mean"], "numerics.smooth_values": ["minmax"], "numerics.smooth_alpha": [0.25],
     "host.dispatch_us": [30], "host.batch_us": [70], "host.batch_ops": [3], "host.dequantize_gbps": [1, 0],
-    "host.cores": [4], "host.shared_gbps": [62], "host.active_w": [9], "host.idle_w": [0.01],
+    "host.cores": [4, 2], "host.int8_gops": [1], "host.f16_gflops": [1],
+    "host.shared_gbps": [62], "host.active_w": [9], "host.idle_w": [0.01],
     "window.bytes": [600000, 150000], "window.staging_bytes": [120000], "window.map_us": [70],
     "window.map_us_per_page": [2], "window.page_bytes": [8192], "window.mapping_bytes": [100000, 40000, 170000, 250000],
     "window.mappings": [2, 1],
-    "thermal.resume_k": [0.08], "thermal.start_k": [0.1], "thermal.sustained_w": [4],
+    "thermal.resume_k": [0.08], "thermal.start_k": [0.1], "thermal.sustained_w": [8],
     "energy.static_w": [3],
 }
 # Keys that only a model with experts reads, which these verbs are not tested with.
@@ -138,6 +139,7 @@ BUSY = {**PHONE, "array.macs_per_pe": 0.02}  # its array limits every product
 # Passes of a small model heat it above the limit or let it cool, each within a pass.
 HOT = {**PHONE, "thermal.sustained_w": 1.5, "thermal.rise_k": 0.15, "thermal.resume_k": 0.12,
        "thermal.capacity_j_per_k": 0.001, "thermal.throttled_ghz": 1.0}
+HOT_HOST = {**HOT, "thermal.sustained_w": 5, "thermal.rise_k": 0.5, "thermal.resume_k": 0.4}
 NARROW = {**PHONE, "window.bytes": 700000, "window.staging_bytes": 200000, "window.map_us": 200,
           "window.mapping_bytes": 400000}
 NARROWER = {**PHONE, "window.bytes": 200000, "window.staging_bytes": 80000, "window.map_us": 200,
@@ -227,7 +229,7 @@ def workloads(here):
         "bench --backend npu --npu-timing simulated": [
             answers("bench generate", "plena-64", SMALL, *recorded, "--answers", 1, "--npu-timing", "simulated")],
         "bench --backend npu --npu-processor host": [
-            answers("bench generate", "mobile-sm8750", HOT, *recorded, "--npu-processor", "host")],
+            answers("bench generate", "mobile-sm8750", HOT_HOST, *recorded, "--npu-processor", "host")],
         "run --backend npu": [answers("run", "mobile-sm8750", HOT, *answer),
                               answers("run", "plena-64", SMALL | SMOOTH, *answer),
                               answers("run", "mobile-sm8750", NARROW, *answer),
@@ -237,7 +239,7 @@ def workloads(here):
         "run --backend npu --npu-timing simulated": [
             answers("run", "plena-64", SMALL, *short, "--npu-timing", "simulated")],
         "run --backend npu --npu-processor host": [
-            answers("run", "mobile-sm8750", HOT, *answer, "--npu-processor", "host"),
+            answers("run", "mobile-sm8750", HOT_HOST, *answer, "--npu-processor", "host"),
             answers("run", "plena-64", SMALL | SMOOTH | HOST, *answer, "--npu-processor", "host")],
     }
 
@@ -349,7 +351,9 @@ class Keys(CliCase):
         for key in keys:
             section, name = key.split(".")
             now = workload.changes.get(key, self.shipped[workload.base][section][name])
-            first[key] = OTHERS[key] if key in OTHERS and OTHERS[key] != now else self.others(key, workload)[0]
+            others = [OTHERS[key]] * (key in OTHERS and OTHERS[key] != now) + self.others(key, workload)
+            if others:
+                first[key] = others[0]
         if set(GEOMETRY) <= set(keys):
             first |= GEOMETRY
         if self.valid(workload, first):

@@ -18,6 +18,7 @@ std::span<const ReaderInfo> reader_infos() {
       {kSimulator, "simulator", "time, cycle by cycle"},
       {kDraws, "draws", "draws on the chip (`--temperature`)"},
       {kCost, "cost", "the analytical model of time, per operator"},
+      {kDispatch, "dispatch", "what it adds for the host: submitting operators, mapping weights"},
       {kSchedule, "schedule", "the analytical schedule of a step, and its time without overlap"},
       {kLogits, "logits", "logits in memory, where the head is not fused with what reads them, and sampling"},
       {kEnergy, "energy", "energy"},
@@ -33,8 +34,8 @@ std::span<const ReaderInfo> reader_infos() {
 
 std::span<const DeviceVerb> device_verbs() {
   constexpr Readers kTimed = kMachine | kSimulator | kEnergy | kArea;
-  constexpr Readers kBlocks = kLayout | kCost | kSchedule | kEnergy | kArea;
-  constexpr Readers kAnswers = kCost | kLogits | kEnergy | kWindow | kHost;
+  constexpr Readers kBlocks = kLayout | kCost | kDispatch | kSchedule | kEnergy | kArea;
+  constexpr Readers kAnswers = kCost | kDispatch | kLogits | kEnergy | kWindow | kHost;
   constexpr bool kOption = true;
   // Compiled steps set the lengths of their transfers, and add no prefixes.
   constexpr std::string_view kNotInSteps =
@@ -46,11 +47,7 @@ std::span<const DeviceVerb> device_verbs() {
       {"npu compile", kMachine | kLayout | kProgram | kLogits | kListing, kNotInSteps},
       {"npu step", kTimed | kLayout | kProgram | kLogits, kNotInSteps},
       {"npu step --temperature", kDraws, {}, kOption},
-      // The schedule is that of the device alone.
-      {"npu step --analytic", kCost | kSchedule,
-       "host.dispatch_us host.batch_us host.batch_ops window.bytes window.staging_bytes window.map_us "
-       "window.map_us_per_page window.page_bytes",
-       kOption},
+      {"npu step --analytic", kCost | kSchedule, {}, kOption},
       // No products, nothing is written, and the only reductions are maxima and sums.
       {"npu sampling", kTimed | kLogits,
        "array.hlen numerics.activation numerics.kv prefetch.matrix_rows prefetch.writeback_rows latency.vector_mul "
@@ -61,12 +58,13 @@ std::span<const DeviceVerb> device_verbs() {
       {"npu analyze", kBlocks},
       {"npu analyze --unfused-head", kLogits, {}, kOption},
       {"npu sweep", kBlocks},
-      {"npu plan", kCost | kWindow},
+      {"npu plan", kCost | kDispatch | kWindow},
       {"npu plan --program", kWindow},
-      {"npu calibrate", kAnswers},
+      {"npu calibrate", kAnswers, "numerics.smooth_keys numerics.smooth_values"},
       {"bench --backend npu", kAnswers | kHeat},
       {"bench --backend npu --npu-timing simulated", kSimulator | kLayout, kNotInSteps, kOption},
-      {"bench --backend npu --npu-processor host", kHost | kHeat, "host.cores host.shared_gbps"},
+      {"bench --backend npu --npu-processor host", kHost | kHeat,
+       "host.cores host.shared_gbps numerics.smooth_keys numerics.smooth_values"},
       {"run --backend npu", kAnswers | kHeat | kValues},
       {"run --backend npu --npu-values machine", kMachine | kLayout, kNotInSteps, kOption},
       {"run --backend npu --npu-timing simulated", kSimulator | kLayout, kNotInSteps, kOption},

@@ -32,6 +32,7 @@ inline constexpr Readers kWindow = 1 << 12;
 inline constexpr Readers kHost = 1 << 13;
 inline constexpr Readers kHeat = 1 << 14;
 inline constexpr Readers kValues = 1 << 15;
+inline constexpr Readers kDispatch = 1 << 16;
 }  // namespace reads
 
 /// One of those bits, for the documentation.
