@@ -351,7 +351,7 @@ class Keys(CliCase):
         for key in keys:
             section, name = key.split(".")
             now = workload.changes.get(key, self.shipped[workload.base][section][name])
-            others = [OTHERS[key]] * (key in OTHERS and OTHERS[key] != now) + self.others(key, workload)
+            others = [value for value in [OTHERS.get(key, now), *self.others(key, workload)] if value != now]
             if others:
                 first[key] = others[0]
         if set(GEOMETRY) <= set(keys):
