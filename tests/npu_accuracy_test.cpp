@@ -14,6 +14,8 @@
 #include "npu_backend/functional/npu_backend.h"
 #include "npu_compiler/compiler/device_tiles.h"
 #include "npu_compiler/compiler/tiled_weights.h"
+#include "npu_core/device/keys.h"
+#include "npu_core/device/profile.h"
 #include "numerics/packed.h"
 #include "quant/convert.h"
 #include "random_model.h"

@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
 #include "npu_backend/accuracy/sampling.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/machine.h"
 #include "npu_core/sampling/kernel.h"
 #include "npu_core/sampling/reference.h"

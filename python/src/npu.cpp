@@ -18,6 +18,8 @@
 #include "npu_compiler/sweep/space.h"
 #include "npu_core/assembler/assembler.h"
 #include "npu_core/device/energy.h"
+#include "npu_core/device/keys.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/machine/images.h"
 #include "npu_core/timing/memo.h"
@@ -79,7 +81,7 @@ Run run(const npu::Program& program, const npu::Device& device,
                          std::string_view(bytes.c_str(), bytes.size()), piece));
   std::unique_ptr<npu::TimingSimulator> simulator;
   npu::TimingOptions timing_options;
-  npu::apply_issue(device, timing_options);
+  npu::apply_issue(device.issue, timing_options);
   if (timing) simulator = take(npu::TimingSimulator::create(device, config, program, timing_options));
   Watched watched(simulator.get());
   npu::RunOptions options{.max_instructions = most_instructions, .data = data, .observer = &watched};
@@ -187,10 +189,13 @@ class StepTimer {
 
   Expected<StepTime> time(const npu::StepRequest& request, const std::vector<npu::Override>& changes) const {
     DLLM_TRY(npu::Device device, npu::load_device(base_, changes));
+    for (const npu::Override& change : changes)
+      if (const npu::DeviceKey* const key = npu::find_device_key(change.key))
+        DLLM_CHECK_OK(npu::check_verb_reads(*key, {"npu step"}));
     DLLM_TRY(const npu::CompiledStep compiled, npu::compile_step(shape_, std::move(device), request));
     npu::TimingOptions options;
     options.repeat = true;
-    npu::apply_issue(compiled.device, options);
+    npu::apply_issue(compiled.device.issue, options);
     DLLM_TRY(const npu::MemoisedTiming timing,
              npu::memoised_timing(compiled.device, compiled.machine, compiled.step.program, options, directory_));
     return StepTime{timing.total, static_cast<double>(timing.total) / (compiled.device.clock.ghz * 1e9),

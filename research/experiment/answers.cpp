@@ -7,7 +7,7 @@
 #include "base/try.h"
 #include "experiment/answer_times.h"
 #include "experiment/experiments.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 namespace {

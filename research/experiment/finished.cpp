@@ -13,7 +13,7 @@
 #include "base/input_file.h"
 #include "base/try.h"
 #include "dllm/version.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 namespace {

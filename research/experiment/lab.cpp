@@ -13,7 +13,7 @@
 #include "eval/eval_set.h"
 #include "npu_backend/timed/timed_backend.h"
 #include "npu_compiler/answers/host_cpu.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 namespace {

@@ -14,7 +14,7 @@
 #include "npu_compiler/compiler/feasible.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/sampling/kernel.h"
 
 namespace dllm::app {

@@ -10,7 +10,7 @@
 #include "base/try.h"
 #include "experiment/experiments.h"
 #include "npu_compiler/analytic/cost_model.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "npu_core/device/device.h"
 #include "npu_core/timing/latency.h"
 #include "test/engine.h"
 

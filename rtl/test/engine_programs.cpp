@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "npu_core/assembler/assembler.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/sampling/reference.h"
 #include "test/engine.h"

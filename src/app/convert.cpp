@@ -17,6 +17,7 @@
 #include "base/try.h"
 #include "model/source.h"
 #include "npu_compiler/compiler/device_tiles.h"
+#include "npu_core/device/profile.h"
 #include "quant/calibrated.h"
 
 namespace dllm::app {

@@ -4,6 +4,7 @@
 """
 
 import json
+import pathlib
 import unittest
 
 from cli_case import CliCase
@@ -91,6 +92,9 @@ class Models(CliCase):
         self.assertAlmostEqual(device["derived"]["memory_gbps"], 1638.4)
         self.assertIn("vlen", self.ok("npu", "devices", "mobile-v79").stdout)
         self.assertIn("did you mean", self.fails(2, "npu", "devices", "dart-204"))
+        page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "guide" / "device-keys.md").read_text()
+        self.assertEqual(self.ok("npu", "devices", "--keys").stdout, page)
+        self.fails(2, "npu", "devices", "--keys", "dart-2048")
         self.assertIn("array.vlan", self.fails(3, "npu", "devices", "dart-2048", "--set", "array.vlan=3"))
         own = self.dir / "own.toml"
         own.write_text('base = "dart-2048"\nname = "own"\nsummary = ""\n[array]\nvlen = 3000\n')
@@ -128,6 +132,25 @@ class Models(CliCase):
         spec = self.dir / "issue.toml"
         spec.write_text(SWEEP.replace("[workload]", '"issue.accumulators" = [1, 2]\n[workload]'))
         self.assertIn("npu step", self.fails(3, "npu", "sweep", spec))
+
+    def test_keys_that_nothing_reads_are_refused(self):
+        words = self.fails(2, "npu", "analyze", "--set", "latency.scalar_int=50")
+        self.assertIn("not read by dllm npu analyze", words)
+        self.assertIn("npu step", words)
+        self.assertIn("npu analyze", self.fails(2, "npu", "step", "--set", "host.dispatch_us=1e5"))
+        self.assertIn("host.batch_us", self.fails(2, "npu", "plan", "--set", "host.batch_us=0", "--set",
+                                                  "host.batch_ops=3"))
+        spec = self.dir / "unread.toml"
+        spec.write_text(SWEEP.replace("[workload]", '"latency.scalar_int" = [1, 2]\n[workload]'))
+        words = self.fails(3, "npu", "sweep", spec)
+        self.assertIn("unread.toml:7: 'latency.scalar_int' is not read by dllm npu sweep", words)
+        self.assertIn("npu step", words)
+        spec.write_text(SWEEP.replace("[workload]", '"host.batch_ops" = [1, 2]\n[workload]'))
+        self.assertIn("not read while host.batch_us is 0", self.fails(2, "npu", "sweep", spec))
+        spec.write_text(SWEEP.replace("[workload]", '"host.batch_ops" = [1, 2]\n"host.batch_us" = [3]\n[workload]'))
+        self.ok("npu", "sweep", spec)
+        spec.write_text(SWEEP.replace("[workload]", '"memory.row_policy" = ["ajar"]\n[workload]'))
+        self.assertIn("open, closed, timeout", json.dumps(self.json("sweep", spec)["rows"]))
 
     def test_plan(self):
         result = self.json("plan", "--rows", 32, "--svg", self.dir / "map.svg")

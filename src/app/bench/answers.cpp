@@ -19,6 +19,7 @@
 #include "engine/virtual_time.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::app {
 namespace {
@@ -163,7 +164,7 @@ Expected<void> bench_answers(const std::string& model, const BenchOptions& optio
     return Error{ErrorCode::kUsage, "which positions a pass decides depends on values, which are not computed here",
                  "--backend npu", "add --replay FILE, or use `dllm run` for answers of the model itself"};
   DLLM_TRY(const ShapeModel shape, ShapeModel::open(model, options.load.warnings));
-  DLLM_TRY(const npu::Device device, requested_device(options.load));
+  DLLM_TRY(const npu::Device device, requested_device(options.load, device_use(options.load, false)));
   DLLM_TRY(const npu::TimerOptions timing, timer_options(options.load));
   for (const std::string& file : options.replays)
     for (const std::int32_t tokens : options.prompts.empty() ? std::vector{0} : options.prompts) {

@@ -14,6 +14,7 @@
 #include "npu_compiler/analytic/refine_schedule.h"
 #include "npu_compiler/compiler/feasible.h"
 #include "npu_core/device/energy.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 namespace {
@@ -204,7 +205,7 @@ class NpuAnalyze final : public Verb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     DLLM_TRY(const npu::ModelShape shape, model_.load());
-    DLLM_TRY(const npu::Device device, device_.load());
+    DLLM_TRY(const npu::Device device, device_.load({"npu analyze"}));
     workload_.workload.choices = routing_.choices;
     const npu::Workload& w = workload_.workload;
     DLLM_CHECK_OK(npu::check(w));

@@ -15,6 +15,7 @@
 #include "app/npu/flags.h"
 #include "base/input_file.h"
 #include "base/try.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 namespace {
@@ -91,7 +92,7 @@ class NpuCalibrate final : public Verb {
   }
 
   Expected<ExitCode> run(const Flags&, Session& session) override {
-    DLLM_TRY(const npu::Device device, device_.load());
+    DLLM_TRY(const npu::Device device, device_.load({"npu calibrate"}));
     npu::Measurements all;
     DLLM_CHECK_OK(read_measurements(gemms_, npu::parse_gemms, all.gemms));
     DLLM_CHECK_OK(read_measurements(steps_, npu::parse_steps, all.steps));

@@ -10,6 +10,7 @@
 #include "app/npu/step_flags.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/listing.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 namespace {
@@ -38,7 +39,7 @@ class NpuCompile final : public Verb {
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
-    DLLM_TRY(const CompiledStep compiled, step_.compile());
+    DLLM_TRY(const CompiledStep compiled, step_.compile({"npu compile"}));
     const auto& [shape, device, machine, layout, step, work, milliseconds] = compiled;
     DLLM_TRY(const npu::Listing listing, npu::list_step(layout, device, step));
     std::string text;

@@ -11,6 +11,7 @@
 #include "app/npu/dram_report.h"
 #include "app/npu/flags.h"
 #include "base/try.h"
+#include "npu_core/device/device.h"
 #include "npu_core/device/energy.h"
 #include "npu_core/dram/protocol_checker.h"
 
@@ -195,7 +196,7 @@ class NpuDram final : public Verb {
       if (flags.given("--standard") || flags.given("--channels"))
         return Error{ErrorCode::kUsage, "--device has its own memory", "",
                      "use --set memory.standard=... and memory.stacks=..."};
-      DLLM_TRY(const npu::Device device, device_.load());
+      DLLM_TRY(const npu::Device device, device_.load({"npu dram"}));
       config = device.memory_config;
       period_fs = device.period_fs();
     } else {
@@ -247,7 +248,7 @@ class NpuDram final : public Verb {
 
   double energy(const MemorySystem& memory) const {
     double joules = 0;
-    const auto device = device_.load();  // has loaded before
+    const auto device = device_.load({"npu dram"});  // has loaded before
     for (int c = 0; device && c < memory.config().channels; ++c)
       for (int p = 0; p < memory.config().standard.pseudochannels; ++p)
         joules += npu::dram_energy(*device, memory.stats(c, p));

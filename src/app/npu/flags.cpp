@@ -8,6 +8,8 @@
 #include "base/try.h"
 #include "dllm/version.h"
 #include "model/model.h"
+#include "npu_core/device/keys.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 
@@ -24,13 +26,21 @@ void DeviceFlags::add(Flags& flags) {
              .apply = into(sets)});
 }
 
-Expected<npu::Device> DeviceFlags::load() const {
-  std::vector<npu::Override> overrides;
+Expected<std::vector<npu::Override>> DeviceFlags::changes() const {
+  std::vector<npu::Override> changes;
   for (const std::string& text : sets) {
     DLLM_TRY(npu::Override change, npu::parse_override(text));
-    overrides.push_back(std::move(change));
+    changes.push_back(std::move(change));
   }
-  return npu::load_device(name, overrides);
+  return changes;
+}
+
+Expected<npu::Device> DeviceFlags::load(const npu::VerbUse& use, std::vector<npu::Override> before) const {
+  DLLM_TRY(const std::vector<npu::Override> given, changes());
+  before.insert(before.end(), given.begin(), given.end());
+  DLLM_TRY(npu::Device device, npu::load_device(name, before));
+  DLLM_CHECK_OK(npu::check_changes(given, device, use));
+  return device;
 }
 
 void add_number(Flags& flags, const char* name, const char* help, std::int64_t& target, std::int64_t most) {

@@ -10,7 +10,12 @@
 #include "app/cli/flags.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/override.h"
+#include "npu_core/device/readers.h"
+
+namespace dllm::npu {
+struct Device;
+}
 
 namespace dllm::app {
 
@@ -20,7 +25,11 @@ struct DeviceFlags {
   std::vector<std::string> sets;
 
   void add(Flags& flags);
-  Expected<npu::Device> load() const;
+  /// The changes of --set. Errors: kUsage.
+  Expected<std::vector<npu::Override>> changes() const;
+  /// Errors: those of load_device() and check_changes(): a key of --set that the verb
+  /// does not read. `before`: changes of the verb's own, which --set may replace.
+  Expected<npu::Device> load(const npu::VerbUse& use, std::vector<npu::Override> before = {}) const;
 };
 
 /// --routing, --routing-experts, --routing-seed: how rows choose experts in runs without data.

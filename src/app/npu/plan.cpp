@@ -13,6 +13,7 @@
 #include "npu_compiler/runtime/memory_map.h"
 #include "npu_compiler/runtime/program_file.h"
 #include "npu_compiler/runtime/step_memory.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 namespace {
@@ -50,7 +51,7 @@ class NpuPlan final : public Verb {
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
-    DLLM_TRY(const npu::Device device, device_.load());
+    DLLM_TRY(const npu::Device device, device_.load({program_.empty() ? "npu plan" : "npu plan --program"}));
     DLLM_TRY(const npu::MemoryLimits limits, npu::memory_limits(device));
     std::string title = program_;
     npu::MemoryProgram program;

@@ -10,6 +10,7 @@
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
 #include "app/cli/written_files.h"
+#include "app/npu/flags.h"
 #include "app/npu/program.h"
 #include "app/npu/timing_flags.h"
 #include "base/input_file.h"
@@ -17,7 +18,7 @@
 #include "base/try.h"
 #include "dllm/version.h"
 #include "format/npy.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/isa/csr.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/machine/hazard_monitor.h"
@@ -72,7 +73,7 @@ class NpuRun final : public Verb {
     (void)flags;
     if (words_.empty()) return Error{ErrorCode::kUsage, "there is no program", "dllm npu run", "dllm npu run FILE.asm"};
     DLLM_TRY(const std::vector<Dump> dumps, parse_dumps());
-    DLLM_TRY(npu::Device device, device());
+    DLLM_TRY(npu::Device device, device_.load({timing_ ? "npu run --timing" : "npu run"}));
     DLLM_CHECK_OK(issue_.resolve(device));
     DLLM_TRY(const npu::MachineConfig config, machine(device));
     const bool half = config.lanes == npu::LaneFormat::kF16;
@@ -116,15 +117,7 @@ class NpuRun final : public Verb {
                  "not NumPy's are copied as raw words; may be repeated",
          .apply = into(loads_)});
     flags.group("Machine");
-    flags.add({.names = {"--device"},
-               .value = "NAME",
-               .help = "device profile by name or path",
-               .default_text = "plena-64",
-               .apply = into(device_)});
-    flags.add({.names = {"--set"},
-               .value = "KEY=VALUE",
-               .help = "change a key of the profile: array.vlen=128; may be repeated",
-               .apply = into(sets_)});
+    device_.add(flags);
     flags.add({.names = {"--number-format"},
                .value = "NAME=FORMAT",
                .help =
@@ -180,15 +173,6 @@ class NpuRun final : public Verb {
                .help = "report memory that is used before a fence for its transfer",
                .apply = into(hazards_)});
     add_output_flag(flags, output_, {"text", "json"});
-  }
-
-  Expected<npu::Device> device() const {
-    std::vector<npu::Override> overrides;
-    for (const std::string& text : sets_) {
-      DLLM_TRY(npu::Override one, npu::parse_override(text));
-      overrides.push_back(std::move(one));
-    }
-    return npu::load_device(device_, overrides);
   }
 
   Expected<npu::MachineConfig> machine(const npu::Device& device) const {
@@ -314,15 +298,16 @@ class NpuRun final : public Verb {
   }
 
   nlohmann::ordered_json config_json(const npu::MachineConfig& c) const {
-    nlohmann::ordered_json json = {{"device", device_}, {"set", sets_}};
+    nlohmann::ordered_json json = {{"device", device_.name}, {"set", device_.sets}};
     json.update(npu::machine_json(c));
     json.update({{"contraction_bits", c.contraction_bits}, {"bf16_sums", c.bf16_sums}});
     json.update({{"tmv_vector_first", c.tmv_vector_first}, {"csr", csrs_}});
     return json;
   }
 
-  std::vector<std::string> words_, loads_, dumps_, sets_, formats_, csrs_;
-  std::string device_ = "plena-64", trace_, output_;
+  std::vector<std::string> words_, loads_, dumps_, formats_, csrs_;
+  DeviceFlags device_{.name = "plena-64", .sets = {}};
+  std::string trace_, output_;
   std::int32_t loop_depth_ = 16;
   std::uint64_t max_instructions_ = 1000000000;
   bool bf16_sums_ = false, tmv_vector_first_ = false, hazards_ = false, timing_ = false, no_data_ = false;

@@ -13,6 +13,7 @@
 #include "app/npu/program.h"
 #include "app/npu/timing_flags.h"
 #include "base/try.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/sampling/closed_form.h"
 #include "npu_core/sampling/kernel.h"
 #include "npu_core/sampling/plot.h"
@@ -197,11 +198,7 @@ class NpuSampling final : public Verb {
     std::vector<npu::Override> overrides;
     if (as_published_) overrides = npu::published_sampling_overrides();
     if (vlen > 0) overrides.push_back({"array.vlen", fmt::format("{}", vlen)});
-    for (const std::string& text : device_.sets) {
-      DLLM_TRY(npu::Override one, npu::parse_override(text));
-      overrides.push_back(std::move(one));
-    }
-    return npu::load_device(device_.name, overrides);
+    return device_.load({shape_.draws() ? "npu sampling --temperature" : "npu sampling"}, std::move(overrides));
   }
 
   static Expected<std::vector<std::int64_t>> numbers(const std::string& text, const char* flag) {

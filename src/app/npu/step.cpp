@@ -58,7 +58,9 @@ class NpuStep final : public Verb {
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
-    DLLM_TRY(CompiledStep compiled, step_.compile());
+    npu::VerbUse use = {"npu step"};
+    if (analytic_) use.add("npu step --analytic");
+    DLLM_TRY(CompiledStep compiled, step_.compile(use));
     DLLM_CHECK_OK(issue_.resolve(compiled.device));
     Json analytic;
     if (analytic_) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::app {
 
@@ -40,9 +41,10 @@ void StepFlags::add(Flags& flags) {
   routing.add(flags);
 }
 
-Expected<CompiledStep> StepFlags::compile() const {
+Expected<CompiledStep> StepFlags::compile(npu::VerbUse use) const {
+  if (request.temperature > 0 && use.front() == "npu step") use.add("npu step --temperature");
   DLLM_TRY(npu::ModelShape shape, model.load());
-  DLLM_TRY(npu::Device loaded, device.load());
+  DLLM_TRY(npu::Device loaded, device.load(use));
   npu::StepRequest asked = request;
   asked.choices = routing.choices;
   return npu::compile_step(std::move(shape), std::move(loaded), asked);

@@ -18,7 +18,8 @@ struct StepFlags {
   npu::StepRequest request;  ///< without `choices`, which are `routing`'s
 
   void add(Flags& flags);
-  Expected<CompiledStep> compile() const;
+  /// `use`: what the verb does with the device beyond these flags.
+  Expected<CompiledStep> compile(npu::VerbUse use) const;
   /// Model and numbers, as reported with every figure.
   void describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const;
   /// Messages for people: the number of parts, the assumptions.

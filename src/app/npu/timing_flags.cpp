@@ -4,6 +4,8 @@
 
 #include "app/cli/options.h"
 #include "base/try.h"
+#include "npu_core/device/keys.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::app {
 void TimingFlags::number(Flags& flags, const char* name, const char* help, Member member) {
@@ -14,23 +16,25 @@ void TimingFlags::number(Flags& flags, const char* name, const char* help, Membe
              .apply = [this, member](const std::string& text) -> Expected<void> {
                const auto value = parse_number<int>(text);
                if (!value || *value < 1) return bad_value(fmt::format("'{}' is not a whole number above 0", text));
-               given_.emplace_back(member, *value);  // validate() knows the upper limits
+               given_.emplace_back(member, *value);  // resolve() knows the upper limits
                return {};
              }});
 }
 
 Expected<void> TimingFlags::resolve(npu::Device& device) {
-  npu::Device::Issue& issue = device.issue;
+  npu::IssueKeys& issue = device.issue;
   for (const auto& [member, value] : given_) issue.*member = value;
   if (options.issue == npu::IssueMode::kSerial)
     issue = {.width = 1, .queue = 1, .vector_starts = 1, .chaining = 0, .accumulators = 1};
-  if (auto valid = npu::validate(device); !valid) {
+  auto valid = npu::check_ranges(device);
+  if (valid) valid = npu::validate(device);
+  if (!valid) {
     // The profile itself is valid, so a flag has made it impossible.
     Error error = std::move(valid).error();
     if (!given_.empty()) error.code = ErrorCode::kUsage;
     return error;
   }
-  npu::apply_issue(device, options);
+  npu::apply_issue(device.issue, options);
   return {};
 }
 
@@ -47,7 +51,7 @@ void TimingFlags::add(Flags& flags) {
                options.issue = *mode;
                return {};
              }});
-  using Issue = npu::Device::Issue;
+  using Issue = npu::IssueKeys;
   number(flags, "--issue-width", "instructions dispatched per cycle", &Issue::width);
   number(flags, "--issue-queue", "length of each unit's instruction queue", &Issue::queue);
   number(flags, "--vector-starts", "vector instructions that start per cycle, on different pipes",

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/cli/flags.h"
+#include "npu_core/device/issue_keys.h"
 #include "npu_core/timing/simulator.h"
 
 namespace dllm::app {
@@ -20,7 +21,7 @@ struct TimingFlags {
   Expected<void> resolve(npu::Device& device);
 
  private:
-  using Member = std::int64_t npu::Device::Issue::*;
+  using Member = std::int64_t npu::IssueKeys::*;
   void number(Flags& flags, const char* name, const char* help, Member member);
 
   std::vector<std::pair<Member, std::int64_t>> given_;

@@ -13,6 +13,7 @@
 #include "app/npu/program.h"
 #include "app/npu/timing_flags.h"
 #include "base/try.h"
+#include "npu_core/device/device.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/timing/perfetto.h"
 
@@ -57,7 +58,7 @@ class NpuTrace final : public Verb {
     if (words_.empty())
       return Error{ErrorCode::kUsage, "there is no program", "dllm npu trace", "dllm npu trace FILE.asm"};
     DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal));
-    DLLM_TRY(npu::Device device, device_.load());
+    DLLM_TRY(npu::Device device, device_.load({"npu trace"}));
     DLLM_CHECK_OK(issue_.resolve(device));
     DLLM_TRY(npu::MachineConfig machine, npu::machine_config(device));
     for (const std::string& text : formats_) DLLM_CHECK_OK(npu::override_format(machine, text));

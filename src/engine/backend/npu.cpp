@@ -11,6 +11,8 @@
 #include "npu_backend/functional/npu_backend.h"
 #include "npu_backend/timed/timed_backend.h"
 #include "npu_compiler/compiler/tiled_weights.h"
+#include "npu_core/device/keys.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 
 namespace dllm {
@@ -108,7 +110,7 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
   if (model.adapts_drafts())
     return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
                  "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
-  DLLM_TRY(const npu::Device device, requested_device(options));
+  DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, true)));
   DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
   DLLM_CHECK_OK(check_order(model, device));
   DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
@@ -127,9 +129,24 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
 
 }  // namespace
 
-Expected<npu::Device> requested_device(const LoadOptions& options) {
+npu::VerbUse device_use(const LoadOptions& options, bool values) {
+  const bool host = options.npu_processor == "host";
+  if (!values) {
+    npu::VerbUse use = {host ? "bench --backend npu --npu-processor host" : "bench --backend npu"};
+    if (options.npu_timing == "simulated") use.add("bench --backend npu --npu-timing simulated");
+    return use;
+  }
+  npu::VerbUse use = {host ? "run --backend npu --npu-processor host" : "run --backend npu"};
+  if (options.npu_values == "machine") use.add("run --backend npu --npu-values machine");
+  if (options.npu_timing == "simulated") use.add("run --backend npu --npu-timing simulated");
+  return use;
+}
+
+Expected<npu::Device> requested_device(const LoadOptions& options, const npu::VerbUse& use) {
   DLLM_TRY(const std::vector<npu::Override> overrides, device_overrides(options));
-  return npu::load_device(device_name(options), overrides);
+  DLLM_TRY(npu::Device device, npu::load_device(device_name(options), overrides));
+  DLLM_CHECK_OK(npu::check_changes(overrides, device, use));
+  return device;
 }
 
 Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {

@@ -5,12 +5,21 @@
 #include "engine/backends.h"
 #include "engine/second_path_runner.h"
 #include "npu_compiler/answers/step_timer.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/readers.h"
 
 namespace dllm {
 
-/// The device that `options` name, with their changes. Errors: those of load_device().
-Expected<npu::Device> requested_device(const LoadOptions& options);
+namespace npu {
+class TimedBackend;
+struct Device;
+}  // namespace npu
+
+/// What answers read of the device; without `values`, which a benchmark of recorded answers does not compute.
+npu::VerbUse device_use(const LoadOptions& options, bool values);
+
+/// The device that `options` name, with their changes. Errors: those of load_device(); kUsage for changes of keys that
+/// `use` does not read.
+Expected<npu::Device> requested_device(const LoadOptions& options, const npu::VerbUse& use);
 
 /// How its steps are timed. Errors: kUsage for an unknown processor.
 Expected<npu::TimerOptions> timer_options(const LoadOptions& options);

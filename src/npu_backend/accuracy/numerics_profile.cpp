@@ -9,7 +9,7 @@
 #include "npu_backend/accuracy/profiles.h"
 #include "npu_core/config/named_file.h"
 #include "npu_core/config/toml_table.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 
 namespace dllm::npu::accuracy {

@@ -9,7 +9,7 @@
 #include "npu_backend/accuracy/operand_format.h"
 #include "npu_backend/accuracy/smoothing.h"
 #include "npu_backend/accuracy/vector_unit.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/override.h"
 #include "npu_core/machine/config.h"
 
 namespace dllm::npu::accuracy {

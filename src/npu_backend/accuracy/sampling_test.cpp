@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "npu_backend/functional/host_reduction.h"
 #include "npu_compiler/testing/reference/bench.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/machine.h"
 #include "npu_core/sampling/kernel.h"
 #include "npu_core/sampling/reference.h"

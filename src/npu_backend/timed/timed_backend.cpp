@@ -6,6 +6,7 @@
 #include "base/integers.h"
 #include "base/try.h"
 #include "npu_compiler/answers/host_cpu.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {
@@ -32,6 +33,14 @@ StepWork step_work(std::span<const SequenceStep> batch) {
   return work;
 }
 
+TimedBackend::TimedBackend(std::unique_ptr<Backend> values, const Device& device, StepTimer::GraphFactory graph,
+                           const TimerOptions& options)
+    : values_(std::move(values)),
+      device_(std::make_shared<const Device>(device)),
+      graph_(std::move(graph)),
+      options_(options),
+      clock_(device, options.processor) {}
+
 Expected<std::unique_ptr<TimedBackend>> TimedBackend::create(std::unique_ptr<Backend> values, const Device& device,
                                                              StepTimer::GraphFactory graph,
                                                              const TimerOptions& options) {
@@ -53,7 +62,7 @@ Expected<StepTimer*> TimedBackend::timer_for(const StepWork& work, Position capa
     most.keys = std::max(most.keys, now.keys);
     most.rows = std::max({most.rows, now.rows, most.sequences * most.keys});
   }
-  DLLM_TRY(StepTimer timer, StepTimer::create(slow ? throttled(device_) : device_, graph_, most, options_));
+  DLLM_TRY(StepTimer timer, StepTimer::create(slow ? throttled(*device_) : *device_, graph_, most, options_));
   known = std::make_unique<StepTimer>(std::move(timer));
   return known.get();
 }
@@ -120,7 +129,7 @@ Expected<LatencyTable> TimedBackend::latency_table(std::int64_t most_rows) {
     DLLM_TRY(const StepTime time, timer->time(work));
     return time.seconds() * 1e3;
   };
-  const std::int64_t blen = options_.processor == StepProcessor::kHost ? 8 : device_.array.blen;
+  const std::int64_t blen = options_.processor == StepProcessor::kHost ? 8 : device_->array.blen;
   DLLM_TRY(const double far, step(blen, most_rows * 2));
   std::vector<LatencyTable::Point> points;
   double first = 0;

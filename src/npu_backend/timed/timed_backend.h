@@ -43,12 +43,7 @@ class TimedBackend final : public Backend {
 
  private:
   TimedBackend(std::unique_ptr<Backend> values, const Device& device, StepTimer::GraphFactory graph,
-               const TimerOptions& options)
-      : values_(std::move(values)),
-        device_(device),
-        graph_(std::move(graph)),
-        options_(options),
-        clock_(device, options.processor) {}
+               const TimerOptions& options);
   /// `slow`: at the lowered clock.
   Expected<StepTimer*> timer_for(const StepWork& work, Position capacity, bool slow);
 
@@ -63,7 +58,7 @@ class TimedBackend final : public Backend {
   void hand_over_finished();
 
   std::unique_ptr<Backend> values_;
-  Device device_;
+  std::shared_ptr<const Device> device_;
   StepTimer::GraphFactory graph_;
   TimerOptions options_;
   std::unique_ptr<StepTimer> timers_[2];  ///< at the full clock, and at the lowered one

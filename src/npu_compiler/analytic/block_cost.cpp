@@ -1,6 +1,7 @@
 #include "npu_compiler/analytic/block_cost.h"
 
 #include "base/try.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -9,6 +9,8 @@
 #include "base/integers.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/routing.h"
+#include "npu_core/device/keys.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/dram/streams.h"
 
 namespace dllm::npu {
@@ -23,16 +25,16 @@ struct SlabWork {
   double serial;
 };
 
-SlabWork rms_norm_work(const Device::Latency& t) {  // x*x and sum; times 1/rms, times gain
+SlabWork rms_norm_work(const LatencyKeys& t) {  // x*x and sum; times 1/rms, times gain
   return {4, 2, static_cast<double>(3 * t.vector_mul + t.vector_sum)};
 }
-SlabWork rope_work(const Device::Latency& t) { return {3, 1, static_cast<double>(2 * t.vector_mul + t.vector_add)}; }
-SlabWork swiglu_work(const Device::Latency& t) {  // negate, exp, add 1, reciprocal, times gate, times up
+SlabWork rope_work(const LatencyKeys& t) { return {3, 1, static_cast<double>(2 * t.vector_mul + t.vector_add)}; }
+SlabWork swiglu_work(const LatencyKeys& t) {  // negate, exp, add 1, reciprocal, times gate, times up
   return {6, 1, static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul)};
 }
 /// Scores and keys, one round per chosen expert (arg-max, mask of its lane, two minima), groups, weights; one row of
 /// lanes.
-SlabWork route_work(const Device::Latency& t, const op::Route& o, std::int64_t experts) {
+SlabWork route_work(const LatencyKeys& t, const op::Route& o, std::int64_t experts) {
   const bool softmax = o.score == GateScore::kSoftmax;
   SlabWork work = softmax ? SlabWork{7, 2,
                                      static_cast<double>(3 * t.vector_max + 2 * t.vector_add + t.vector_exp +
@@ -51,7 +53,7 @@ SlabWork route_work(const Device::Latency& t, const op::Route& o, std::int64_t e
   }
   return work;
 }
-SlabWork softmax_work(const Device::Latency& t) {  // max; subtract, exp, sum
+SlabWork softmax_work(const LatencyKeys& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
 }
 
@@ -78,14 +80,16 @@ std::string_view bound_name(Bound bound) {
   return kNames[static_cast<int>(bound)];
 }
 
+double StepCost::seconds(const Device& device) const { return overlapped / (device.clock.ghz * 1e9); }
+
 double gemm_cycles(const Device& device, std::int64_t m, std::int64_t n, std::int64_t k) {
-  const Device::Array& a = device.array;
+  const ArrayKeys& a = device.array;
   return static_cast<double>(ceil_div(m, a.blen) * ceil_div(n, a.blen) * ceil_div(k, a.mlen)) * a.tile_cycles;
 }
 
 double attention_cycles(const Device& device, std::int64_t sequences, std::int64_t rows, std::int64_t keys,
                         std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
-  const Device::Array& a = device.array;
+  const ArrayKeys& a = device.array;
   const std::int64_t m = ceil_div(rows * (heads / kv_heads), a.blen);
   // Groups of heads whose contractions of length k share the MLEN lanes.
   const auto groups = [&](std::int64_t k) {
@@ -100,9 +104,9 @@ bool is_modelled(std::string_view key) { return key.substr(0, key.find('.')) != 
 
 Expected<void> check_modelled(const Device& device) {
   Device given = device, usual;  // the accessors return references
-  for (const DeviceField& field : device_fields()) {
+  for (const DeviceKey& field : device_keys()) {
     if (field.section != kFrontEnd) continue;
-    assert(field.kind == DeviceField::kInteger);
+    assert(field.kind == DeviceKey::kInteger);
     if (field.integer(given) != field.integer(usual))
       return Error{ErrorCode::kUnsupported,
                    fmt::format("the analytical model of time knows no {}.{} = {}, only {}", field.section, field.key,
@@ -117,7 +121,7 @@ Expected<CostModel> CostModel::create(const Device& device, double achieved_gbps
     return Error{ErrorCode::kUsage, fmt::format("a bandwidth of {} GB/s", achieved_gbps), "", ""};
   CostModel model(device);
   model.achieved_gbps_ = achieved_gbps;
-  const Device::Numerics& n = device.numerics;
+  const NumericsKeys& n = device.numerics;
   for (const auto& [format, bytes] :
        {std::pair{&n.weight, n.weight_bytes}, std::pair{&n.kv, n.kv_bytes}, std::pair{&n.logits, n.logit_bytes},
         std::pair{&n.activation, n.activation_bytes}})
@@ -129,7 +133,7 @@ Expected<CostModel> CostModel::create(const Device& device, double achieved_gbps
 
 /// Fills the units' cycles, bytes and `lower_bound` without memory; false for an unknown operator.
 bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, OperatorCost& c) const {
-  const Device::Latency& t = device_.latency;
+  const LatencyKeys& t = device_.latency;
   const std::int64_t vlen = device_.array.vlen;
   const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
   const auto slabs = [&](ValueId id) { return static_cast<double>(value(id).rows * ceil_div(value(id).width, vlen)); };
@@ -167,7 +171,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
               static_cast<double>(value(o.k).rows * (value(o.k).width + value(o.v).width)) * device_.numerics.kv_bytes;
         } else if constexpr (std::is_same_v<O, op::Attention>) {
           const std::int64_t rows = value(o.q).rows, per_sequence = ceil_div(rows, load.sequences);
-          const Device::Array& a = device_.array;
+          const ArrayKeys& a = device_.array;
           c.macs = 2 * rows * o.heads * load.keys * o.head_dim;
           c.matrix =
               attention_cycles(device_, load.sequences, per_sequence, load.keys, o.heads, o.kv_heads, o.head_dim);
@@ -292,7 +296,7 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
     sum.serial += c.serial;
     sum.lower_bound += c.lower_bound;
   }
-  const Device::Window& window = device_.window;
+  const WindowKeys& window = device_.window;
   if (const auto resident = static_cast<double>(window.bytes - window.staging_bytes);
       window.bytes > 0 && sum.weight_bytes > resident) {
     const double outside = sum.weight_bytes - resident;

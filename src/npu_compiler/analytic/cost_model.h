@@ -9,9 +9,10 @@
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "npu_core/assembler/choices.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// The parameters of a denoising step beyond its graph's shape.
 struct StepLoad {
@@ -63,7 +64,7 @@ struct StepCost {
   double overlapped = 0;   ///< units overlap across operators: max of their sums, + host
   double lower_bound = 0;  ///< max over units of the sums of lower bounds
   double mapping = 0;      ///< of weights outside the address window, included in total.cycles and overlapped
-  double seconds(const Device& device) const { return overlapped / (device.clock.ghz * 1e9); }
+  double seconds(const Device& device) const;
 };
 
 /// Roofline of every operator of a graph (DART, arXiv 2601.20706, section on the analytical model;

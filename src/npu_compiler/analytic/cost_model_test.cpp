@@ -7,6 +7,7 @@
 #include "npu_compiler/analytic/refine_schedule.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "npu_compiler/analytic/schedule.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {
@@ -83,7 +84,7 @@ std::optional<double> RefineSchedule::cycles(const Device& device, const Workloa
 }
 
 std::optional<double> RefineSchedule::part_cycles(const Device& device, const Workload& workload, double gbps) {
-  const Device::Host& host = device.host;
+  const HostKeys& host = device.host;
   if (host.dispatch_us > 0 || host.batch_us > 0 || host.dequantize_gbps > 0 || device.window.bytes > 0)
     return std::nullopt;
   const ScheduleLoad load{.sequences = workload.batch,

@@ -7,9 +7,10 @@
 #include "graph/graph.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// A graph of a model with adjustable numbers of rows: building one takes a millisecond, setting rows a microsecond.
 class GraphTemplate {

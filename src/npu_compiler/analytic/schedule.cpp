@@ -369,8 +369,8 @@ class Scheduler {
   }
 
   const Device& d_;
-  const Device::Array& a_;
-  const Device::Latency& t_;
+  const ArrayKeys& a_;
+  const LatencyKeys& t_;
   const Graph& graph_;
   const ScheduleLoad& load_;
   ScheduleShapes shapes_;

@@ -8,9 +8,10 @@
 #include "graph/graph.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_core/assembler/choices.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// A step in the compiler's schedule (docs/design/npu-analytic.md, "As scheduled").
 struct ScheduleLoad {

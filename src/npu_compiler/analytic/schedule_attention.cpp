@@ -5,15 +5,16 @@
 
 #include "base/integers.h"
 #include "npu_compiler/analytic/schedule_shapes.h"
+#include "npu_core/device/device.h"
 #include "npu_core/device/smoothing.h"
 
 namespace dllm::npu {
 
-double result_delay(const Device::Array& array) {
+double result_delay(const ArrayKeys& array) {
   return static_cast<double>(3 * array.blen + log2_exact(array.mlen / array.blen));
 }
 
-double queue_lead(const Device::Array& array, double queue, double k_tiles) {
+double queue_lead(const ArrayKeys& array, double queue, double k_tiles) {
   const double tiles = queue * k_tiles / (k_tiles + 1) * array.tile_cycles;
   const double write_outs = std::ceil(queue / (k_tiles + 1)) * k_tiles * array.tile_cycles;
   return std::max(0.0, std::min(tiles, write_outs - result_delay(array) + static_cast<double>(array.blen)));
@@ -28,7 +29,7 @@ bool adds_shares(const Device& device) { return device.numerics.smooth_values !=
 /// sums. The products, the delay, and row by row the write-out, then the reciprocal and the product of four rows at a
 /// time. Of smoothed values two rows, which copy the sum and get factors and centres.
 double value_round(const Device& device, double products, double rows) {
-  const Device::Latency& t = device.latency;
+  const LatencyKeys& t = device.latency;
   const double divided =
       1 + (adds_shares(device) ? static_cast<double>(t.shift + t.vector_reci + 3 * t.vector_mul + t.vector_add + 6) / 2
                                : static_cast<double>(t.vector_reci + 2 * t.vector_mul + 4) / 4);
@@ -38,7 +39,7 @@ double value_round(const Device& device, double products, double rows) {
 /// Scores of two blocks of `most` rows may take an eighth of vector SRAM; more keys are processed in chunks.
 double chunk_tiles(const Device& device, const AttentionLoad& load, std::int64_t head_dim, std::int64_t tile,
                    std::int64_t most) {
-  const Device::Array& array = device.array;
+  const ArrayKeys& array = device.array;
   const std::int64_t kv_rows = (device.sram.matrix_tiles * array.mlen - 2 * load.weight_buffer_rows) / 2;
   const std::int64_t pieces = (head_dim > array.hlen ? head_dim : array.vlen) / array.mlen;
   const std::int64_t fit = std::min(device.sram.vector_rows / 16 / most, kv_rows / (2 * tile * pieces));
@@ -47,7 +48,7 @@ double chunk_tiles(const Device& device, const AttentionLoad& load, std::int64_t
 
 /// Of a row, in sequence: the maxima, the segment's maximum, subtraction, exponential, the sums. A row of a long
 /// softmax runs alone; others run in pairs.
-double softmax_chain(const Device::Latency& t, double tiles, bool running) {
+double softmax_chain(const LatencyKeys& t, double tiles, bool running) {
   const double each = static_cast<double>(t.vector_max + t.vector_add);
   const double once = static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_mul);
   const double rescaled =
@@ -59,8 +60,8 @@ double softmax_chain(const Device::Latency& t, double tiles, bool running) {
 /// V, one on queries; statistics go through the rows, each operation waiting for the one before. The factors are loaded
 /// or stored meanwhile.
 double smoothing_cycles(const Device& device, const AttentionLoad& load, double kv_slabs) {
-  const Device::Numerics& n = device.numerics;
-  const Device::Latency& t = device.latency;
+  const NumericsKeys& n = device.numerics;
+  const LatencyKeys& t = device.latency;
   constexpr double kAccesses = 3;  // of an operation on rows
   const auto rows = static_cast<double>(load.rows);
   constexpr double kSetUp = 50;  // instructions around a slab's loop: pointers of eight rows
@@ -80,7 +81,7 @@ double smoothing_cycles(const Device& device, const AttentionLoad& load, double 
 }  // namespace
 
 AttentionWork attention_work(const Device& device, const op::Attention& o, const AttentionLoad& load) {
-  const Device::Array& array = device.array;
+  const ArrayKeys& array = device.array;
   const auto ports = static_cast<double>(device.sram.vector_ports);
   AttentionWork work;
   const bool is_wide = o.head_dim > array.hlen;

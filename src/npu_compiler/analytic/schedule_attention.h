@@ -3,9 +3,11 @@
 #include <cstdint>
 
 #include "graph/graph.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/array_keys.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// One sequence's share of an attention operator in a step.
 struct AttentionLoad {
@@ -25,9 +27,9 @@ struct AttentionWork {
 AttentionWork attention_work(const Device& device, const op::Attention& o, const AttentionLoad& load);
 
 /// Cycles from the array's last operand to a block's results in vector SRAM: skew, adder tree, write-out.
-double result_delay(const Device::Array& array);
+double result_delay(const ArrayKeys& array);
 /// How far the array is behind the front end at the end of a product whose last column blocks fill the queue: a tile
 /// leaves it when it starts, a write-out when the array has drained.
-double queue_lead(const Device::Array& array, double queue, double k_tiles);
+double queue_lead(const ArrayKeys& array, double queue, double k_tiles);
 
 }  // namespace dllm::npu

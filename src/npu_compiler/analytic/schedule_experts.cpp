@@ -6,6 +6,7 @@
 
 #include "base/integers.h"
 #include "npu_compiler/analytic/schedule_attention.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {
@@ -32,7 +33,7 @@ double biggest(double a, double b, double c) { return std::max({a, b, c}); }
 /// Every lane learns the two best keys of its group, and the best groups are taken one by one: two rows, whose vector
 /// instructions wait for each other. The integer instructions that set the pointers come before, because the front end
 /// has waited for the last group's lane.
-double group_pair_cycles(const Device::Latency& t, std::int64_t lanes, std::int32_t used) {
+double group_pair_cycles(const LatencyKeys& t, std::int64_t lanes, std::int32_t used) {
   constexpr double kRows = 2, kPointers = 17;
   const auto maximum = std::max(static_cast<double>(t.vector_max), kRows), shift = static_cast<double>(t.shift);
   const double steps = log2_ceil(lanes);
@@ -42,7 +43,7 @@ double group_pair_cycles(const Device::Latency& t, std::int64_t lanes, std::int3
 }
 
 /// Pools of experts per block of rows: maxima of its keys one after the other, the mask, then each key.
-double pool_cycles(const Device::Latency& t, const op::Route& o, std::int64_t rows, std::int64_t experts) {
+double pool_cycles(const LatencyKeys& t, const op::Route& o, std::int64_t rows, std::int64_t experts) {
   const auto blocks = static_cast<double>(ceil_div(rows, std::max<std::int64_t>(1, o.block)));
   constexpr double kPerRow = 3;  // two vector instructions, the pointer, the end of the loop
   return static_cast<double>(rows) * (static_cast<double>(t.vector_max) + kPerRow) +
@@ -52,7 +53,7 @@ double pool_cycles(const Device::Latency& t, const op::Route& o, std::int64_t ro
 }  // namespace
 
 double route_cycles(const Device& device, const op::Route& o, std::int64_t rows, std::int64_t experts, bool biased) {
-  const Device::Latency& t = device.latency;
+  const LatencyKeys& t = device.latency;
   const auto ports = static_cast<double>(device.sram.vector_ports);
   const double pairs = static_cast<double>(ceil_div(rows, 2));
   const bool grouped = o.groups > 1, by_score = biased || grouped;
@@ -151,7 +152,7 @@ void ExpertSchedule::plan_rows(const ChoiceAssumption& choices) {
 
 /// Cycles of the rows' work, and of column blocks with that work between them.
 void ExpertSchedule::plan_products() {
-  const Device::Latency& t = d_.latency;
+  const LatencyKeys& t = d_.latency;
   const auto ports = static_cast<double>(d_.sram.vector_ports);
   const std::int64_t stride = round_up(shape_.rows, a_.blen);
   for (Product& p : products_) {

@@ -6,9 +6,11 @@
 
 #include "graph/graph.h"
 #include "npu_compiler/analytic/routing.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/array_keys.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// Cycles in which `rows` rows choose among `experts` and the scalar unit lists them
 /// (src/npu_compiler/compiler/route.cpp), without the transfers of ExpertSchedule::load_ahead(). `biased`: the router
@@ -85,7 +87,7 @@ class ExpertSchedule {
   void finish(State& s, ExpertClocks& clocks) const;
 
   const Device& d_;
-  const Device::Array& a_;
+  const ArrayKeys& a_;
   const ExpertShape shape_;
   std::int64_t chunk_ = 0;  ///< rows at once
   std::int64_t slots_ = 0, ahead_ = 0, parts_ = 1;

@@ -12,7 +12,7 @@ namespace dllm::npu {
 
 /// Rows of one of the two buffers for panels (MramPlan).
 inline std::int64_t weight_buffer_rows(const Device& device) {
-  const Device::Array& a = device.array;
+  const ArrayKeys& a = device.array;
   const std::int64_t unit = std::max(a.blen, a.hlen);
   return device.sram.matrix_tiles * a.mlen * 3 / 8 / unit * unit;
 }
@@ -33,7 +33,7 @@ inline double block_cycles(const Device& device, double tiles, std::int64_t pane
 
 /// How a matrix is cut into panels of output lanes, each at most a buffer of matrix SRAM.
 struct Panels {
-  Panels(const Device::Array& array, std::int64_t buffer_rows, std::int64_t outputs, std::int64_t inputs)
+  Panels(const ArrayKeys& array, std::int64_t buffer_rows, std::int64_t outputs, std::int64_t inputs)
       : n(round_up(outputs, array.blen)), k_tiles(ceil_div(inputs, array.mlen)), panel(array.vlen) {
     while (panel > array.blen && (panel * k_tiles > buffer_rows || panel / 2 >= n)) panel /= 2;
     count = ceil_div(n, panel);

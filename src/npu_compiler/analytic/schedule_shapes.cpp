@@ -5,7 +5,7 @@
 
 namespace dllm::npu {
 
-ScheduleShapes::ScheduleShapes(const Graph& graph, const Device::Array& array)
+ScheduleShapes::ScheduleShapes(const Graph& graph, const ArrayKeys& array)
     : graph_(graph), array_(array), patterns_(graph), lanes_(graph.values.size()) {
   std::vector<const op::Attention*> readers;  // by layer
   const std::int64_t array_heads = std::max<std::int64_t>(1, array_.mlen / array_.hlen);

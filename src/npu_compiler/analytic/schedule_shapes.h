@@ -8,15 +8,17 @@
 #include "base/integers.h"
 #include "graph/graph.h"
 #include "graph/patterns.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/array_keys.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// The compiler's layout of a graph: lanes of its values, and operators that are lowered as one. Borrows both
 /// arguments.
 class ScheduleShapes {
  public:
-  ScheduleShapes(const Graph& graph, const Device::Array& array);
+  ScheduleShapes(const Graph& graph, const ArrayKeys& array);
 
   const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
   /// For values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
@@ -50,7 +52,7 @@ class ScheduleShapes {
   void heads_of(ValueId id, std::int64_t lanes);
 
   const Graph& graph_;
-  const Device::Array& array_;
+  const ArrayKeys& array_;
   const GraphPatterns patterns_;
   std::vector<std::int64_t> lanes_;  ///< by value; 0: its width
 };

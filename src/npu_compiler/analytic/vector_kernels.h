@@ -20,7 +20,7 @@ struct RowKernel {
 /// each of the two products minus the chained operand; the sum is chained.
 /// `near`: slabs are less than 2^18 elements apart. Then the step is an immediate, and a step back takes two
 /// instructions, for both pointers.
-inline RowKernel norm_kernel(const Device::Latency& t, bool near) {
+inline RowKernel norm_kernel(const LatencyKeys& t, bool near) {
   return {.accesses = 7,
           .vector = 4,
           .integer = near ? 7.0 : 5.0,
@@ -28,7 +28,7 @@ inline RowKernel norm_kernel(const Device::Latency& t, bool near) {
           .fixed = static_cast<double>(t.vector_sum)};
 }
 /// The same after h = a + b, whose result is squared directly.
-inline RowKernel residual_norm_kernel(const Device::Latency& t, bool near) {
+inline RowKernel residual_norm_kernel(const LatencyKeys& t, bool near) {
   RowKernel k = norm_kernel(t, near);
   k.accesses += 1;
   k.vector += 1;
@@ -40,14 +40,14 @@ inline RowKernel add_kernel() { return {.accesses = 3, .vector = 1, .integer = 3
 /// Shift, two products, sum: x twice, cos, sin, four results, one operand of the sum.
 inline RowKernel rope_kernel() { return {.accesses = 9, .vector = 4, .integer = 2, .scalar = 0, .fixed = 0}; }
 /// Heads whose columns rotate only in part: shifts and sines of two directions, one row at a time.
-inline RowKernel part_rope_kernel(const Device::Latency& t) {
+inline RowKernel part_rope_kernel(const LatencyKeys& t) {
   return {.accesses = 14, .vector = 7, .integer = 5, .scalar = 0, .fixed = static_cast<double>(t.vector_add) - 1};
 }
 /// For heads whose halves are slabs: six instructions for two slabs.
 inline RowKernel wide_rope_kernel() { return {.accesses = 7.5, .vector = 3, .integer = 3, .scalar = 0, .fixed = 0}; }
 inline RowKernel hadamard_kernel() { return {.accesses = 2, .vector = 1, .integer = 2, .scalar = 0, .fixed = 0}; }
 /// Negate, e^x, 1 + x, reciprocal, two products: gate twice, up, six results.
-inline RowKernel swiglu_kernel(const Device::Latency& t) {
+inline RowKernel swiglu_kernel(const LatencyKeys& t) {
   constexpr double kInstructions = 6;
   const auto chain = static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul);
   return {
@@ -94,7 +94,7 @@ inline constexpr double kHeadNormAccesses = 12;
 /// itself. The second row of the first pair waits for its sum, the next four rows for the last result.
 inline double head_norm_cycles(const Device& device, double rows) {
   constexpr double kRows = 4, kPairs = 2, kProducts = 4;  // at once; products of a pair
-  const Device::Latency& t = device.latency;
+  const LatencyKeys& t = device.latency;
   const auto ports = static_cast<double>(device.sram.vector_ports);
   const double own = std::ceil(3 / ports);
   const double sums = std::max(static_cast<double>(t.vector_mul + t.vector_sum) + own - 1, kRows * own);

@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "npu_compiler/answers/answer_energy.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 
 AnswerClock::AnswerClock(const Device& device, StepProcessor processor)
-    : device_(device),
-      slow_(device.thermal.sustained_w > 0 ? npu::throttled(device) : device),
+    : device_(std::make_shared<const Device>(device)),
+      slow_(device.thermal.sustained_w > 0 ? std::make_shared<const Device>(npu::throttled(device)) : device_),
       heat_(device.thermal),
       processor_(processor) {
   reset();
@@ -21,9 +22,9 @@ void AnswerClock::reset() {
   steps_.clear();
   launched_.clear();
   begin_ = now_ = 0;
-  heat_ = HeatModel(device_.thermal);
+  heat_ = HeatModel(device_->thermal);
   queue_.reset();
-  if (device_.host.cores > 0) queue_.emplace(device_);
+  if (device_->host.cores > 0) queue_.emplace(*device_);
 }
 
 void AnswerClock::advance(const StepWork& work, const StepProfile& step) {
@@ -59,11 +60,11 @@ void AnswerClock::drop(std::size_t refresh) { queue_->drop(refresh, now_); }
 /// Adds to the latest step what the host's work beyond its own took: time in a part, and energy.
 void AnswerClock::add(const Overlap& overlap, double StepTime::* part, double seconds) {
   StepTime& time = steps_.back().time;
-  const Device& device = steps_.back().throttled ? slow_ : device_;
+  const Device& device = steps_.back().throttled ? *slow_ : *device_;
   time.*part += seconds;
   add_waiting_energy(device, processor_, seconds, time.energy);
   time.energy.dram += traffic_joules(device, overlap.bytes);
-  const Device::Host& h = device.host;
+  const HostKeys& h = device.host;
   // A core that dispatches was counted as one that works, the others as idle.
   time.energy.host_active += h.active_w * overlap.busy - dispatch_watts(device) * overlap.dispatch;
   time.energy.host_idle += h.idle_w * (seconds - (overlap.busy - overlap.dispatch));

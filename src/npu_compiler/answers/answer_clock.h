@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
@@ -34,7 +35,7 @@ class AnswerClock {
 
   void reset();
   /// What the next step runs on: the device, at the lowered clock if it is too hot.
-  const Device& device() const { return throttled() ? slow_ : device_; }
+  const Device& device() const { return throttled() ? *slow_ : *device_; }
   bool throttled() const { return heat_.throttled(); }
   /// A step, during which the host works on what was launched.
   void advance(const StepWork& work, const StepProfile& step);
@@ -56,7 +57,7 @@ class AnswerClock {
  private:
   void add(const Overlap& overlap, double StepTime::* part, double seconds);
 
-  Device device_, slow_;
+  std::shared_ptr<const Device> device_, slow_;
   HeatModel heat_;
   StepProcessor processor_;
   std::vector<TimedStep> steps_;

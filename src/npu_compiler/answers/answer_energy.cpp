@@ -1,16 +1,17 @@
 #include "npu_compiler/answers/answer_energy.h"
 
+#include "npu_core/device/device.h"
 #include "npu_core/device/energy.h"
 
 namespace dllm::npu {
 
 double traffic_joules(const Device& device, double bytes) {
-  const Device::Energy& e = device.energy;
+  const EnergyKeys& e = device.energy;
   return bytes * (e.dram_read_pj_per_byte + e.dram_io_pj_per_byte) * 1e-12;
 }
 
 double dispatch_watts(const Device& device) {
-  const Device::Host& h = device.host;
+  const HostKeys& h = device.host;
   return h.cores == 0 ? 0 : h.idle_w + (h.active_w - h.idle_w) / static_cast<double>(h.cores);
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
 #include "npu_compiler/answers/step_timer.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// Joules of memory traffic that the host causes.
 double traffic_joules(const Device& device, double bytes);

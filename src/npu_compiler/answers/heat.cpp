@@ -1,4 +1,5 @@
 #include "npu_compiler/answers/heat.h"
+#include "npu_core/device/device.h"
 
 #include <cmath>
 
@@ -9,7 +10,7 @@ Device throttled(const Device& device) {
   const double ratio = device.thermal.throttled_ghz / device.clock.ghz;
   slow.clock.ghz = device.thermal.throttled_ghz;
   slow.derive();
-  Device::Host& h = slow.host;
+  HostKeys& h = slow.host;
   for (double* rate : {&h.dequantize_gbps, &h.int8_gops, &h.f16_gflops, &h.f32_gflops}) *rate *= ratio;
   h.dispatch_us /= ratio;
   h.batch_us /= ratio;

@@ -1,8 +1,10 @@
 #pragma once
 
-#include "npu_core/device/device.h"
+#include "npu_core/device/thermal_keys.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// The device and its host at the lowered clock: what runs with the clock takes longer in proportion, at the supply of
 /// that clock (power.h). The memory keeps its speed. Precondition: a thermal limit.
@@ -13,7 +15,7 @@ Device throttled(const Device& device);
 /// limit.
 class HeatModel {
  public:
-  explicit HeatModel(const Device::Thermal& thermal) : thermal_(thermal), rise_(thermal.start_k) { decide(); }
+  explicit HeatModel(const ThermalKeys& thermal) : thermal_(thermal), rise_(thermal.start_k) { decide(); }
 
   /// Energy that was spent evenly over a time.
   void add(double joules, double seconds);
@@ -23,7 +25,7 @@ class HeatModel {
  private:
   void decide();
 
-  Device::Thermal thermal_;
+  ThermalKeys thermal_;
   double rise_ = 0;
   bool throttled_ = false;
 };

@@ -7,6 +7,7 @@
 #include "model/architecture.h"
 #include "npu_compiler/answers/answer_clock.h"
 #include "npu_compiler/workload/model_shape.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "npu_compiler/analytic/routing.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {
@@ -99,7 +100,7 @@ HostWork host_operator(const Graph& graph, const Device& device, const Op& op, s
                        std::int64_t keys) {
   if (device.host.cores == 0 || operator_rows(graph, op) == 0) return {};
   const HostAmounts a = host_amounts(graph, device, op, sequences, keys);
-  const Device::Host& h = device.host;
+  const HostKeys& h = device.host;
   const double arithmetic = (a.int8 / h.int8_gops + a.f16 / h.f16_gflops + a.f32 / h.f32_gflops) * 1e-9;
   return {std::max(arithmetic, a.bytes / (h.memory_gbps * 1e9)), a.bytes};
 }

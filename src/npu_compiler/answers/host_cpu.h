@@ -5,9 +5,10 @@
 
 #include "graph/graph.h"
 #include "npu_compiler/answers/host_queue.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// Work of the host's processor.
 struct HostWork {

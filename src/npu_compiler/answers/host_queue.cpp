@@ -1,4 +1,5 @@
 #include "npu_compiler/answers/host_queue.h"
+#include "npu_core/device/device.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "npu_core/device/device.h"
-
 namespace dllm::npu {
+
+struct Device;
 
 /// Work of one processor: seconds when it runs alone, and the memory traffic, which is spread evenly over them.
 struct Stretch {

@@ -1,4 +1,5 @@
 #include "npu_compiler/answers/host_queue.h"
+#include "npu_core/device/profile.h"
 
 #include <gtest/gtest.h>
 

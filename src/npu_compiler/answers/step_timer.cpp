@@ -14,6 +14,7 @@
 #include "npu_compiler/answers/paging.h"
 #include "npu_compiler/compiler/simulated_step.h"
 #include "npu_compiler/runtime/step_memory.h"
+#include "npu_core/device/device.h"
 #include "npu_core/device/energy.h"
 
 namespace dllm::npu {
@@ -92,6 +93,11 @@ struct StepTimer::DeviceStep {
     return program;
   }
 };
+
+StepTimer::StepTimer(const Device& device, GraphFactory graph, const StepWork& most, const TimerOptions& options)
+    : device_(std::make_unique<Device>(device)), graph_(std::move(graph)), most_(most), options_(options) {}
+StepTimer::StepTimer(StepTimer&&) noexcept = default;
+StepTimer::~StepTimer() = default;
 
 Expected<StepTimer> StepTimer::create(const Device& device, GraphFactory graph, const StepWork& most,
                                       const TimerOptions& options) {
@@ -249,7 +255,7 @@ Expected<StepProfile> StepTimer::compute(const StepWork& work) {
   time.host = step.host.seconds;
   add_energy(time.energy, step_energy(device, npu::work(device, step.sum), time.seconds()));
   time.energy.dram += traffic_joules(device, step.host.bytes);
-  const Device::Host& h = device.host;
+  const HostKeys& h = device.host;
   if (h.cores > 0) {
     time.energy.host_active = h.active_w * time.host + dispatch_watts(device) * time.dispatch;
     time.energy.host_idle = h.idle_w * (time.seconds() - time.host - time.dispatch);

@@ -16,9 +16,10 @@
 #include "npu_compiler/answers/host_queue.h"
 #include "npu_compiler/runtime/memory_plan.h"
 #include "npu_compiler/runtime/staging.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// What runs the steps of an answer.
 enum class StepProcessor : std::uint8_t {
@@ -97,6 +98,9 @@ class StepTimer {
   static Expected<StepTimer> create(const Device& device, GraphFactory graph, const StepWork& most,
                                     const TimerOptions& options);
 
+  StepTimer(StepTimer&&) noexcept;
+  ~StepTimer();
+
   /// Errors: kResource if a mapping fails (without the planner); kUsage for a step larger than `most`.
   Expected<StepTime> time(const StepWork& work);
   /// Errors: those of time(). Valid as long as the timer.
@@ -114,8 +118,7 @@ class StepTimer {
   StepWork bucket(const StepWork& work) const;
 
  private:
-  StepTimer(const Device& device, GraphFactory graph, const StepWork& most, const TimerOptions& options)
-      : device_(std::make_unique<Device>(device)), graph_(std::move(graph)), most_(most), options_(options) {}
+  StepTimer(const Device& device, GraphFactory graph, const StepWork& most, const TimerOptions& options);
 
   struct DeviceStep;
   Expected<DeviceStep> device_step(const StepWork& work, bool simulate);

@@ -9,6 +9,7 @@
 #include "npu_compiler/answers/answer_clock.h"
 #include "npu_compiler/answers/host_cpu.h"
 #include "npu_compiler/workload/model_shape.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {

@@ -14,6 +14,7 @@
 #include "graph/builder.h"
 #include "npu_compiler/answers/host_cpu.h"
 #include "npu_compiler/calibrate/further_fits.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "npu_compiler/calibrate/calibrate.h"
+#include "npu_core/device/device.h"
+#include "npu_core/device/keys.h"
 
 namespace dllm::npu {
 namespace {
@@ -18,13 +20,13 @@ std::string quoted(const std::string& text) {
   return result + '"';
 }
 
-std::string value_text(const DeviceField& field, Device& device) {
+std::string value_text(const DeviceKey& field, Device& device) {
   switch (field.kind) {
-    case DeviceField::kInteger:
+    case DeviceKey::kInteger:
       return fmt::format("{}", field.integer(device));
-    case DeviceField::kNumber:
+    case DeviceKey::kNumber:
       return fmt::format("{}", field.number(device));
-    case DeviceField::kText:
+    case DeviceKey::kText:
       return quoted(field.text(device));
   }
   return {};
@@ -44,7 +46,7 @@ std::string calibrated_profile(const Calibration& calibration, const std::string
   text += fmt::format("name = {}\nsummary = {}\n", quoted(name),
                       quoted(fmt::format("{}, calibrated", calibration.device.name)));
   std::string_view section;
-  for (const DeviceField& field : device_fields()) {
+  for (const DeviceKey& field : device_keys()) {
     const std::string dotted = fmt::format("{}.{}", field.section, field.key);
     const auto key = std::ranges::find(calibration.keys, dotted, &CalibratedKey::key);
     const bool fitted = key != calibration.keys.end() && determined(key->fit);

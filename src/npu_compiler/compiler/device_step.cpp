@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "npu_core/device/device.h"
 #include "npu_core/machine/device_machine.h"
 
 namespace dllm::npu {

@@ -10,6 +10,8 @@
 #include "model/model.h"
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_compiler/compiler/weights_image.h"
+#include "npu_core/device/device.h"
+#include "npu_core/device/keys.h"
 #include "npu_core/machine/device_machine.h"
 
 namespace dllm::npu {

@@ -4,9 +4,10 @@
 #include <string>
 
 #include "dllm/error.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// The type of a device's weights as recipes name it: "Q4_0" or "Q8_0". Errors: kUsage (the device's weights are not
 /// stored in tiles of 32 x 32), and the machine's.

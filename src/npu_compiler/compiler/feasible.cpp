@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "npu_compiler/compiler/layout.h"
 #include "npu_compiler/compiler/workload_step.h"
+#include "npu_core/device/device.h"
 #include "npu_core/machine/device_machine.h"
 
 namespace dllm::npu {

@@ -4,9 +4,10 @@
 
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// A laid-out model's use of the device's memory, in bytes.
 struct MemoryNeed {

@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "npu_compiler/analytic/cost_model.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {

@@ -3,11 +3,12 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "npu_compiler/compiler/split_step.h"
-#include "npu_core/device/device.h"
 
 // Listings of a compiled step, for people and tools.
 
 namespace dllm::npu {
+
+struct Device;
 
 /// One region of the program with its closed-form bounds, in cycles of the device's clock. `lower_bound`: for every
 /// schedule of tiles (analytic/cost_model.h); for operators lowered as one, the larger of the array's and the others'

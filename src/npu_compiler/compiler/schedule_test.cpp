@@ -15,6 +15,7 @@
 #include "npu_compiler/compiler/workload_step.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/timing/simulator.h"
 

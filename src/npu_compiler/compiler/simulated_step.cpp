@@ -32,7 +32,7 @@ Expected<SimulatedStep> simulate_step(const Device& device, const std::function<
       compile_workload(graph, device,
                        {.batch = step.sequences, .rows = step.rows, .context = step.keys, .scored = step.scored}, {}));
   TimingOptions options;
-  apply_issue(device, options);
+  apply_issue(device.issue, options);
   options.repeat = true;
   DLLM_TRY(const MemoisedTiming timing,
            memoised_timing(device, compiled.machine, compiled.step.program, options, directory));

@@ -7,9 +7,10 @@
 
 #include "dllm/error.h"
 #include "graph/graph.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// A step of equal sequences.
 struct RegularStep {

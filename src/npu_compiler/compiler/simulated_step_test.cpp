@@ -7,6 +7,7 @@
 #include "model/architecture.h"
 #include "npu_compiler/compiler/device_step.h"
 #include "npu_compiler/workload/model_shape.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
@@ -29,7 +30,7 @@ TEST(SimulatedStep, OperatorsSumToTheProgram) {
     ASSERT_TRUE(compiled) << compiled.error().message();
     EXPECT_EQ(compiled->step.parts.size() > 1, sequences == 16);
     TimingOptions options;
-    apply_issue(device, options);
+    apply_issue(device.issue, options);
     options.repeat = true;
     const auto report = simulate(device, compiled->machine, compiled->step.program, options);
     ASSERT_TRUE(report) << report.error().message();

@@ -1,4 +1,5 @@
 #include "npu_compiler/runtime/step_memory.h"
+#include "npu_core/device/device.h"
 
 #include <fmt/format.h>
 
@@ -87,7 +88,7 @@ class StepProgram {
 }  // namespace
 
 Expected<MemoryLimits> memory_limits(const Device& device) {
-  const Device::Window& window = device.window;
+  const WindowKeys& window = device.window;
   if (window.bytes == 0)
     return Error{ErrorCode::kUnsupported, "the device sees all of its memory, so there is nothing to place",
                  "device " + device.name, "--set window.bytes=N limits it; the mobile profiles have a window"};

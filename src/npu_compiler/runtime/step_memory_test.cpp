@@ -8,6 +8,7 @@
 #include "model/architecture.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_compiler/workload/model_shape.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {

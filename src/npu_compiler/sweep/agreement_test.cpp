@@ -17,6 +17,7 @@
 #include "npu_compiler/compiler/split_step.h"
 #include "npu_compiler/compiler/workload_step.h"
 #include "npu_compiler/sweep/run.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/timing/simulator.h"
 

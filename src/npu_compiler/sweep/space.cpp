@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 
@@ -11,7 +12,9 @@
 #include "npu_compiler/analytic/block_cost.h"
 #include "npu_core/device/checks.h"
 #include "npu_core/device/energy.h"
+#include "npu_core/device/keys.h"
 #include "npu_core/device/power.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {
@@ -27,13 +30,13 @@ std::uint64_t term(std::string_view section, std::string_view key, std::uint64_t
   return mix(mix(text_hash(section) + kGolden64 * text_hash(key)) ^ mix(value + 0x632be59bd9b4e019u));
 }
 
-std::uint64_t value_hash(const DeviceField& field, Device& device) {
+std::uint64_t value_hash(const DeviceKey& field, Device& device) {
   switch (field.kind) {
-    case DeviceField::kInteger:
+    case DeviceKey::kInteger:
       return static_cast<std::uint64_t>(field.integer(device));
-    case DeviceField::kNumber:
+    case DeviceKey::kNumber:
       return std::bit_cast<std::uint64_t>(field.number(device) + 0.0);
-    case DeviceField::kText:
+    case DeviceKey::kText:
       return text_hash(field.text(device));
   }
   return 0;
@@ -57,23 +60,26 @@ const WorkloadMember* workload_member(std::string_view dotted) {
   return nullptr;
 }
 
-/// By "array.blen". Errors: unknown and derived keys.
-Expected<const DeviceField*> device_key(const std::string& dotted) {
-  static const std::unordered_map<std::string, const DeviceField*> fields = [] {
-    std::unordered_map<std::string, const DeviceField*> all;
-    for (const DeviceField& field : device_fields())
-      all.emplace(fmt::format("{}.{}", field.section, field.key), &field);
-    return all;
-  }();
-  if (const auto found = fields.find(dotted); found != fields.end()) return found->second;
+/// By "array.blen". Errors: unknown and derived keys, and those that the models do not read.
+Expected<const DeviceKey*> device_key(const std::string& dotted) {
+  if (const DeviceKey* const found = find_device_key(dotted)) {
+    DLLM_CHECK_OK(check_verb_reads(*found, {"npu sweep"}));
+    return found;
+  }
   if (const std::string_view hint = derived_key_hint(dotted); !hint.empty())
     return Error{ErrorCode::kUsage, "this key is derived from others", dotted, std::string(hint)};
-  std::vector<std::string> known;
-  for (const auto& [name, field] : fields) known.push_back(name);
+  std::vector<std::string> known = device_key_names();
   for (const WorkloadMember& one : kWorkloadMembers) known.push_back(fmt::format("{}{}", kWorkloadSection, one.name));
   const std::string near = nearest(dotted, known);
   return Error{ErrorCode::kUsage, "there is no such key", dotted,
                near.empty() ? "dllm npu devices --keys lists them" : "did you mean '" + near + "'?"};
+}
+
+/// An axis of a key that nothing reads while another is off, as in the base profile and without an axis of that other.
+Expected<void> check_swept(const DeviceKey& key, const SweepSpec& spec, const Device& base) {
+  for (const std::string_view needed : key.needed_keys())
+    if (std::ranges::find(spec.axes, needed, &SweepSpec::Axis::key) != spec.axes.end()) return {};
+  return check_needs(key, base);
 }
 
 std::uint64_t shape_hash(const ModelDesc& d) {
@@ -93,7 +99,7 @@ std::uint64_t shape_hash(const ModelDesc& d) {
 
 /// What the achieved bandwidth depends on.
 std::uint64_t memory_hash(const Device& device) {
-  const Device::Memory& m = device.memory;
+  const MemoryKeys& m = device.memory;
   return term("memory", m.standard, static_cast<std::uint64_t>(m.stacks)) + term("mapping", m.mapping, 0) +
          term("policy", m.row_policy, 0) + term("refresh", m.refresh, 0) +
          term("frontend", "", std::bit_cast<std::uint64_t>(m.frontend_ns));
@@ -101,8 +107,8 @@ std::uint64_t memory_hash(const Device& device) {
 
 /// What a model's layout and steps depend on, except the size of the memory.
 std::uint64_t layout_hash(const Device& device, std::int64_t context) {
-  const Device::Array& a = device.array;
-  const Device::Sram& s = device.sram;
+  const ArrayKeys& a = device.array;
+  const SramKeys& s = device.sram;
   std::uint64_t hash =
       text_hash(device.numerics.weight) + 3 * text_hash(device.numerics.kv) + 5 * text_hash(device.numerics.activation);
   for (const std::int64_t value :
@@ -116,7 +122,7 @@ std::uint64_t layout_hash(const Device& device, std::int64_t context) {
 SweepSpace::SweepSpace(SweepSpec spec, ModelShape shape, Device base)
     : spec_(std::move(spec)), shape_(std::move(shape)), base_(std::move(base)) {}
 
-SweepSpace::Value SweepSpace::parse(const DeviceField& field, const std::string& text) {
+SweepSpace::Value SweepSpace::parse(const DeviceKey& field, const std::string& text) {
   Value value;
   const std::string name = fmt::format("{}.{}", field.section, field.key);
   const char *begin = text.data(), *end = begin + text.size();
@@ -125,14 +131,18 @@ SweepSpace::Value SweepSpace::parse(const DeviceField& field, const std::string&
     return value;
   };
   double found = 0;
-  if (field.kind == DeviceField::kText) {
+  if (field.kind == DeviceKey::kText) {
     value.text = text.size() >= 2 && (text.front() == '\'' || text.front() == '"') && text.back() == text.front()
                      ? text.substr(1, text.size() - 2)
                      : text;
     value.hash = term(field.section, field.key, text_hash(value.text));
+    if (!field.accepts(value.text)) {
+      value.error = fmt::format("'{}' is '{}'", name, value.text);
+      value.hint = fmt::format("it must be one of {}", field.choices);
+    }
     return value;
   }
-  if (field.kind == DeviceField::kInteger) {
+  if (field.kind == DeviceKey::kInteger) {
     const auto [last, error] = std::from_chars(begin, end, value.integer);
     if (error != std::errc() || last != end) return no("an integer");
     found = static_cast<double>(value.integer);
@@ -145,7 +155,7 @@ SweepSpace::Value SweepSpace::parse(const DeviceField& field, const std::string&
   }
   if (!(found >= field.minimum && found <= field.maximum)) {
     value.error = fmt::format("'{}' is {}", name, found);
-    value.hint = fmt::format("it must be between {} and {} {}", field.minimum, field.maximum, field.unit);
+    value.hint = field.range_hint();
   }
   return value;
 }
@@ -165,7 +175,7 @@ Expected<std::unique_ptr<SweepSpace>> SweepSpace::create(const SweepSpec& spec) 
   DLLM_CHECK_OK(check_modelled(base));
   std::unique_ptr<SweepSpace> space(new SweepSpace(spec, std::move(shape), std::move(base)));
   space->base_hash_ = term("version", "", kModelVersion) + shape_hash(space->shape_.desc);
-  for (const DeviceField& field : device_fields())
+  for (const DeviceKey& field : device_keys())
     space->base_hash_ += term(field.section, field.key, value_hash(field, space->base_));
   const Workload usual;
   for (const WorkloadMember& key : kWorkloadMembers)
@@ -179,6 +189,7 @@ Expected<std::unique_ptr<SweepSpace>> SweepSpace::create(const SweepSpec& spec) 
       for (const std::string& text : from.values) axis.values.push_back(parse_workload(key, text));
     } else {
       DLLM_TRY(axis.field, device_key(from.key));
+      DLLM_CHECK_OK(check_swept(*axis.field, spec, space->base_));
       axis.base_hash = term(axis.field->section, axis.field->key, value_hash(*axis.field, space->base_));
       for (const std::string& text : from.values) axis.values.push_back(parse(*axis.field, text));
       space->memory_varies_ = space->memory_varies_ || axis.field->section == "memory";
@@ -240,15 +251,15 @@ Expected<void> SweepSpace::resolve(const std::vector<std::uint32_t>& indices, De
   return settle(device, workload, formats_vary_, memory_varies_);
 }
 
-void SweepSpace::store(const DeviceField& field, const Value& value, Device& device) {
+void SweepSpace::store(const DeviceKey& field, const Value& value, Device& device) {
   switch (field.kind) {
-    case DeviceField::kInteger:
+    case DeviceKey::kInteger:
       field.integer(device) = value.integer;
       break;
-    case DeviceField::kNumber:
+    case DeviceKey::kNumber:
       field.number(device) = value.number;
       break;
-    case DeviceField::kText:
+    case DeviceKey::kText:
       field.text(device) = value.text;
       break;
   }
@@ -277,7 +288,7 @@ Expected<void> SweepSpace::resolve(std::span<const Override> changes, Device& de
       workload.*member->member = value.integer;
       continue;
     }
-    DLLM_TRY(const DeviceField* field, device_key(change.key));
+    DLLM_TRY(const DeviceKey* field, device_key(change.key));
     const Value value = parse(*field, change.value);
     if (!value.error.empty()) return fault(value);
     store(*field, value, device);

@@ -11,6 +11,8 @@
 #include "npu_compiler/analytic/refine_schedule.h"
 #include "npu_compiler/compiler/feasible.h"
 #include "npu_compiler/sweep/spec.h"
+#include "npu_core/device/device.h"
+#include "npu_core/device/keys.h"
 
 namespace dllm::npu {
 
@@ -56,15 +58,15 @@ class SweepSpace {
     std::string hint;
   };
   struct Axis {
-    const DeviceField* field = nullptr;  ///< null: of the workload
+    const DeviceKey* field = nullptr;  ///< null: of the workload
     std::int64_t Workload::* member = nullptr;
     std::uint64_t base_hash = 0;  ///< of the base profile's value
     std::vector<Value> values;
   };
   SweepSpace(SweepSpec spec, ModelShape shape, Device base);
-  static void store(const DeviceField& field, const Value& value, Device& device);
+  static void store(const DeviceKey& field, const Value& value, Device& device);
   Expected<void> settle(Device& device, const Workload& workload, bool formats, bool memory);
-  static Value parse(const DeviceField& field, const std::string& text);
+  static Value parse(const DeviceKey& field, const std::string& text);
   static Value parse_workload(const std::string& key, const std::string& text);
   Expected<void> set_memory(Device& device);
   template <class T, class Make>

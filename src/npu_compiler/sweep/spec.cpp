@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_core/config/toml_table.h"
+#include "npu_core/device/keys.h"
 
 namespace dllm::npu {
 namespace {
@@ -24,18 +25,18 @@ Expected<void> read_axes(TomlTable& table, std::string_view prefix, SweepSpec& s
     DLLM_TRY(axis.values, table.scalar_texts(key));
     if (axis.values.empty()) return table.error(key, fmt::format("'{}' has no values", key));
     if (prefix.empty()) {
-      const auto& fields = device_fields();
-      std::vector<std::string> known;
-      for (const DeviceField& field : fields) known.push_back(fmt::format("{}.{}", field.section, field.key));
-      if (std::find(known.begin(), known.end(), key) == known.end()) {
+      const DeviceKey* const known = find_device_key(key);
+      if (known == nullptr) {
         if (const std::string_view hint = derived_key_hint(key); !hint.empty())
           return table.error(key, fmt::format("'{}' follows from other keys and cannot be set", key),
                              std::string(hint));
-        const std::string near = nearest_key(key, known);
+        const std::string near = nearest_key(key, device_key_names());
         return table.error(key, fmt::format("unknown key '{}' of a device", key),
                            near.empty() ? "quote the dotted key: \"array.blen\" = [32, 64]"
                                         : fmt::format("did you mean \"{}\"?", near));
       }
+      if (auto read = check_verb_reads(*known, {"npu sweep"}); !read)
+        return table.error(key, read.error().what, read.error().hint);
       if (!is_modelled(key))
         return table.error(key,
                            fmt::format("the analytical model of time knows no other '{}' than the shipped one", key),

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 

@@ -9,6 +9,7 @@
 #include "npu_compiler/sweep/finished.h"
 #include "npu_compiler/sweep/run.h"
 #include "npu_compiler/sweep/testing/fuzz_entry.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "npu_core/device/power.h"
-#include "npu_core/device/smoothing.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/dram/address_map.h"
 
 namespace dllm::npu {
@@ -20,7 +20,7 @@ Fault fault(std::string_view section, std::string_view key, std::string what, st
 bool power_of_two(std::int64_t value) { return value > 0 && std::has_single_bit(static_cast<std::uint64_t>(value)); }
 
 /// The rules of the functional machine (MachineConfig::validate), at the keys that break them.
-Fault geometry_fault(const Device::Array& a) {
+Fault geometry_fault(const ArrayKeys& a) {
   if (a.mlen % a.blen != 0)
     return fault("array", "mlen", fmt::format("MLEN {} is not a multiple of BLEN {}", a.mlen, a.blen),
                  "MLEN / BLEN sub-arrays share K");
@@ -43,8 +43,8 @@ Fault geometry_fault(const Device::Array& a) {
 }
 
 Fault sram_fault(const Device& device) {
-  const Device::Array& a = device.array;
-  const Device::Sram& s = device.sram;
+  const ArrayKeys& a = device.array;
+  const SramKeys& s = device.sram;
   constexpr std::int64_t kMost = std::int64_t{1} << 32;
   if (s.vector_rows < a.blen)
     return fault("sram", "vector_rows",
@@ -58,27 +58,11 @@ Fault sram_fault(const Device& device) {
   for (const auto& [key, words] : {std::pair{"fp_words", s.fp_words}, std::pair{"int_words", s.int_words},
                                    std::pair{"instruction_words", s.instruction_words}})
     if (words > kMost) return fault("sram", key, fmt::format("'sram.{}' is {}", key, words), "at most 2^32 words");
-  if (s.vector_ports > 16) return fault("sram", "vector_ports", fmt::format("{} ports", s.vector_ports), "1 to 16");
-  if (s.matrix_ports > 2)
-    return fault("sram", "matrix_ports", fmt::format("{} ports", s.matrix_ports),
-                 "1, or 2: a row read by the array and a row that arrives");
-  return {};
-}
-
-Fault issue_fault(const Device::Issue& issue) {
-  const auto outside = [](std::string_view key, std::int64_t value, std::int64_t most) -> Fault {
-    if (value <= most) return {};
-    return fault("issue", key, fmt::format("'issue.{}' is {}", key, value), fmt::format("at most {}", most));
-  };
-  for (const Fault& found : {outside("width", issue.width, 8), outside("queue", issue.queue, 256),
-                             outside("vector_starts", issue.vector_starts, 8), outside("chaining", issue.chaining, 1),
-                             outside("accumulators", issue.accumulators, 8)})
-    if (found) return found;
   return {};
 }
 
 /// A processor is described as a whole or not at all.
-Fault host_fault(const Device::Host& h) {
+Fault host_fault(const HostKeys& h) {
   for (const auto& [key, rate] : {std::pair{"int8_gops", h.int8_gops}, std::pair{"f16_gflops", h.f16_gflops},
                                   std::pair{"f32_gflops", h.f32_gflops}, std::pair{"memory_gbps", h.memory_gbps}})
     if ((rate > 0) != (h.cores > 0))
@@ -95,7 +79,7 @@ Fault host_fault(const Device::Host& h) {
 
 /// A limit is described as a whole.
 Fault thermal_fault(const Device& device) {
-  const Device::Thermal& t = device.thermal;
+  const ThermalKeys& t = device.thermal;
   if (t.sustained_w == 0) return {};
   for (const auto& [key, value] : {std::pair{"rise_k", t.rise_k}, std::pair{"capacity_j_per_k", t.capacity_j_per_k},
                                    std::pair{"throttled_ghz", t.throttled_ghz}})
@@ -112,7 +96,7 @@ Fault thermal_fault(const Device& device) {
   return {};
 }
 
-Fault clock_fault(const Device::Clock& c) {
+Fault clock_fault(const ClockKeys& c) {
   if (!(c.threshold_v < c.min_v && c.min_v <= c.nominal_v && c.nominal_v <= c.max_v))
     return fault(
         "clock", "nominal_v",
@@ -134,7 +118,7 @@ Error error_at(const TomlTable& root, DeviceFault found) {
 }
 
 std::optional<DeviceFault> resolve_memory(Device& device) {
-  const Device::Memory& memory = device.memory;
+  const MemoryKeys& memory = device.memory;
   dram::MemoryConfig& config = device.memory_config;
   auto standard = dram::load_standard(memory.standard);
   if (!standard) return fault("memory", "standard", standard.error().what, standard.error().hint);
@@ -173,7 +157,6 @@ std::optional<DeviceFault> resolve_memory(Device& device) {
 std::optional<DeviceFault> find_fault(const Device& device) {
   if (Fault found = geometry_fault(device.array)) return found;
   if (Fault found = sram_fault(device)) return found;
-  if (Fault found = issue_fault(device.issue)) return found;
   if (Fault found = clock_fault(device.clock)) return found;
   if (Fault found = host_fault(device.host)) return found;
   if (Fault found = thermal_fault(device)) return found;
@@ -183,10 +166,6 @@ std::optional<DeviceFault> find_fault(const Device& device) {
                                                                      {"logits", &device.numerics.logits}};
   for (const auto& [key, format] : formats)
     if (auto bits = format_bits(*format); !bits) return fault("numerics", key, bits.error().what, bits.error().hint);
-  for (const auto& [key, centre] : {std::pair{"smooth_keys", device.numerics.smooth_keys},
-                                    std::pair{"smooth_values", device.numerics.smooth_values}})
-    if (!smoothing_centre(centre))
-      return fault("numerics", key, fmt::format("'{}' is no centre", centre), "none, mean or minmax");
   if (device.window.bytes > 0 && device.window.staging_bytes > device.window.bytes)
     return fault("window", "staging_bytes", "the staging buffer is larger than the window", "");
   return {};

@@ -4,9 +4,10 @@
 #include <string>
 
 #include "npu_core/config/toml_table.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// Why a device is impossible, and the key responsible.
 struct DeviceFault {

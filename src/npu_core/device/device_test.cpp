@@ -1,10 +1,11 @@
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "npu_core/config/embedded_files.h"
+#include "npu_core/device/keys.h"
 #include "npu_core/dram/memory_system.h"
 
 namespace dllm::npu {
@@ -53,8 +54,8 @@ TEST(Device, ContradictionsAreExplained) {
   EXPECT_NE(message(std::string(kHead) + "[array]\nblen = 256\n").find("HLEN 128 is not a multiple of BLEN 256"),
             std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[sram]\nvector_rows = 100\n").find("less than BLEN"), std::string::npos);
-  EXPECT_NE(message(std::string(kHead) + "[sram]\nmatrix_ports = 3\n").find("1, or 2"), std::string::npos);
-  EXPECT_NE(message(std::string(kHead) + "[issue]\nwidth = 9\n").find("at most 8"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[sram]\nmatrix_ports = 3\n").find("between 1 and 2"), std::string::npos);
+  EXPECT_NE(message(std::string(kHead) + "[issue]\nwidth = 9\n").find("between 1 and 8"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nstandard = \"hbm4\"\n").find("hbm4"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nstacks = 3\n").find("power of two"), std::string::npos);
   EXPECT_NE(message(std::string(kHead) + "[memory]\nstacks = 16\n").find("at most 64"), std::string::npos);
@@ -111,12 +112,12 @@ TEST(Device, PhonesHaveAHost) {
     EXPECT_LT(with->host.memory_gbps, with->memory_config.peak_gbps());
     EXPECT_EQ(with->thermal.sustained_w, 0);
     EXPECT_GT(with->thermal.capacity_j_per_k, 0);
-    for (const DeviceField& field : device_fields()) {
+    for (const DeviceKey& field : device_keys()) {
       if (field.section == "thermal") continue;
       if (field.section == "host" && field.key != "dispatch_us" && field.key != "dequantize_gbps") continue;
-      if (field.kind == DeviceField::kInteger) {
+      if (field.kind == DeviceKey::kInteger) {
         EXPECT_EQ(field.integer(*with), field.integer(*without)) << field.key;
-      } else if (field.kind == DeviceField::kNumber) {
+      } else if (field.kind == DeviceKey::kNumber) {
         EXPECT_EQ(field.number(*with), field.number(*without)) << field.key;
       }
     }
@@ -129,7 +130,7 @@ TEST(Device, PhonesHaveAHost) {
 /// The output can be read back: the resolved profile names every field.
 TEST(Device, JsonNamesEveryField) {
   const auto json = device_json(*load_device("mobile-v79"));
-  for (const DeviceField& field : device_fields())
+  for (const DeviceKey& field : device_keys())
     EXPECT_TRUE(json.at(std::string(field.section)).contains(std::string(field.key))) << field.key;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "npu_core/device/device.h"
 #include "npu_core/device/power.h"
 
 namespace dllm::npu {
@@ -34,7 +35,7 @@ double port_energy(std::int64_t ports) { return 1 + kPortPitch * static_cast<dou
 
 /// Of one lane, um2: output latches of all pipes and the paths from them to the operands of every start; operand and
 /// result registers of each start beyond the first.
-double issue_um2_per_lane(const Device::Issue& issue) {
+double issue_um2_per_lane(const IssueKeys& issue) {
   const auto starts = static_cast<double>(issue.chaining != 0 ? issue.vector_starts : 1);
   const double chaining =
       issue.chaining == 0 ? 0 : kPipes * kLaneBits * kFlopUm2 + 2 * starts * kPipes * kLaneBits * kMuxUm2;
@@ -46,8 +47,8 @@ double sram_mm2(double bytes, std::int64_t ports) { return bytes / kMib * kSramM
 }  // namespace
 
 StepEnergy step_energy(const Device& device, const Work& work, double seconds) {
-  const Device::Energy& e = device.energy;
-  const Device::Array& a = device.array;
+  const EnergyKeys& e = device.energy;
+  const ArrayKeys& a = device.array;
   const PowerScale scale = power_scale(device.clock);
   const auto mlen = static_cast<double>(a.mlen), vlen = static_cast<double>(a.vlen);
   StepEnergy energy;
@@ -83,7 +84,7 @@ StepEnergy step_energy(const Device& device, const Work& work, double seconds) {
 }
 
 double dram_energy(const Device& device, const dram::PseudochannelStats& stats) {
-  const Device::Energy& e = device.energy;
+  const EnergyKeys& e = device.energy;
   const dram::DramStandard& standard = device.memory_config.standard;
   const double read = static_cast<double>(stats.reads) * standard.burst_bytes;
   const double written = static_cast<double>(stats.writes) * standard.burst_bytes;
@@ -141,9 +142,9 @@ LinearFit vector_power_fit() {
 
 AreaModel area(const Device& device) {
   AreaModel model;
-  const Device::Array& a = device.array;
-  const Device::Issue& issue = device.issue;
-  const Device::Sram& sram = device.sram;
+  const ArrayKeys& a = device.array;
+  const IssueKeys& issue = device.issue;
+  const SramKeys& sram = device.sram;
   const double effort = device.clock.effort;
   model.matrix = device.macs_per_cycle() * kPeUm2 * 1e-6 * effort;
   const auto lanes = static_cast<double>(a.vlen * a.vector_units);

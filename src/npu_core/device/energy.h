@@ -1,14 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "npu_core/device/device.h"
 #include "npu_core/dram/statistics.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// The work of a step, as the energy model needs it.
 struct Work {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "npu_core/device/profile.h"
 #include "npu_core/dram/streams.h"
 
 namespace dllm::npu {

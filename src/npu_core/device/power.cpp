@@ -4,12 +4,12 @@
 
 namespace dllm::npu {
 
-double relative_speed(const Device::Clock& c, double volts) {
+double relative_speed(const ClockKeys& c, double volts) {
   const auto drive = [&c](double v) { return std::pow(v - c.threshold_v, c.alpha) / v; };
   return volts <= c.threshold_v ? 0 : drive(volts) / drive(c.nominal_v);
 }
 
-OperatingPoint operating_point(const Device::Clock& c) {
+OperatingPoint operating_point(const ClockKeys& c) {
   const double ratio = c.ghz / c.nominal_ghz;
   const double effort = ratio > 1 ? std::sqrt(ratio) : 1;
   const double speed = ratio / effort;
@@ -25,12 +25,12 @@ OperatingPoint operating_point(const Device::Clock& c) {
   return {high, effort};
 }
 
-double highest_ghz(const Device::Clock& c) {
+double highest_ghz(const ClockKeys& c) {
   const double speed = relative_speed(c, c.max_v);
   return c.nominal_ghz * (speed > 1 ? speed * speed : speed);
 }
 
-PowerScale power_scale(const Device::Clock& c) {
+PowerScale power_scale(const ClockKeys& c) {
   const double v = c.voltage / c.nominal_v;
   // Leakage current rises with the supply (drain-induced barrier lowering), its power with about the third power of it.
   return {.logic = c.effort * v * v,

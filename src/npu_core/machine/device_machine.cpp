@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "npu_core/device/device.h"
 
 namespace dllm::npu {
 namespace {

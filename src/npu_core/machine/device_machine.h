@@ -1,9 +1,10 @@
 #pragma once
 
-#include "npu_core/device/device.h"
 #include "npu_core/machine/config.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// The functional machine of a device profile. numerics.activation is the format to which the matrix unit converts its
 /// vector operands and that of activations in HBM; numerics.kv is that of keys and values on both paths. With FP16

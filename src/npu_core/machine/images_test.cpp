@@ -1,6 +1,7 @@
 #include "npu_core/machine/images.h"
 
 #include "format/npy.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/machine/testing/lab.h"
 

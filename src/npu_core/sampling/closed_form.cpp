@@ -4,13 +4,12 @@
 #include <cmath>
 
 #include "base/integers.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {
 
-std::int64_t kernel_latency(const Device::Latency& t) {
-  return t.vector_max + t.vector_add + t.vector_exp + t.vector_sum;
-}
+std::int64_t kernel_latency(const LatencyKeys& t) { return t.vector_max + t.vector_add + t.vector_exp + t.vector_sum; }
 
 }  // namespace
 
@@ -42,7 +41,7 @@ SamplingBounds sampling_bounds(const Device& device, const SamplingLoad& load) {
   bounds.pipelined = 4 * vectors / static_cast<double>(device.array.vector_units);
   bounds.chained = bounds.pipelined / 2;
   if (load.draws != SamplingLoad::kNone)
-    bounds.noise = vectors * static_cast<double>(device.draw_cycles(load.draws == SamplingLoad::kF64)) /
+    bounds.noise = vectors * static_cast<double>(device.array.draw_cycles(load.draws == SamplingLoad::kF64)) /
                    static_cast<double>(device.array.vector_units);
   return bounds;
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "npu_core/device/device.h"
-
 namespace dllm::npu {
+
+struct Device;
 
 /// Block-wise sampling of B x L positions over a vocabulary, T times (d-PLENA's phases; DART Algorithm 2).
 struct SamplingLoad {

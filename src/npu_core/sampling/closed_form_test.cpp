@@ -1,4 +1,5 @@
 #include "npu_core/sampling/closed_form.h"
+#include "npu_core/device/profile.h"
 
 #include <gtest/gtest.h>
 

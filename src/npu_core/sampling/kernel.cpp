@@ -9,6 +9,7 @@
 #include "base/integers.h"
 #include "base/try.h"
 #include "npu_core/assembler/assembler.h"
+#include "npu_core/device/device.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/sampling/emitter.h"
 

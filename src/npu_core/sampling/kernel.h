@@ -8,10 +8,12 @@
 
 #include "dllm/error.h"
 #include "npu_core/assembler/program.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/override.h"
 #include "npu_core/machine/config.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// How the logits are streamed through the chip.
 enum class SamplingForm : std::uint8_t {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/machine.h"
 #include "npu_core/sampling/closed_form.h"
 #include "npu_core/sampling/kernel.h"

@@ -49,9 +49,9 @@ Cycle LatencyTable::drain(const IssueEvent& event) const {
 }
 
 Cycle LatencyTable::tiles(std::int64_t count) {
-  const double exact = static_cast<double>(count) *
-                           (options_.compat_mlen ? static_cast<double>(machine_.mlen) : device_.array.tile_cycles) +
-                       tile_rest_;
+  const double exact =
+      static_cast<double>(count) * (options_.compat_mlen ? static_cast<double>(machine_.mlen) : array_.tile_cycles) +
+      tile_rest_;
   const double whole = std::floor(exact);
   tile_rest_ = exact - whole;
   return static_cast<Cycle>(whole);
@@ -93,12 +93,12 @@ Cost LatencyTable::matrix(const IssueEvent& event) {
 }
 
 Cost LatencyTable::draw(const MachineState& state) const {
-  const Cycle cycles = device_.draw_cycles(state.control(Csr::kDrawPrecision) == 0);
-  return {device_.latency.vector_draw + cycles - 1, cycles, Pipe::kDraw, 0, kDrawLaneOps * machine_.vlen};
+  const Cycle cycles = array_.draw_cycles(state.control(Csr::kDrawPrecision) == 0);
+  return {latency_.vector_draw + cycles - 1, cycles, Pipe::kDraw, 0, kDrawLaneOps * machine_.vlen};
 }
 
 Cost LatencyTable::cost(const IssueEvent& event) {
-  const Device::Latency& t = device_.latency;
+  const LatencyKeys& t = latency_;
   const std::int64_t elements = event.accesses->elements;
   const auto piped = [this](std::int64_t latency, Pipe pipe) { return Cost{latency, 1, pipe, 0, machine_.vlen}; };
   const auto streamed = [](std::int64_t cycles, Pipe pipe) {

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "npu_core/device/device.h"
+#include "npu_core/device/array_keys.h"
+#include "npu_core/device/latency_keys.h"
 #include "npu_core/machine/machine.h"
 #include "npu_core/timing/clock.h"
 #include "npu_core/timing/options.h"
@@ -42,8 +43,9 @@ bool loads_packed(const IssueEvent& event);
 /// only here; overlapped and serial issue use the same numbers.
 class LatencyTable {
  public:
-  LatencyTable(const Device& device, const MachineConfig& machine, const TimingOptions& options)
-      : device_(device), machine_(machine), options_(options) {}
+  LatencyTable(const ArrayKeys& array, const LatencyKeys& latency, const MachineConfig& machine,
+               const TimingOptions& options)
+      : array_(array), latency_(latency), machine_(machine), options_(options) {}
 
   Cost cost(const IssueEvent& event);
 
@@ -57,7 +59,8 @@ class LatencyTable {
   Cost matrix(const IssueEvent& event);
   Cost draw(const MachineState& state) const;
 
-  const Device& device_;
+  const ArrayKeys& array_;
+  const LatencyKeys& latency_;
   const MachineConfig& machine_;
   const TimingOptions& options_;
   double tile_rest_ = 0;  ///< fraction of a cycle carried over by tiles with a fractional number of cycles

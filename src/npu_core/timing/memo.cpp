@@ -11,6 +11,7 @@
 #include "base/json_reader.h"
 #include "base/output_file.h"
 #include "base/try.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {

@@ -1,4 +1,5 @@
 #include "npu_core/timing/options.h"
+#include "npu_core/device/issue_keys.h"
 
 #include <fmt/format.h>
 
@@ -19,8 +20,7 @@ Expected<void> TimingOptions::validate() const {
   return {};
 }
 
-void apply_issue(const Device& device, TimingOptions& options) {
-  const Device::Issue& issue = device.issue;
+void apply_issue(const IssueKeys& issue, TimingOptions& options) {
   options.width = static_cast<int>(issue.width);
   options.queue = static_cast<int>(issue.queue);
   options.vector_starts = static_cast<int>(issue.vector_starts);

@@ -6,9 +6,10 @@
 #include <string_view>
 
 #include "dllm/error.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::npu {
+
+struct IssueKeys;
 
 enum class IssueMode : std::uint8_t {
   kOverlapped,  ///< in order, `width` per cycle, into the queues of the units
@@ -40,7 +41,7 @@ struct TimingOptions {
 };
 
 /// Applies the device's [issue] table: width, queue, starts, chaining, accumulators.
-void apply_issue(const Device& device, TimingOptions& options);
+void apply_issue(const IssueKeys& issue, TimingOptions& options);
 
 std::string_view name_of(IssueMode mode);
 /// "overlapped", "serial"; nullopt for others.

@@ -8,6 +8,7 @@
 
 #include "base/testing/fuzz_replay.h"
 #include "npu_core/assembler/assembler.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/timing/memo.h"
 #include "npu_core/timing/testing/fuzz_entry.h"

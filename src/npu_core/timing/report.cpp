@@ -1,4 +1,5 @@
 #include "npu_core/timing/report.h"
+#include "npu_core/device/profile.h"
 
 #include <fmt/format.h>
 
@@ -94,6 +95,10 @@ Json dram_json(const TimingReport& report) {
 }
 
 }  // namespace
+
+double TimingReport::seconds(const Device& device) const {
+  return static_cast<double>(total) / (device.clock.ghz * 1e9);
+}
 
 Json machine_json(const MachineConfig& c) {
   return {{"blen", c.blen},

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "npu_core/device/device.h"
 #include "npu_core/device/energy.h"
 #include "npu_core/machine/machine.h"
 #include "npu_core/timing/accounts.h"
@@ -14,6 +13,8 @@
 #include "npu_core/timing/options.h"
 
 namespace dllm::npu {
+
+struct Device;
 
 /// Cycles by class of instruction, as the published accounts sum them; under serial issue they add up to the total.
 struct ClassCycles {
@@ -70,7 +71,7 @@ struct TimingReport {
   std::uint64_t skipped_instructions = 0;  ///< instructions in those
   double host_seconds = 0;                 ///< wall time of the simulation
 
-  double seconds(const Device& device) const { return static_cast<double>(total) / (device.clock.ghz * 1e9); }
+  double seconds(const Device& device) const;
 };
 
 /// All figures with their units, and the resolved configuration.

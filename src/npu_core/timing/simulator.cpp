@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "base/try.h"
+#include "npu_core/device/device.h"
 #include "npu_core/device/energy.h"
 
 namespace dllm::npu {
@@ -46,14 +47,14 @@ TimingSimulator::TimingSimulator(const Device& device, const MachineConfig& mach
       program_(program),
       options_(options),
       memory_(std::move(memory)),
-      latencies_(device_, machine_, options_),
+      latencies_(device_.array, device_.latency, machine_, options_),
       board_(machine),
       ports_(static_cast<int>(std::min<std::int64_t>(device.sram.vector_ports, 255))),
       matrix_port_(device.sram.matrix_ports == 1 ? std::optional<PortCalendar>(1) : std::nullopt),
       transfers_(memory_, ports_, matrix_port_ ? &*matrix_port_ : nullptr, accounts_, device.prefetch.outstanding,
                  device.memory.dma_gbps / device.clock.ghz, device.host.dequantize_gbps / device.clock.ghz,
                  options.compat_scale64),
-      vector_unit_(device, options, ports_, board_),
+      vector_unit_(device.array, options, ports_, board_),
       region_of_(innermost_regions(program)),
       regions_(program.regions.size() + 1),
       began_(std::chrono::steady_clock::now()) {

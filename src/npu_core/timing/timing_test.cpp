@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "npu_core/assembler/assembler.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 #include "npu_core/timing/ports.h"
 #include "npu_core/timing/simulator.h"

@@ -4,12 +4,12 @@
 
 namespace dllm::npu {
 
-VectorUnit::VectorUnit(const Device& device, const TimingOptions& options, PortCalendar& ports, Scoreboard& board)
+VectorUnit::VectorUnit(const ArrayKeys& array, const TimingOptions& options, PortCalendar& ports, Scoreboard& board)
     : ports_(ports),
       board_(board),
       chaining_(options.chaining),
-      starts_((options.chaining ? options.vector_starts : 1) * static_cast<int>(device.array.vector_units)) {
-  for (PipeState& pipe : pipes_) pipe.free.assign(static_cast<std::size_t>(device.array.vector_units), 0);
+      starts_((options.chaining ? options.vector_starts : 1) * static_cast<int>(array.vector_units)) {
+  for (PipeState& pipe : pipes_) pipe.free.assign(static_cast<std::size_t>(array.vector_units), 0);
 }
 
 VectorUnit::Latched VectorUnit::latched(const Cell* cell) const {

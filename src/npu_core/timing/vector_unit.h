@@ -17,7 +17,7 @@ namespace dllm::npu {
 /// from the cycle after the row was written. Results are always written: chaining saves only reads.
 class VectorUnit {
  public:
-  VectorUnit(const Device& device, const TimingOptions& options, PortCalendar& ports, Scoreboard& board);
+  VectorUnit(const ArrayKeys& array, const TimingOptions& options, PortCalendar& ports, Scoreboard& board);
 
   struct Timing {
     Cycle start = 0;

@@ -5,7 +5,7 @@
 
 #include "npu_compiler/runtime/program_file.h"
 #include "npu_compiler/sweep/spec.h"
-#include "npu_core/device/device.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/dram/standard.h"
 #include "npu_core/dram/streams.h"
 
