@@ -10,6 +10,7 @@
 #include "app/cli/report.h"
 #include "base/try.h"
 #include "engine/backend/npu.h"
+#include "engine/load_options.h"
 #include "engine/generate.h"
 #include "engine/latency_file.h"
 #include "engine/load.h"
@@ -163,6 +164,7 @@ Expected<void> bench_answers(const std::string& model, const BenchOptions& optio
     return Error{ErrorCode::kUsage, "which positions a pass decides depends on values, which are not computed here",
                  "--backend npu", "add --replay FILE, or use `dllm run` for answers of the model itself"};
   DLLM_TRY(const ShapeModel shape, ShapeModel::open(model, options.load.warnings));
+  DLLM_CHECK_OK(check_load(options.load, Computer::kExecutor));
   DLLM_TRY(const npu::Device device, requested_device(options.load));
   DLLM_TRY(const npu::TimerOptions timing, timer_options(options.load));
   for (const std::string& file : options.replays)

@@ -30,7 +30,6 @@ class Factor : public Decoder {
     return edits;
   }
 
-  bool stateless() const override { return true; }
 
  private:
   std::size_t count(const std::vector<Edit>& ranked, std::size_t masks) const {
@@ -50,7 +49,8 @@ DecoderEntry factor_decoder() {
   return declare_method<Decoder>("factor", "the n best, for the largest n that their confidences allow (Fast-dLLM)",
                                  factor_rows(), [](const FactorOptions& options, const MethodContext& context) {
                                    return std::make_unique<Factor>(options, context);
-                                 });
+                                 })
+      .always({.stateless = true});
 }
 
 }  // namespace dllm

@@ -12,7 +12,8 @@ namespace dllm {
 /// The device that `options` name, with their changes. Errors: those of load_device().
 Expected<npu::Device> requested_device(const LoadOptions& options);
 
-/// How its steps are timed. Errors: kUsage for an unknown processor.
+/// How its steps are timed, for options that check_load() has accepted. Errors: kUsage (steps of the host are not
+/// simulated).
 Expected<npu::TimerOptions> timer_options(const LoadOptions& options);
 
 /// RunningBackend::second_path on the host next to a device. `timed` is borrowed; `copy_rows`: of the backend that
