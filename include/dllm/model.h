@@ -15,8 +15,8 @@
 
 namespace dllm {
 
-/// How a model is loaded. Zeros and empty strings: chosen by machine and file. Each option is declared once more, with its
-/// values and flags: load_options_info().
+/// How a model is loaded. Zeros and empty strings: chosen by machine and file. Each option is declared once more, with
+/// its values and flags: load_options_info().
 struct LoadOptions {
   std::int32_t threads = 0;  ///< 0: one per CPU this process may use
   std::string isa;           ///< kernel set: scalar, avx2, avx512, neon; empty: the best on this machine
@@ -59,8 +59,8 @@ struct LoadOptions {
   /// its own thread; false ends the call (kCancelled). What it throws goes to the caller.
   std::function<bool()> poll{};
 
-  /// Sets one option from text, by its member's name or one of its flags' ("cache_type", "--cache-type"); one that may be
-  /// given several times gets one more value. Errors: kUsage (unknown key, invalid value).
+  /// Sets one option from text, by its member's name or one of its flags' ("cache_type", "--cache-type"); one that may
+  /// be given several times gets one more value. Errors: kUsage (unknown key, invalid value).
   Expected<void> set(std::string_view key, std::string_view text);
 };
 

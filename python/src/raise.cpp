@@ -17,14 +17,10 @@ namespace {
 
 /// Flags that are no options of a generation or a load, in Python's words.
 constexpr std::pair<std::string_view, std::string_view> kOtherFlags[] = {
-    {"--batch", "batch"},
-    {"--chat-template-file", "Model.chat_template"},
-    {"--model", "path"},
-    {"--raw", "token ids as the prompt"},
-    {"--tokens", "ids"},
-    {"-hf", "hf"},
-    {"--hf-file", "hf_file"},
-    {"--offline", "offline"}};
+    {"--batch", "batch"},     {"--chat-template-file", "Model.chat_template"},
+    {"--model", "path"},      {"--raw", "token ids as the prompt"},
+    {"--tokens", "ids"},      {"-hf", "hf"},
+    {"--hf-file", "hf_file"}, {"--offline", "offline"}};
 
 /// The keyword argument of a flag; empty: there is none.
 std::string keyword_of(std::string_view flag) {

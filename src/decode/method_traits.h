@@ -8,8 +8,8 @@
 namespace dllm {
 
 /// What the engine must know of a method before one is made: whether it suits the model, the other parts and what is
-/// asked. A method declares in its own file what is true of it (MethodEntry::always(), MethodEntry::depending_on()); the
-/// engine asks for traits and knows no method by name. Each holds for every object that the method makes
+/// asked. A method declares in its own file what is true of it (MethodEntry::always(), MethodEntry::depending_on());
+/// the engine asks for traits and knows no method by name. Each holds for every object that the method makes
 /// (decode/traits_test.cpp).
 struct MethodTraits {
   // Of decoders.

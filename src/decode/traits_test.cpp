@@ -34,7 +34,8 @@ std::vector<OptionMap> option_sets(const MethodDeclaration& method, const ModelD
   std::vector<OptionMap> complete;
   for (const OptionMap& one : given) {
     if (!one.empty() && method.option(one.begin()->first) == nullptr) continue;
-    if (const auto all = method.complete(one, desc, grid)) complete.push_back(*all);  // else read under a condition only
+    if (const auto all = method.complete(one, desc, grid))
+      complete.push_back(*all);  // else read under a condition only
   }
   return complete;
 }
@@ -181,7 +182,8 @@ TEST(Traits, PoliciesThatSaySoRefillEveryBlock) {
     Canvas canvas({1, 2, 3, 4}, 28, kTraitMask);
     bool refilled = true;
     for (Position begin = 4; begin < 32; begin += 8) {
-      CacheContext context{.canvas = canvas, .cache = *cache, .needed = {begin, std::min(32, begin + 8)}, .horizon = 32};
+      CacheContext context{
+          .canvas = canvas, .cache = *cache, .needed = {begin, std::min(32, begin + 8)}, .horizon = 32};
       bool full = false;
       for (std::int32_t pass = 0; pass < 8; ++pass) {  // some wait for a few passes
         const CacheDecision decision = policy.decide(context);

@@ -30,8 +30,8 @@ LoadOption text(const char* key, std::string L::* member, std::uint8_t readers, 
   return one;
 }
 
-LoadOption choice(const char* key, std::string L::* member, const std::vector<std::string>& names,
-                  std::uint8_t readers, const char* placeholder, const char* otherwise, const char* meaning) {
+LoadOption named(const char* key, std::string L::* member, const std::vector<std::string>& names, std::uint8_t readers,
+                 const char* placeholder, const char* otherwise, const char* meaning) {
   LoadOption one = text(key, member, readers, placeholder, otherwise, meaning);
   one.row.info.type = OptionType::kChoice;
   one.row.info.choices = names;
@@ -70,7 +70,7 @@ LoadOption list(const char* key, std::vector<std::string> L::* member, std::uint
   return one;
 }
 
-LoadOption spelled(LoadOption one, std::vector<std::string> flags) {
+LoadOption with_flags(LoadOption one, std::vector<std::string> flags) {
   one.row.info.flags = std::move(flags);
   return one;
 }
@@ -87,19 +87,19 @@ LoadOption usual(LoadOption one) {
 
 std::vector<LoadOption> computing_options() {
   return {
-      usual(spelled(number("threads", &L::threads, kMostThreads, kHere | kSimulated | kExecuted, "", "one per CPU",
-                           "worker threads"),
-                    {"-t", "--threads"})),
+      usual(with_flags(number("threads", &L::threads, kMostThreads, kHere | kSimulated | kExecuted, "", "one per CPU",
+                              "worker threads"),
+                       {"-t", "--threads"})),
       text("isa", &L::isa, kHere, "NAME", "the best", "kernel set; 'list' shows the sets that this machine supports"),
-      choice("cache_type", &L::cache_type, {"f32", "f16", "bf16", "q8_0", "q4_0"}, kHere, "TYPE",
-             "f32 for F32 models, else f16", "storage of K and V"),
-      choice("activations", &L::activations, {"int8", "f32"}, kHere, "TYPE", "int8",
-             "arithmetic against quantized weights"),
-      choice("arithmetic", &L::arithmetic, {"exact", "super", "auto"}, kHere, "NAME", "exact",
-             "rounding of products with weights; super: designed for matrix tiles; auto: the faster on this machine"),
-      choice("attention_arithmetic", &L::attention_arithmetic, {"f32", "bf16", "auto"}, kHere, "NAME", "f32",
-             "rounding of the products of attention; auto: bf16 with quantized weights where this machine is faster at "
-             "it"),
+      named("cache_type", &L::cache_type, {"f32", "f16", "bf16", "q8_0", "q4_0"}, kHere, "TYPE",
+            "f32 for F32 models, else f16", "storage of K and V"),
+      named("activations", &L::activations, {"int8", "f32"}, kHere, "TYPE", "int8",
+            "arithmetic against quantized weights"),
+      named("arithmetic", &L::arithmetic, {"exact", "super", "auto"}, kHere, "NAME", "exact",
+            "rounding of products with weights; super: designed for matrix tiles; auto: the faster on this machine"),
+      named("attention_arithmetic", &L::attention_arithmetic, {"f32", "bf16", "auto"}, kHere, "NAME", "f32",
+            "rounding of the products of attention; auto: bf16 with quantized weights where this machine is faster at "
+            "it"),
       of_path(text("numerics", &L::numerics, kSimulated, "NAME|FILE", "the file's own",
                    "run in the number formats of a profile: bf16, w4a8kv4, mxfp8, ...")),
       of_path(text("weight_cache", &L::weight_cache, kHere, "PATH", "none",
@@ -117,26 +117,26 @@ std::vector<LoadOption> device_options() {
   std::vector<std::string> names;
   for (const BackendEntry& entry : backends()) names.push_back(entry.name);
   return {
-      choice("backend", &L::backend, names, kEverywhere, "NAME", "cpu",
-             "where the model runs: on this processor, or on a simulated NPU, in its number formats and virtual time"),
+      named("backend", &L::backend, names, kEverywhere, "NAME", "cpu",
+            "where the model runs: on this processor, or on a simulated NPU, in its number formats and virtual time"),
       of_path(text("device", &L::device, kDevice, "NAME|FILE", "dart-2048",
                    "profile of --backend npu; see dllm npu devices")),
-      spelled(list("device_changes", &L::device_changes, kDevice, "KEY=VALUE",
-                   "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated"),
-              {"--set"}),
-      choice("npu_values", &L::npu_values, {"executor", "machine"}, kDevice, "NAME", "executor",
-             "what computes the values of --backend npu, which are the same: machine runs the compiled programs"),
-      choice("npu_processor", &L::npu_processor, {"device", "host"}, kDevice, "NAME", "device",
-             "whose virtual time counts: the device's, or that of its host alone"),
-      choice("npu_timing", &L::npu_timing, {"analytic", "simulated"}, kDevice, "NAME", "analytic",
-             "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds to minutes "
-             "for each shape of a step, kept in the cache)"),
-      spelled(toggle("npu_paging", &L::npu_paging, kDevice,
-                     "without the device's memory runtime: weights outside its window are paged"),
-              {"--no-somr"}),
-      spelled(toggle("npu_all_logits", &L::npu_all_logits, kDevice,
-                     "the device's LM head computes every row, not only those that are scored"),
-              {"--all-logits"}),
+      with_flags(list("device_changes", &L::device_changes, kDevice, "KEY=VALUE",
+                      "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated"),
+                 {"--set"}),
+      named("npu_values", &L::npu_values, {"executor", "machine"}, kDevice, "NAME", "executor",
+            "what computes the values of --backend npu, which are the same: machine runs the compiled programs"),
+      named("npu_processor", &L::npu_processor, {"device", "host"}, kDevice, "NAME", "device",
+            "whose virtual time counts: the device's, or that of its host alone"),
+      named("npu_timing", &L::npu_timing, {"analytic", "simulated"}, kDevice, "NAME", "analytic",
+            "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds to minutes "
+            "for each shape of a step, kept in the cache)"),
+      with_flags(toggle("npu_paging", &L::npu_paging, kDevice,
+                        "without the device's memory runtime: weights outside its window are paged"),
+                 {"--no-somr"}),
+      with_flags(toggle("npu_all_logits", &L::npu_all_logits, kDevice,
+                        "the device's LM head computes every row, not only those that are scored"),
+                 {"--all-logits"}),
   };
 }
 

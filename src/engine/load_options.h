@@ -18,13 +18,13 @@ enum class Computer : std::uint8_t {
   kMachine = 8,   ///< ... by its compiled programs
 };
 
-/// An option of loading a model. Declared once, in load_options.cpp: flags, environment variables, Python's keywords with
-/// their types, checks and what each backend refuses follow from the row.
+/// An option of loading a model. Declared once, in load_options.cpp: flags, environment variables, Python's keywords
+/// with their types, checks and what each backend refuses follow from the row.
 struct LoadOption {
-  OptionRow<LoadOptions> row;    ///< of a list: `store` appends one text
-  std::string placeholder;       ///< of the value in the help: "NAME"
-  std::uint8_t readers = 0;      ///< Computers, added
-  bool usual = false;            ///< also in the short help
+  OptionRow<LoadOptions> row;  ///< of a list: `store` appends one text
+  std::string placeholder;     ///< of the value in the help: "NAME"
+  std::uint8_t readers = 0;    ///< Computers, added
+  bool usual = false;          ///< also in the short help
 
   const OptionInfo& info() const { return row.info; }
   bool read_by(Computer computer) const { return (readers & static_cast<std::uint8_t>(computer)) != 0; }

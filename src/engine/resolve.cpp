@@ -24,7 +24,8 @@ Error bad(std::string what, std::string_view flag, std::string hint = "") {
   return {ErrorCode::kUsage, std::move(what), std::string(flag), std::move(hint)};
 }
 
-/// Positions in which an answer that grows looks for the end of an answer. Independent of the bound, which changes no words.
+/// Positions in which an answer that grows looks for the end of an answer. Independent of the bound, which changes no
+/// words.
 constexpr std::int32_t kGrowingCanvas = 512;
 
 /// The first suffix of the registry that finds the length of an answer; empty: none does.

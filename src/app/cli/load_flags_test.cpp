@@ -20,9 +20,7 @@ Expected<LoadOptions> parsed(const std::vector<std::string>& args, const std::st
   return load;
 }
 
-std::string variable_of(const OptionInfo& info) {
-  return Flag{.names = info.flags}.environment_name();
-}
+std::string variable_of(const OptionInfo& info) { return Flag{.names = info.flags}.environment_name(); }
 
 TEST(LoadFlags, EachOptionIsSetByFlagAndByVariable) {
   for (const LoadOption& one : load_options()) {

@@ -127,8 +127,8 @@ class Credit : public Decoder {
 
 DecoderEntry credit_decoder() {
   return declare_method<Decoder>(
-      "credit", "the threshold rule, with credit for tokens that stay the likeliest", credit_rows(),
-      [](const CreditOptions& options, const MethodContext&) { return std::make_unique<Credit>(options); })
+             "credit", "the threshold rule, with credit for tokens that stay the likeliest", credit_rows(),
+             [](const CreditOptions& options, const MethodContext&) { return std::make_unique<Credit>(options); })
       .always({.greedy = true, .commits_other = true});  // an earlier prediction, if it has more credit
 }
 

@@ -49,8 +49,8 @@ struct DecodeContext {
 
 class Reviser;
 
-/// Reads predictions and decides edits (dInfer: decoder). One object per sequence; it may keep state between steps. What
-/// is asked of a decoder before there is one, its declaration says (MethodTraits).
+/// Reads predictions and decides edits (dInfer: decoder). One object per sequence; it may keep state between steps.
+/// What is asked of a decoder before there is one, its declaration says (MethodTraits).
 class Decoder {
  public:
   virtual ~Decoder() = default;

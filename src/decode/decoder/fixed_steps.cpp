@@ -42,7 +42,8 @@ DecoderEntry low_confidence_decoder() {
                                    return std::make_unique<FixedSteps>(options, context, Ranking::kConfidence);
                                  })
       .alias("4")
-      .standard_for("for autoregressive models", [](const ModelDesc& desc) { return !desc.mask && desc.modes.empty(); });
+      .standard_for("for autoregressive models",
+                    [](const ModelDesc& desc) { return !desc.mask && desc.modes.empty(); });
 }
 
 DecoderEntry random_decoder() {

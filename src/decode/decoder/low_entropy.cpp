@@ -42,7 +42,6 @@ class LowEntropy : public Decoder {
     return edits;
   }
 
-
  private:
   double threshold_;
   MethodContext context_;
