@@ -129,14 +129,15 @@ TEST(Traits, StatelessDecodersDecideByTheirCandidatesAlone) {
   for (const DecoderEntry& entry : decoders()) {
     if (!traits_of(decoders(), {entry.info.name, {}}).stateless) continue;
     ++stateless;
+    const OptionMap few = test::fitting(decoders(), entry.info.name, {{"steps", 3}});
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       SCOPED_TRACE(entry.info.name);
       std::mt19937_64 random(seed);
       const Canvas canvas({}, kTraitLength, kTraitMask);
       const auto earlier = test::random_rows(random, kTraitLength, kVocab);
       const auto now = test::random_rows(random, kTraitLength, kVocab);
-      const auto fresh = test::decoder_of(entry.info.name, {}, kTraitLength);
-      const auto used = test::decoder_of(entry.info.name, {}, kTraitLength);
+      const auto fresh = test::decoder_of(entry.info.name, few, kTraitLength);
+      const auto used = test::decoder_of(entry.info.name, few, kTraitLength);
       test::decode_rows(*used, canvas, earlier, 0, kTraitLength);
       const auto ours = test::decode_rows(*fresh, canvas, now, 0, kTraitLength);
       const auto theirs = test::decode_rows(*used, canvas, now, 5, 2 * kTraitLength);

@@ -108,6 +108,25 @@ TEST(LoadOptions, WrongMembersAreRefused) {
   EXPECT_EQ(LanguageModel::load("", load).error().where, "--npu-timing") << "read by nothing that runs here";
 }
 
+TEST(LoadOptions, WhatReadsThemIsDeclared) {
+  const auto read = [](Computer computer) {
+    std::string keys;
+    for (const LoadOption& one : load_options())
+      if (one.read_by(computer)) keys += one.info().key + " ";
+    return keys;
+  };
+  const std::string device =
+      "lora lora_draft backend device device_changes npu_values npu_processor npu_timing "
+      "npu_paging npu_all_logits ";
+  EXPECT_EQ(
+      read(Computer::kCpu),
+      "threads isa cache_type activations arithmetic attention_arithmetic weight_cache lora lora_draft draft_model "
+      "backend ");
+  EXPECT_EQ(read(Computer::kNumerics), "threads numerics lora lora_draft backend ");
+  EXPECT_EQ(read(Computer::kExecutor), "threads " + device);
+  EXPECT_EQ(read(Computer::kMachine), device);
+}
+
 TEST(LoadOptions, WhatIsGivenIsReadOrRefused) {
   for (const Computer computer : {Computer::kCpu, Computer::kNumerics, Computer::kExecutor, Computer::kMachine})
     for (const LoadOption& one : load_options()) {
