@@ -73,10 +73,14 @@ Expected<void> take_bound_as_canvas(GenerateOptions& options) {
   return {};
 }
 
-void take_whole_canvas(GenerateOptions& options, const ResolvedOptions& resolved) {
-  if (!options.suffix.name.empty() || !traits_of(suffixes(), resolved.suffix).grows) return;
+std::string whole_suffix() {
   for (const SuffixEntry& one : suffixes())
-    if (one.traits && one.traits({}).all_masks) options.suffix.name = one.info.name;
+    if (one.traits && one.traits({}).all_masks) return one.info.name;
+  return "";
+}
+
+void take_whole_canvas(GenerateOptions& options, const ResolvedOptions& resolved) {
+  if (options.suffix.name.empty() && traits_of(suffixes(), resolved.suffix).grows) options.suffix.name = whole_suffix();
 }
 
 Position most_tokens(const ModelDesc& desc, const ResolvedOptions& resolved) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "base/types.h"
@@ -54,6 +55,8 @@ Expected<AnswerLength> answer_length(const ModelDesc& desc, const ResolvedOption
 /// tokens).
 Expected<void> take_bound_as_canvas(GenerateOptions& options);
 
+/// The suffix that shows the model all masks.
+std::string whole_suffix();
 /// Before text that is given after the answer: the model must see it, wherever the answer ends, so an answer that would
 /// grow by default gets its whole canvas. `resolved`: of `options`.
 void take_whole_canvas(GenerateOptions& options, const ResolvedOptions& resolved);
