@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes python/dllm/_options.py, the types of the keyword arguments, from the option table of the built module:
+"""Writes python/dllm/_options.py, the types of the keyword arguments, from the option tables of the built module:
 
 PYTHONPATH=build/release/python scripts/python_options.py [--check]
 """
@@ -11,16 +11,23 @@ import textwrap
 from dllm import _dllm
 
 TARGET = pathlib.Path(__file__).parent.parent / "python" / "dllm" / "_options.py"
-HEAD = '''"""The keyword arguments of a generation. Written by scripts/python_options.py: do not edit."""
+HEAD = '''"""The keyword arguments of a generation and of a load. Written by scripts/python_options.py: do not edit."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 
 class Options(TypedDict, total=False):
     """Every option of dllm.options(). None means: not given."""
+
+'''
+LOAD_HEAD = '''
+
+class LoadOptions(TypedDict, total=False):
+    """Every option of dllm.load_options(). None means: not given."""
 
 '''
 
@@ -34,7 +41,8 @@ def type_of(info: _dllm.OptionInfo) -> str:
         return ALSO[info.key]
     if info.type == "choice":
         return "Literal[" + ", ".join(f'"{choice}"' for choice in info.choices) + "]"
-    return str(info.type)
+    kind = "str | os.PathLike[str]" if info.path else str(info.type)
+    return f"{kind} | Sequence[{kind}]" if info.repeated else kind
 
 
 def entry(key: str, kind: str, meaning: str) -> str:
@@ -44,6 +52,14 @@ def entry(key: str, kind: str, meaning: str) -> str:
         choices = "".join(f"\n        {choice.strip()}," for choice in kind[len("Literal[") : -1].split(","))
         line = f"    {key}: Literal[{choices}\n    ] | None"
     return f"{comment}\n{line}\n"
+
+
+def load_meaning(info: _dllm.OptionInfo) -> str:
+    """With what it is if left out, and the flag that dllm run has for it."""
+    flag = info.flags[-1]
+    standard = f"; if left out: {info.default_text}" if info.default_text not in ("", "none") else ""
+    spelled = "" if flag == "--" + info.key.replace("_", "-") else f" ({flag})"
+    return info.meaning + standard + spelled
 
 
 def text() -> str:
@@ -59,7 +75,9 @@ def text() -> str:
         for info in infos:
             if info.key not in entries:
                 entries[info.key] = entry(info.key, type_of(info), info.meaning)
-    return HEAD + "".join(entries[key] for key in sorted(entries))
+    load = {info.key: entry(info.key, type_of(info), load_meaning(info)) for info in _dllm.load_options()}
+    listed = [HEAD] + [entries[key] for key in sorted(entries)] + [LOAD_HEAD] + [load[key] for key in sorted(load)]
+    return "".join(listed)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,12 @@
 
 #include "dllm/error.h"
 #include "dllm/generate.h"
+#include "dllm/options.h"
 
 namespace dllm {
 
-/// How a model is loaded. Zeros and empty strings: chosen by machine and file.
+/// How a model is loaded. Zeros and empty strings: chosen by machine and file. Each option is declared once more, with
+/// its values and flags: load_options_info().
 struct LoadOptions {
   std::int32_t threads = 0;  ///< 0: one per CPU this process may use
   std::string isa;           ///< kernel set: scalar, avx2, avx512, neon; empty: the best on this machine
@@ -56,7 +58,14 @@ struct LoadOptions {
   /// Called before each forward pass of a call, and now and then while the call waits for those of other threads, in
   /// its own thread; false ends the call (kCancelled). What it throws goes to the caller.
   std::function<bool()> poll{};
+
+  /// Sets one option from text, by its member's name or one of its flags' ("cache_type", "--cache-type"); one that may
+  /// be given several times gets one more value. Errors: kUsage (unknown key, invalid value).
+  Expected<void> set(std::string_view key, std::string_view text);
 };
+
+/// Every option of a load except `warnings` and the functions: the source of flags, help and bindings.
+const std::vector<OptionInfo>& load_options_info();
 
 struct ChatTurn {
   std::string role;  ///< system, user, assistant

@@ -125,6 +125,8 @@ struct OptionInfo {
   std::optional<OptionValue> standard;  ///< the default; absent: see standard_text
   std::string standard_text;            ///< "as the model recommends"; empty: the default is `standard`, or nothing
   std::string condition;                ///< "with --refresh-path second": read only then; empty: always
+  bool repeated = false;                ///< may be given several times: a list of such values
+  bool path = false;                    ///< a text that names a file
 };
 
 struct MethodInfo {

@@ -52,12 +52,18 @@ __all__ = [
     "Stream",
     "UnsupportedError",
     "UsageError",
+    "load_options",
     "npu",
     "options",
     "record",
 ]
 
 record = _notebook.record
+
+
+def load_options() -> list[_dllm.OptionInfo]:
+    """The declarations of the keyword arguments of Model.load() that say how a model runs."""
+    return _dllm.load_options()
 
 
 def options() -> _dllm.OptionsInfo:

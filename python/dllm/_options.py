@@ -1,7 +1,8 @@
-"""The keyword arguments of a generation. Written by scripts/python_options.py: do not edit."""
+"""The keyword arguments of a generation and of a load. Written by scripts/python_options.py: do not edit."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
@@ -269,3 +270,52 @@ class Options(TypedDict, total=False):
     visible_threshold: float | None
     #: positions that compete in a step
     window: Literal["block", "semantic", "whole", "sliding", "adaptive", "lookahead", "pipeline"] | None
+
+
+class LoadOptions(TypedDict, total=False):
+    """Every option of dllm.load_options(). None means: not given."""
+
+    #: arithmetic against quantized weights; if left out: int8
+    activations: Literal["int8", "f32"] | None
+    #: rounding of products with weights; super: designed for matrix tiles; auto: the faster on this machine; if
+    #: left out: exact
+    arithmetic: Literal["exact", "super", "auto"] | None
+    #: rounding of the products of attention; auto: bf16 with quantized weights where this machine is faster at
+    #: it; if left out: f32
+    attention_arithmetic: Literal["f32", "bf16", "auto"] | None
+    #: where the model runs: on this processor, or on a simulated NPU, in its number formats and virtual time;
+    #: if left out: cpu
+    backend: Literal["cpu", "npu"] | None
+    #: storage of K and V; if left out: f32 for F32 models, else f16
+    cache_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] | None
+    #: profile of --backend npu; see dllm npu devices; if left out: dart-2048
+    device: str | os.PathLike[str] | None
+    #: change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated (--set)
+    device_changes: str | Sequence[str] | None
+    #: the same model in a cheaper quantization, which makes the drafts of --mode self-speculation; if left out:
+    #: the model itself
+    draft_model: str | os.PathLike[str] | None
+    #: kernel set; 'list' shows the sets that this machine supports; if left out: the best
+    isa: str | None
+    #: low-rank adapter, a GGUF file or a PEFT folder; may be repeated
+    lora: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
+    #: the same for drafts only, with --mode; may be repeated
+    lora_draft: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
+    #: the device's LM head computes every row, not only those that are scored (--all-logits)
+    npu_all_logits: bool | None
+    #: without the device's memory runtime: weights outside its window are paged (--no-somr)
+    npu_paging: bool | None
+    #: whose virtual time counts: the device's, or that of its host alone; if left out: device
+    npu_processor: Literal["device", "host"] | None
+    #: what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds to minutes
+    #: for each shape of a step, kept in the cache); if left out: analytic
+    npu_timing: Literal["analytic", "simulated"] | None
+    #: what computes the values of --backend npu, which are the same: machine runs the compiled programs; if
+    #: left out: executor
+    npu_values: Literal["executor", "machine"] | None
+    #: run in the number formats of a profile: bf16, w4a8kv4, mxfp8, ...; if left out: the file's own
+    numerics: str | os.PathLike[str] | None
+    #: worker threads; if left out: one per CPU
+    threads: int | None
+    #: store packed weights in this file and map it in later runs; auto: <model>.dllm-packed
+    weight_cache: str | os.PathLike[str] | None

@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
+from . import _dllm
 from .model import Model
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
 
-_LOAD = {name for name in inspect.signature(Model.load).parameters if name not in ("path", "progress")}
+_LOAD = {info.key for info in _dllm.load_options()} | {
+    name for name in inspect.signature(Model.load).parameters if name not in ("path", "progress", "options")
+}
 #: Fields of a task's generation_kwargs, and the options that they are.
 _GENERATION = {
     "temperature": "temperature",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ._dllm import Answer, Choice, Step, Stream
-    from ._options import Options
+    from ._options import LoadOptions, Options
 
     #: What is asked: a user's message, a conversation [{"role": "user", "content": "…"}], or token ids as they are.
     Prompt: TypeAlias = str | Sequence[Mapping[str, str]] | Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -75,6 +76,13 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _plain(value: Any) -> Any:
+    """With paths as texts."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
 def _ids(model: _dllm.Model, text: str | Sequence[int]) -> list[int]:
     return model.tokenize(text, False) if isinstance(text, str) else [int(i) for i in text]
 
@@ -91,20 +99,6 @@ class Model:
         cls,
         path: str | os.PathLike[str] | None = None,
         *,
-        threads: int = 0,
-        isa: str = "",
-        cache_type: str = "",
-        activations: str = "",
-        arithmetic: str = "",
-        attention_arithmetic: str = "",
-        weight_cache: str = "",
-        numerics: str = "",
-        backend: str = "",
-        device: str = "",
-        device_changes: Sequence[str] = (),
-        lora: Sequence[str] = (),
-        lora_draft: Sequence[str] = (),
-        draft_model: str = "",
         hf: str = "",
         hf_file: str = "",
         revision: str = "main",
@@ -112,6 +106,7 @@ class Model:
         offline: bool = False,
         warnings: bool = True,
         progress: Callable[[float], bool | None] | None = None,
+        **options: Unpack[LoadOptions],
     ) -> Model:
         """Loads a GGUF file or a Hugging Face directory; without a path, the small model inside the package.
 
@@ -119,33 +114,24 @@ class Model:
         `hf_file` names its file, `offline` uses the cache alone, and HF_TOKEN and the other variables of
         huggingface_hub are read.
 
-        `threads` 0: one per CPU. Empty texts: chosen by machine and file, as by the flags of the same names of `dllm
-        run`. `progress` is called with the loaded fraction; if it returns False, CancelledError is raised.
+        Options are those of dllm.load_options(), which have the names of `dllm run`'s flags or nearly so; what is left
+        out, None or "" is chosen by machine and file. One that the backend does not read is a UsageError. `progress` is
+        called with the loaded fraction; if it returns False, CancelledError is raised.
         """
-        options = {
-            "threads": threads,
-            "isa": isa,
-            "cache_type": cache_type,
-            "activations": activations,
-            "arithmetic": arithmetic,
-            "attention_arithmetic": attention_arithmetic,
-            "weight_cache": weight_cache,
-            "numerics": numerics,
-            "backend": backend,
-            "device": device,
-            "device_changes": list(device_changes),
-            "lora": list(lora),
-            "lora_draft": list(lora_draft),
-            "draft_model": draft_model,
-            "warnings": warnings,
-        }
+        known = {info.key for info in _dllm.load_options()}
+        for key in options:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, 1)
+                hint = f". Did you mean '{near[0]}'?" if near else ""
+                raise TypeError(f"Model.load() got an unexpected keyword argument '{key}'{hint}")
+        given = {key: _plain(value) for key, value in options.items()} | {"warnings": warnings}
         if hf:
             if path is not None:
                 raise UsageError("a path and a model of a hub are given", "hf", "leave one of them out")
             path = _dllm.pull(hf, hf_file, revision, token, offline, progress)
         elif hf_file or token or offline or revision != "main":
             raise UsageError("no model of a hub is given", "hf", "give hf='ORG/MODEL'")
-        return cls(_dllm.Model.load("" if path is None else os.fspath(path), options, progress))
+        return cls(_dllm.Model.load("" if path is None else os.fspath(path), given, progress))
 
     def generate(
         self, prompt: Prompt, *, on_step: Callable[[Step], bool | None] | None = None, **options: Unpack[Options]

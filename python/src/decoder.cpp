@@ -35,6 +35,17 @@ class PythonDecoder final : public Decoder {
         revises_(nb::cast<bool>(self_.attr("revises"))),
         wants_(overrides("wanted")),
         holds_(overrides("holds")) {}
+  /// What the class declares, which was asked before there was an object.
+  static MethodTraits declared(const nb::handle& type) {
+    return {.revises = nb::cast<bool>(type.attr("revises")),
+            .commits_other = nb::cast<std::int32_t>(type.attr("top_tokens")) > 0};
+  }
+  /// Raises UsageError if the object says something else.
+  void check_declared(const MethodTraits& traits) const {
+    if (revises_ != traits.revises) refuse("the object and its class differ", "revises", "set it in the class");
+    if ((top_ > 0) != traits.commits_other)
+      refuse("the object and its class differ", "top_tokens", "set it in the class");
+  }
   ~PythonDecoder() override {
     if (exiting()) {
       (void)self_.release();
@@ -46,7 +57,6 @@ class PythonDecoder final : public Decoder {
 
   void configure(ScoreRequest& request) const override { request.top_tokens = std::max(request.top_tokens, top_); }
   bool revises() const override { return revises_; }
-  bool commits_candidates() const override { return top_ == 0 && !revises_; }
 
   std::vector<Position> wanted(const DecodeContext& context) override {
     if (!wants_) return revises_ ? generated_positions(context) : Decoder::wanted(context);
@@ -260,16 +270,20 @@ void register_class(const nb::object& type) {
   for (const nb::handle option : type.attr("options")) rows.push_back(row_of(option));
   // Entries live as long as the process. The class is never freed: at exit there may be no interpreter to free it.
   PyObject* const kept = nb::object(type).release().ptr();
-  const auto make = [kept, name, rows](const OptionMap& options, const MethodContext& context) {
+  const MethodTraits traits = PythonDecoder::declared(type);
+  const auto make = [kept, name, rows, traits](const OptionMap& options, const MethodContext& context) {
     const Gil gil;
     nb::dict given;
     for (const auto& row : rows) given[row.info.key.c_str()] = to_python(*row.load(options));
     nb::object self = nb::borrow(kept)(**given);
     self.attr("length") = context.length;
     self.attr("block_length") = context.block_length;
-    return std::make_unique<PythonDecoder>(std::move(self), name);
+    auto decoder = std::make_unique<PythonDecoder>(std::move(self), name);
+    decoder->check_declared(traits);
+    return decoder;
   };
-  take(add_decoder(declare_method<Decoder, OptionMap>(name, nb::cast<std::string>(type.attr("meaning")), rows, make)));
+  take(add_decoder(declare_method<Decoder, OptionMap>(name, nb::cast<std::string>(type.attr("meaning")), rows, make)
+                       .always(traits)));
 }
 
 }  // namespace

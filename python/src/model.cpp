@@ -13,6 +13,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "calls.h"
+#include "engine/load_options.h"
 #include "eval/likelihood.h"
 #include "options.h"
 #include "raise.h"
@@ -25,34 +26,35 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-Model load(const std::string& path, const Dict& given, const nb::object& progress) {
+/// One value of a keyword. None and an empty text: not given.
+void set_option(LoadOptions& options, const LoadOption& option, const nb::handle& value) {
+  if (value.is_none()) return;
+  const OptionValue given = take(to_value(value, option.info().key));
+  if (given != OptionValue("")) option.row.store(options, take(fit_option(option.info(), given)));
+}
+
+LoadOptions to_load_options(const Dict& given) {
   LoadOptions options;
   for (const auto& [name, value] : given) {
     const auto key = nb::cast<std::string>(name);
-    if (key == "threads")
-      options.threads = nb::cast<std::int32_t>(value);
-    else if (key == "lora" || key == "lora_draft" || key == "device_changes")
-      (key == "lora"         ? options.lora
-       : key == "lora_draft" ? options.lora_draft
-                             : options.device_changes) = nb::cast<std::vector<std::string>>(value);
-    else if (key == "warnings")
+    if (key == "warnings") {
       options.warnings = nb::cast<bool>(value);
-    else {
-      constexpr std::pair<std::string_view, std::string LoadOptions::*> kTexts[] = {
-          {"isa", &LoadOptions::isa},
-          {"cache_type", &LoadOptions::cache_type},
-          {"activations", &LoadOptions::activations},
-          {"arithmetic", &LoadOptions::arithmetic},
-          {"attention_arithmetic", &LoadOptions::attention_arithmetic},
-          {"weight_cache", &LoadOptions::weight_cache},
-          {"numerics", &LoadOptions::numerics},
-          {"backend", &LoadOptions::backend},
-          {"device", &LoadOptions::device},
-          {"draft_model", &LoadOptions::draft_model}};
-      for (const auto& [text, member] : kTexts)
-        if (text == key) options.*member = nb::cast<std::string>(value);
+      continue;
     }
+    const LoadOption* const option = find_load_option(key);
+    if (option == nullptr) raise({ErrorCode::kUsage, "there is no such option of loading a model", key, ""});
+    const bool many = option->info().repeated && !nb::isinstance<nb::str>(value) && nb::hasattr(value, "__iter__");
+    if (!many) {
+      set_option(options, *option, value);
+      continue;
+    }
+    for (const nb::handle one : nb::iter(value)) set_option(options, *option, one);
   }
+  return options;
+}
+
+Model load(const std::string& path, const Dict& given, const nb::object& progress) {
+  LoadOptions options = to_load_options(given);
   options.progress = [&progress](double done) {
     const Gil gil;
     check_signals();

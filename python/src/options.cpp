@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "dllm/model.h"
 #include "raise.h"
 
 namespace dllm::python {
@@ -72,6 +73,8 @@ void bind_options(nb::module_& module) {
                    [](const OptionInfo& info) { return info.standard ? to_python(*info.standard) : nb::none(); })
       .def_ro("default_text", &OptionInfo::standard_text)
       .def_ro("condition", &OptionInfo::condition)
+      .def_ro("repeated", &OptionInfo::repeated, "a list of such values")
+      .def_ro("path", &OptionInfo::path, "names a file")
       .def("__repr__", [](const OptionInfo& info) { return "<option " + info.key + ": " + info.meaning + ">"; });
   nb::class_<MethodInfo>(module, "MethodInfo", "A method of one part of the decoding.")
       .def_ro("name", &MethodInfo::name)
@@ -92,6 +95,7 @@ void bind_options(nb::module_& module) {
       .def_ro("parts", &OptionsInfo::parts)
       .def_ro("presets", &OptionsInfo::presets);
   module.def("options_info", [] { return options_info(); });
+  module.def("load_options", [] { return load_options_info(); });
 }
 
 }  // namespace dllm::python

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "dllm/model.h"
 #include "dllm/options.h"
 
 namespace dllm::python {
@@ -14,35 +15,19 @@ namespace nb = nanobind;
 
 namespace {
 
-/// Flags that are no options of a generation, in Python's words.
+/// Flags that are no options of a generation or a load, in Python's words.
 constexpr std::pair<std::string_view, std::string_view> kOtherFlags[] = {
-    {"--batch", "batch"},
-    {"--chat-template-file", "Model.chat_template"},
-    {"--model", "path"},
-    {"--raw", "token ids as the prompt"},
-    {"--threads", "threads"},
-    {"--tokens", "ids"},
-    {"-hf", "hf"},
-    {"--hf-file", "hf_file"},
-    {"--offline", "offline"},
-    {"--lora", "lora"},
-    {"--lora-draft", "lora_draft"},
-    {"--draft-model", "draft_model"},
-    {"--backend", "backend"},
-    {"--device", "device"},
-    {"--set", "device_changes"},
-    {"--numerics", "numerics"},
-    {"--isa", "isa"},
-    {"--cache-type", "cache_type"},
-    {"--activations", "activations"},
-    {"--arithmetic", "arithmetic"},
-    {"--attention-arithmetic", "attention_arithmetic"},
-    {"--weight-cache", "weight_cache"}};
+    {"--batch", "batch"},     {"--chat-template-file", "Model.chat_template"},
+    {"--model", "path"},      {"--raw", "token ids as the prompt"},
+    {"--tokens", "ids"},      {"-hf", "hf"},
+    {"--hf-file", "hf_file"}, {"--offline", "offline"}};
 
 /// The keyword argument of a flag; empty: there is none.
 std::string keyword_of(std::string_view flag) {
   for (const auto& [known, keyword] : kOtherFlags)
     if (known == flag) return std::string(keyword);
+  for (const OptionInfo& info : load_options_info())
+    if (std::ranges::find(info.flags, flag) != info.flags.end()) return info.key;
   const OptionsInfo& all = options_info();
   const auto has = [flag](const OptionInfo& info) { return std::ranges::find(info.flags, flag) != info.flags.end(); };
   for (const OptionInfo& info : all.common)

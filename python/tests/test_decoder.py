@@ -158,6 +158,20 @@ class DecoderTest(unittest.TestCase):
         with self.assertRaises(ZeroDivisionError):
             self.probe(lambda s, context, c: 1 // 0)
 
+    def test_what_a_class_declares_holds_for_its_objects(self):
+        class Fickle(dllm.Decoder):
+            name = "fickle"
+
+            def __init__(self, **options):
+                super().__init__(**options)
+                self.revises = True
+
+            def decode(self, context, candidates):
+                return [int(candidates.position[0])]
+
+        with self.assertRaisesRegex(dllm.UsageError, "set it in the class"):
+            self.model.generate("3+4=", length=8, algorithm="fickle")
+
     def test_masks_choose_like_positions(self):
         want = self.probe(lambda s, context, c: c.position[c.confidence > 0.5])
         for mask in (lambda c: c.confidence > 0.5, lambda c: (c.confidence > 0.5).tolist()):

@@ -77,8 +77,46 @@ class ModelTest(unittest.TestCase):
             dllm.Model.load("/nonexistent.gguf")
         with self.assertRaises(dllm.InvalidFileError):
             dllm.Model.load(__file__)
-        with self.assertRaises(TypeError):
+        with self.assertRaisesRegex(TypeError, "'thread'. Did you mean 'threads'"):
             dllm.Model.load(thread=1)
+
+    def test_every_load_option_is_a_keyword(self):
+        """A wrong value is refused under the keyword's name, and a right one is read or refused by what does not read
+        it."""
+        wrong = 0
+        for info in dllm.load_options():
+            with self.subTest(info.key):
+                bad = {"int": info.maximum + 1, "bool": "perhaps", "choice": "none-such"}.get(info.type, 5)
+                with self.assertRaises(dllm.UsageError) as caught:
+                    dllm.Model.load(**{info.key: bad})
+                self.assertEqual(caught.exception.where, info.key)
+                wrong += 1
+                good = {"int": 1, "bool": True, "choice": (info.choices or [""])[-1]}.get(info.type, "/none/such")
+                try:
+                    dllm.Model.load(**{info.key: [good] if info.repeated else good}, warnings=False)
+                except dllm.Error as error:
+                    self.assertNotIn("no such option", str(error))
+        self.assertGreaterEqual(wrong, 19)
+
+    def test_options_of_the_device_are_keywords(self):
+        given = {"npu_values": "machine", "npu_processor": "host", "npu_timing": "simulated", "npu_paging": True}
+        for key, value in {**given, "npu_all_logits": True}.items():
+            with self.assertRaises(dllm.UsageError) as caught:
+                dllm.Model.load(**{key: value})
+            self.assertEqual((caught.exception.where, caught.exception.hint), (key, "add backend npu"))
+        plain = dllm.Model.load(backend="npu", warnings=False)
+        every = dllm.Model.load(backend="npu", npu_all_logits=True, npu_paging=True, warnings=False)
+        ours, theirs = (model.generate("3+4=", length=8) for model in (plain, every))
+        self.assertEqual(ours.ids, theirs.ids)
+
+    def test_paths_and_lists_are_keywords(self):
+        with self.assertRaises(dllm.Error) as caught:
+            dllm.Model.load(lora=pathlib.Path("/none/such.gguf"))
+        self.assertIn("/none/such.gguf", str(caught.exception))
+        with self.assertRaises(dllm.Error) as caught:
+            dllm.Model.load(backend="npu", device_changes=["host.dispatch_us=5", "none.such=1"])
+        self.assertIn("unknown key 'none'", str(caught.exception))
+        self.assertEqual(dllm.Model.load(cache_type="", isa=None, lora=(), threads=1).threads, 1)
 
     def test_logits_own_the_engines_memory(self):
         ids = self.model.tokenize("3+4=7")

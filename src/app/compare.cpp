@@ -15,6 +15,7 @@
 #include "app/eval_model.h"
 #include "base/output_file.h"
 #include "base/try.h"
+#include "engine/load_options.h"
 #include "eval/accuracy_plot.h"
 #include "eval/comparison.h"
 
@@ -175,13 +176,8 @@ class Compare final : public Verb {
 
   Expected<void> load(Session& session) {
     for (const auto& runner : runners_) {
-      const LoadOptions& load = runner->model.load;
-      const std::string key =
-          fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", runner->model.path,
-                      runner->model.hub.name, runner->model.hub.file, load.threads, load.isa, load.cache_type,
-                      load.activations, load.arithmetic, load.attention_arithmetic, load.weight_cache, load.numerics,
-                      load.backend, load.device, load.npu_values, load.npu_processor, load.npu_timing, load.npu_paging,
-                      load.npu_all_logits, fmt::join(load.device_changes, "\n"));
+      const std::string key = fmt::format("{}\n{}\n{}\n{}", runner->model.path, runner->model.hub.name,
+                                          runner->model.hub.file, load_key(runner->model.load));
       auto found = models_.find(key);
       if (found == models_.end()) {
         DLLM_TRY(LanguageModel model, runner->model.open(session));

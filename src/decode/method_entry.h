@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/latency_table.h"
+#include "decode/method_traits.h"
 #include "decode/option_row.h"
 
 namespace dllm {
@@ -30,6 +31,12 @@ struct MethodDeclaration {
   std::function<Expected<void>(const ModelDesc&)> suits = {};
   /// Decoders: the window that the given options imply if none is chosen; empty: none. Null: options never imply one.
   std::function<std::string(const OptionMap& given)> implied_window = {};
+  /// Null: none of them is true of it.
+  std::function<MethodTraits(const OptionMap& complete)> traits = {};
+  /// Whether it is the one of its part that such a model is decoded by if none is chosen, unless an earlier one in the
+  /// registry is; null: never. `standard_words` say when: "for autoregressive models"; empty: always.
+  std::function<bool(const ModelDesc&)> standard = {};
+  std::string standard_words = {};
 
   /// nullptr: the method has no such option.
   const OptionInfo* option(std::string_view key) const;
@@ -54,6 +61,18 @@ struct MethodEntry : MethodDeclaration {
   }
   MethodEntry&& implies_window(std::function<std::string(const OptionMap&)> window) && {
     implied_window = std::move(window);
+    return std::move(*this);
+  }
+  MethodEntry&& always(MethodTraits facts) && {
+    traits = [facts](const OptionMap&) { return facts; };
+    return std::move(*this);
+  }
+  /// Traits that depend on the method's options. `facts`: (const T&) -> MethodTraits, `rows`: of declare_method().
+  template <class T, class Facts>
+  MethodEntry&& depending_on(OptionRows<T> rows, Facts facts) &&;
+  MethodEntry&& standard_for(std::string words, std::function<bool(const ModelDesc&)> models) && {
+    standard = std::move(models);
+    standard_words = std::move(words);
     return std::move(*this);
   }
 };
@@ -103,6 +122,17 @@ Expected<OptionMap> complete_options(const MethodInfo& method, const OptionRows<
 }
 
 }  // namespace detail
+
+/// Options that do not fit have no traits: nothing can be made of them either.
+template <class Object>
+template <class T, class Facts>
+MethodEntry<Object>&& MethodEntry<Object>::depending_on(OptionRows<T> rows, Facts facts) && {
+  traits = [method = info, rows = std::move(rows), facts](const OptionMap& chosen) {
+    const auto options = detail::store_options(method, rows, chosen);
+    return options ? facts(*options) : MethodTraits();
+  };
+  return std::move(*this);
+}
 
 /// A registry entry. `make`: (const T&, const MethodContext&) -> std::unique_ptr of `Object` or a class derived from
 /// it.

@@ -48,6 +48,7 @@ Expected<OptionValue> in_range(const OptionInfo& info, OptionValue value, double
 }
 
 Expected<OptionValue> known_choice(const OptionInfo& info, std::string name) {
+  if (std::find(info.choices.begin(), info.choices.end(), name) != info.choices.end()) return OptionValue(name);
   std::replace(name.begin(), name.end(), '_', '-');  // as the papers' code spells them
   if (std::find(info.choices.begin(), info.choices.end(), name) != info.choices.end()) return OptionValue(name);
   return option_error(info, fmt::format("'{}' is unknown", name), choice_hint(name, info.choices));

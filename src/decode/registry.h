@@ -76,6 +76,13 @@ Expected<std::unique_ptr<Object>> make_registered(const std::vector<MethodEntry<
   return (*entry)->make(choice.options, context);
 }
 
+/// What is true of a method with these complete options; of an unknown one, nothing. Constructs no method.
+template <class Object>
+MethodTraits traits_of(const std::vector<MethodEntry<Object>>& entries, const MethodChoice& choice) {
+  const auto entry = find_method(entries, choice.name);
+  return entry && (*entry)->traits ? (*entry)->traits(choice.options) : MethodTraits();
+}
+
 inline Expected<std::unique_ptr<Decoder>> make_decoder(const MethodChoice& choice, const MethodContext& context) {
   return make_registered(decoders(), choice, context);
 }

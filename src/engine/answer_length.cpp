@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "decode/registry.h"
 
 namespace dllm {
 namespace {
@@ -31,22 +32,20 @@ Error exceeds(std::int64_t prompt, const ResolvedOptions& resolved, bool bounded
 }
 
 /// Why no position may move; empty: they may.
-std::string fixed_positions(const Decoder& decoder, const ResolvedOptions& resolved) {
-  const auto smooth = resolved.smoothing.options.find("smooth");
-  if (smooth != resolved.smoothing.options.end() && smooth->second != OptionValue(0.0))
-    return "positions that move cannot be smoothed";
-  if (resolved.window.name != "block")
+std::string fixed_positions(const ResolvedOptions& resolved) {
+  if (traits_of(smoothings(), resolved.smoothing).smooths) return "positions that move cannot be smoothed";
+  if (!traits_of(windows(), resolved.window).whole_blocks)
     return fmt::format("window '{}' does not follow positions that move", resolved.window.name);
   if (is_constrained(resolved)) return "tokens of a constrained answer cannot move";
-  if (decoder.revises() || !decoder.stateless())
+  const MethodTraits decoder = traits_of(decoders(), resolved.decoder);
+  if (decoder.revises || !decoder.stateless)
     return fmt::format("'{}' does not follow positions that move", resolved.decoder.name);
   return "";
 }
 
 }  // namespace
 
-Expected<void> check_growth(const GenerateOptions& given, const ModelDesc& desc, const Decoder& decoder,
-                            ResolvedOptions& resolved) {
+Expected<void> check_growth(const GenerateOptions& given, const ModelDesc& desc, ResolvedOptions& resolved) {
   const auto no = [](std::string what, const char* hint = "leave the option out") {
     return Error{ErrorCode::kUsage, std::move(what), "--suffix", hint};
   };
@@ -54,7 +53,7 @@ Expected<void> check_growth(const GenerateOptions& given, const ModelDesc& desc,
   if (resolved.exact_length) return no("an answer of exact length does not grow", "leave it or --exact-length out");
   if (resolved.suppress_eos || resolved.defer_eos)
     return no("the answer grows until its end is predicted", "leave it or --suppress-eos and --defer-eos out");
-  const std::string fixed = fixed_positions(decoder, resolved);
+  const std::string fixed = fixed_positions(resolved);
   OptionMap& options = resolved.suffix.options;
   if (fixed.empty() || options.at("grow_insert") == OptionValue(std::int64_t{1})) return {};
   for (const char* key : {"grow_insert", "grow_insert_below", "grow_insert_until"})
@@ -72,6 +71,16 @@ Expected<void> take_bound_as_canvas(GenerateOptions& options) {
                  "give a number of tokens"};
   options.length = std::exchange(options.max_tokens, std::nullopt);
   return {};
+}
+
+std::string whole_suffix() {
+  for (const SuffixEntry& one : suffixes())
+    if (one.traits && one.traits({}).all_masks) return one.info.name;
+  return "";
+}
+
+void take_whole_canvas(GenerateOptions& options, const ResolvedOptions& resolved) {
+  if (options.suffix.name.empty() && traits_of(suffixes(), resolved.suffix).grows) options.suffix.name = whole_suffix();
 }
 
 Position most_tokens(const ModelDesc& desc, const ResolvedOptions& resolved) {

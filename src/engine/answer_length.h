@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "base/types.h"
-#include "decode/decoder/decoder.h"
 #include "dllm/error.h"
 #include "dllm/options.h"
 #include "engine/constraint.h"
@@ -55,10 +55,15 @@ Expected<AnswerLength> answer_length(const ModelDesc& desc, const ResolvedOption
 /// tokens).
 Expected<void> take_bound_as_canvas(GenerateOptions& options);
 
-/// Whether `--suffix grow` can find the length of the answer. Masks are inserted unless some part of the method
+/// The suffix that shows the model all masks.
+std::string whole_suffix();
+/// Before text that is given after the answer: the model must see it, wherever the answer ends, so an answer that would
+/// grow by default gets its whole canvas. `resolved`: of `options`.
+void take_whole_canvas(GenerateOptions& options, const ResolvedOptions& resolved);
+
+/// Whether a suffix that grows can find the length of the answer. Masks are inserted unless some part of the method
 /// remembers positions: an option of `resolved` says so afterwards. Errors: kUsage.
-Expected<void> check_growth(const GenerateOptions& given, const ModelDesc& desc, const Decoder& decoder,
-                            ResolvedOptions& resolved);
+Expected<void> check_growth(const GenerateOptions& given, const ModelDesc& desc, ResolvedOptions& resolved);
 
 /// The most that a constrained answer can have, in an empty context.
 Position most_tokens(const ModelDesc& desc, const ResolvedOptions& resolved);

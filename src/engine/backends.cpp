@@ -18,9 +18,7 @@ const std::vector<BackendEntry>& backends() {
 
 Expected<std::unique_ptr<PassRunner>> make_second_path(const RunningBackend& running, const ResolvedOptions& resolved,
                                                        const ModelDesc& desc) {
-  if (desc.canvas.length > 0) return std::unique_ptr<PassRunner>();
-  DLLM_TRY(const Method method, make_method(resolved, desc));
-  const auto wanted = second_path_of(*method.decoder);
+  const auto wanted = second_path_of(resolved, desc);
   if (!wanted) return std::unique_ptr<PassRunner>();
   if (!running.second_path)
     return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",

@@ -13,8 +13,8 @@
 #include "constrain/json_schema.h"
 #include "constrain/regex.h"
 #include "constrain/tool_calls.h"
+#include "decode/registry.h"
 #include "engine/answer_length.h"
-#include "engine/method.h"
 
 namespace dllm {
 namespace {
@@ -128,12 +128,12 @@ Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc
     return Error{ErrorCode::kUnsupported, "the model's ways of decoding draft and verify, and know no constraint", flag,
                  ""};
   DLLM_CHECK_OK(check_options(resolved));
-  DLLM_TRY(const Method method, make_method(resolved, desc));
-  if (!method.decoder->commits_candidates())
+  const MethodTraits decoder = traits_of(decoders(), resolved.decoder);
+  if (decoder.revises || decoder.commits_other)
     return Error{ErrorCode::kUsage,
                  fmt::format("'{}' may commit or revise other tokens than the constraint's", resolved.decoder.name),
                  "--algorithm", "give one that does not, as threshold or low-confidence"};
-  if (method.window->drafts().acceptance == DraftAcceptance::kInstant)
+  if (traits_of(windows(), resolved.window).instant_drafts)
     return Error{ErrorCode::kUsage, "drafts that are accepted without a check may break the constraint",
                  "--draft-acceptance", "give recheck"};
   return {};

@@ -146,9 +146,7 @@ struct LanguageModel::Impl {
 
   /// The runner of the second path, made at its first use; null if the request uses no second path.
   Expected<PassRunner*> second_path(const ResolvedOptions& resolved) {
-    if (model->desc().canvas.length > 0) return nullptr;
-    DLLM_TRY(const Method method, make_method(resolved, model->desc()));
-    const auto wanted = second_path_of(*method.decoder);
+    const auto wanted = second_path_of(resolved, model->desc());
     if (!wanted) return nullptr;
     if (!running.second_path)
       return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",

@@ -1,7 +1,6 @@
 #include "engine/method.h"
 
 #include "base/try.h"
-#include "decode/decoder/reviser.h"
 #include "decode/registry.h"
 #include "engine/logit_bias.h"
 #include "engine/resolve.h"
@@ -24,9 +23,9 @@ Expected<Method> make_method(const ResolvedOptions& resolved, const ModelDesc& d
   return method;
 }
 
-std::optional<SecondPathOptions> second_path_of(Decoder& decoder) {
-  const Reviser* reviser = decoder.reviser();
-  return reviser == nullptr ? std::nullopt : reviser->second_path();
+std::optional<SecondPathOptions> second_path_of(const ResolvedOptions& resolved, const ModelDesc& desc) {
+  if (desc.canvas.length > 0) return std::nullopt;
+  return traits_of(decoders(), resolved.decoder).second_path;
 }
 
 Expected<DenoiseOptions> denoise_options(const ResolvedOptions& resolved, const ModelDesc& desc,

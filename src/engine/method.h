@@ -21,7 +21,7 @@ Expected<Method> make_method(const ResolvedOptions& resolved, const ModelDesc& d
                              const LatencyTable* latency = nullptr);
 
 /// The second path that the decoder needs; nullopt: none.
-std::optional<SecondPathOptions> second_path_of(Decoder& decoder);
+std::optional<SecondPathOptions> second_path_of(const ResolvedOptions& resolved, const ModelDesc& desc);
 
 /// Options of the loop itself.
 Expected<DenoiseOptions> denoise_options(const ResolvedOptions& resolved, const ModelDesc& desc,

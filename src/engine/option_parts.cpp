@@ -24,14 +24,26 @@ std::vector<const MethodDeclaration*> declarations(const Entries& entries) {
   return all;
 }
 
-OptionInfo selector(std::string key, std::vector<std::string> flags, std::string meaning, std::string standard,
+/// "threshold; native for models of several modes": what the methods declare, the one without a condition first.
+std::string standard_text(const std::vector<const MethodDeclaration*>& methods) {
+  std::vector<std::string> words;
+  for (const MethodDeclaration* method : methods) {
+    if (!method->standard) continue;
+    const bool always = method->standard_words.empty();
+    words.insert(always ? words.begin() : words.end(),
+                 always ? method->info.name : method->info.name + " " + method->standard_words);
+  }
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
+OptionInfo selector(std::string key, std::vector<std::string> flags, std::string meaning,
                     const std::vector<const MethodDeclaration*>& methods) {
   OptionInfo info;
   info.key = std::move(key);
   info.flags = std::move(flags);
   info.type = OptionType::kChoice;
   info.meaning = std::move(meaning);
-  info.standard_text = std::move(standard);
+  info.standard_text = standard_text(methods);
   for (const MethodDeclaration* method : methods) info.choices.push_back(method->info.name);
   return info;
 }
@@ -48,13 +60,6 @@ const std::vector<MethodDeclaration>& canvas_only(std::size_t which) {
   return which == 0 ? window : cache;
 }
 
-/// What brings ar's words in the fewest passes, if the model can; empty: the model has one way of decoding.
-std::string standard_mode(const ModelDesc& desc) {
-  for (const ModeEntry& mode : modes())
-    if (mode.suits(desc)) return mode.info.name;
-  return "";
-}
-
 using G = GenerateOptions;
 using R = ResolvedOptions;
 
@@ -62,49 +67,20 @@ std::vector<OptionPart> make_parts() {
   const auto decoder_list = declarations(decoders()), window_list = declarations(windows()),
              cache_list = declarations(caches()), suffix_list = declarations(suffixes()),
              smoothing_list = declarations(smoothings()), mode_list = declarations(modes());
-  std::vector<OptionPart> parts = {
-      {"decoder",
-       selector("algorithm", {"--algorithm", "--diffusion-algorithm"}, "which positions a step commits",
-                "threshold; native for models of several modes; low-confidence for autoregressive models",
-                decoder_list),
-       &G::decoder, &R::decoder, decoder_list, declarations(canvas_decoders()),
-       [](const ModelDesc& desc) -> std::string {
-         if (!desc.modes.empty()) return "native";
-         return desc.canvas.length > 0 ? "entropy-bound" : desc.mask ? "threshold" : "low-confidence";
-       }},
-      {"window", selector("window", {"--window"}, "positions that compete in a step", "block", window_list), &G::window,
-       &R::window, window_list, declarations(canvas_only(0)), [](const ModelDesc&) -> std::string { return "block"; }},
-      {"cache",
-       selector("cache", {"--cache"}, "K/V rows kept between steps", "none; block-causal where the model allows it",
-                cache_list),
-       &G::cache, &R::cache, cache_list, declarations(canvas_only(1)),
-       [](const ModelDesc& desc) -> std::string {
-         return desc.canvas.length > 0 ? "prefix" : desc.causal_block > 0 ? "block-causal" : "none";
-       }},
-      {"suffix",
-       selector("suffix", {"--suffix"}, "masks after the window that the model sees", "full", suffix_list),
-       &G::suffix,
-       &R::suffix,
-       suffix_list,
-       {},
-       [](const ModelDesc&) -> std::string { return "full"; }},
-      {"smoothing",
-       {},
-       &G::smoothing,
-       &R::smoothing,
-       smoothing_list,
-       {},
-       [](const ModelDesc&) -> std::string { return "iter-smooth"; }},
-      {"mode",
-       selector("mode", {"--mode"}, "how a model decodes that was trained for several ways", "self-speculation",
-                mode_list),
-       &G::mode,
-       &R::mode,
-       mode_list,
-       {},
-       standard_mode},
+  const auto decoder = selector("algorithm", {"--algorithm", "--diffusion-algorithm"}, "which positions a step commits",
+                                decoder_list),
+             window = selector("window", {"--window"}, "positions that compete in a step", window_list),
+             cache = selector("cache", {"--cache"}, "K/V rows kept between steps", cache_list),
+             suffix = selector("suffix", {"--suffix"}, "masks after the window that the model sees", suffix_list),
+             mode = selector("mode", {"--mode"}, "how a model decodes that was trained for several ways", mode_list);
+  return {
+      {"decoder", decoder, &G::decoder, &R::decoder, decoder_list, declarations(canvas_decoders())},
+      {"window", window, &G::window, &R::window, window_list, declarations(canvas_only(0))},
+      {"cache", cache, &G::cache, &R::cache, cache_list, declarations(canvas_only(1))},
+      {"suffix", suffix, &G::suffix, &R::suffix, suffix_list, {}},
+      {"smoothing", {}, &G::smoothing, &R::smoothing, smoothing_list, {}},
+      {"mode", mode, &G::mode, &R::mode, mode_list, {}},
   };
-  return parts;
 }
 
 Error unknown_key(std::string_view key) {
@@ -138,6 +114,13 @@ Expected<std::string> method_name(const OptionPart& part, std::string_view text)
 
 bool names_option(const OptionInfo& info, std::string_view word) {
   return info.key == word || std::find(info.flags.begin(), info.flags.end(), word) != info.flags.end();
+}
+
+std::string OptionPart::standard(const ModelDesc& desc) const {
+  if (desc.canvas.length > 0 && !canvas_methods.empty()) return canvas_methods.front()->info.name;
+  for (const MethodDeclaration* method : methods)
+    if (method->standard && method->standard(desc)) return method->info.name;
+  return "";
 }
 
 std::vector<std::string> OptionPart::readers(std::string_view key) const {

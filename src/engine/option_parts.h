@@ -18,8 +18,9 @@ struct OptionPart {
   MethodChoice ResolvedOptions::* resolved;
   std::vector<const MethodDeclaration*> methods;         ///< of models that fill masks
   std::vector<const MethodDeclaration*> canvas_methods;  ///< of models that refine whole canvases; may be empty
-  std::string (*standard)(const ModelDesc&);             ///< the default's name
 
+  /// The name of the method that such a model is decoded by if none is chosen; empty: the part does not apply to it.
+  std::string standard(const ModelDesc& desc) const;
   /// Names of the methods that have an option with this key.
   std::vector<std::string> readers(std::string_view key) const;
   /// A method's declaration of the option; nullptr: none has it.

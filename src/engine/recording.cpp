@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/try.h"
+#include "decode/registry.h"
 #include "engine/common_options.h"
 #include "engine/option_parts.h"
 #include "engine/replay.h"
@@ -39,6 +40,8 @@ void cut_passes(std::vector<PassRecord>& passes, std::size_t count, std::int32_t
 }
 
 }  // namespace
+
+bool Recording::in_order() const { return traits_of(modes(), options.mode).in_order; }
 
 GenerateOptions Recording::replay_options(std::int32_t positions) const {
   GenerateOptions result = options;

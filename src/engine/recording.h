@@ -36,8 +36,8 @@ struct Recording {
   GenerateOptions options;  ///< all others given at recording; absent ones take the defaults of the replaying model
   std::vector<RecordedAnswer> answers;
 
-  /// Whether the mode decides tokens in their order and has no blocks: `ar` and `self-speculation`.
-  bool in_order() const { return options.mode.name == "ar" || options.mode.name == "self-speculation"; }
+  /// Whether the mode decides tokens in their order and has no blocks (MethodTraits).
+  bool in_order() const;
   /// With length and, where the method has them, block length, for a replay of `positions` positions.
   GenerateOptions replay_options(std::int32_t positions) const;
   /// Indices of `count` answers, spread evenly over the answers sorted by tokens per pass; for one: the answer nearest

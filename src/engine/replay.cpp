@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/try.h"
-#include "decode/decoder/reviser.h"
+#include "decode/registry.h"
 #include "engine/method.h"
 
 namespace dllm {
@@ -58,7 +58,7 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
     return Error{ErrorCode::kUsage,
                  fmt::format("'{}' changed tokens in a way that a recording does not hold", resolved.decoder.name),
                  "--algorithm", "record a method that inserts and deletes none, without --compat"};
-  if (resolved.suffix.name == "grow")
+  if (traits_of(suffixes(), resolved.suffix).grows)
     return Error{ErrorCode::kUsage, "how far an answer grows depends on predictions", "--suffix",
                  "give --canvas-length, or --suffix full"};
   if (schedule.pass_of.size() != static_cast<std::size_t>(resolved.length))
@@ -75,7 +75,7 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
 Expected<void> begin_replay(const ModelDesc& desc, const ResolvedOptions& resolved, const CommitSchedule& schedule,
                             bool second, std::unique_ptr<Decoder>& decoder) {
   DLLM_CHECK_OK(check_replay(desc, resolved, *decoder, schedule));
-  if (const auto path = second_path_of(*decoder)) {
+  if (const auto path = second_path_of(resolved, desc)) {
     if (path->refresh_merge == SecondPathOptions::Merge::kReady)
       return Error{ErrorCode::kUsage, "when results are merged depends on the speed of the machine", "--refresh-merge",
                    "leave it out: after --merge-delay steps they are merged in every run alike"};

@@ -8,7 +8,6 @@
 
 #include "base/nearest.h"
 #include "base/try.h"
-#include "decode/decoder/reviser.h"
 #include "decode/registry.h"
 #include "engine/answer_length.h"
 #include "engine/common_options.h"
@@ -25,8 +24,16 @@ Error bad(std::string what, std::string_view flag, std::string hint = "") {
   return {ErrorCode::kUsage, std::move(what), std::string(flag), std::move(hint)};
 }
 
-/// Positions in which `--suffix grow` looks for the end of an answer. Independent of the bound, which changes no words.
+/// Positions in which an answer that grows looks for the end of an answer. Independent of the bound, which changes no
+/// words.
 constexpr std::int32_t kGrowingCanvas = 512;
+
+/// The first suffix of the registry that finds the length of an answer; empty: none does.
+std::string growing_suffix() {
+  for (const SuffixEntry& one : suffixes())
+    if (one.traits && one.traits({}).grows) return one.info.name;
+  return "";
+}
 
 bool is_canvas(const ModelDesc& desc) { return desc.canvas.length > 0; }
 
@@ -133,7 +140,7 @@ class Resolution {
       for (const auto& [key, value] : choice.options) return one_way(*part.find(key));
       return {};
     }
-    if (part.name == "mode" && desc_.modes.empty()) return one_way(part.selector);
+    if (part.standard(desc_).empty()) return one_way(part.selector);
     if (methods.empty()) {
       if (!choice.name.empty()) return meaningless_on_canvas(part.selector);
       for (const auto& [key, value] : choice.options) return unread_option(part, nullptr, key);
@@ -227,39 +234,34 @@ class Resolution {
     for (const char* key : {"repetition_penalty", "presence_penalty", "frequency_penalty"})
       DLLM_CHECK_OK(unread(key, "models of several modes have no penalties"));
     DLLM_CHECK_OK(bias());
-    if (resolved_.mode.name != "diffusion") return filters(ScoreDistribution::kRaw);
-    DLLM_TRY(const auto decoder, make_decoder(resolved_.decoder, method_context(resolved_, desc_)));
-    if (decoder->revises())
+    if (!traits_of(dllm::modes(), resolved_.mode).by_decoder) return filters(ScoreDistribution::kRaw);
+    const MethodTraits decoder = traits_of(decoders(), resolved_.decoder);
+    if (decoder.revises)
       return bad(fmt::format("'{}' revises tokens, and finished blocks are read causally", resolved_.decoder.name),
                  "--algorithm", "give one that does not");
-    ScoreRequest request;
-    decoder->configure(request);
-    return sampling(*decoder, request);
+    return sampling(decoder);
   }
 
   /// What one part asks of another, or of the model.
   Expected<void> between_parts() {
-    const MethodContext context = method_context(resolved_, desc_);
-    DLLM_TRY(const auto decoder, make_decoder(resolved_.decoder, context));
-    ScoreRequest request;
-    decoder->configure(request);
     DLLM_CHECK_OK(one_token_per_pass());
-    if (desc_.autoregressive() && resolved_.window.name != "block")
+    const MethodTraits decoder = traits_of(decoders(), resolved_.decoder);
+    if (desc_.autoregressive() && !traits_of(windows(), resolved_.window).whole_blocks)
       return bad("an autoregressive model decodes blocks of one token", "--window", "leave the option out");
     if (desc_.causal_block > 0) {
       unread_.insert("suffix");
       if (!given_.suffix.name.empty())
         return bad("the model never sees what is after the block", "--suffix", "leave the option out");
     }
-    if (decoder->revises() && !desc_.mask)
+    if (decoder.revises && !desc_.mask)
       return bad(fmt::format("'{}' revises tokens, which an autoregressive model cannot", resolved_.decoder.name),
                  "--algorithm");
-    DLLM_CHECK_OK(sampling(*decoder, request));
-    DLLM_CHECK_OK(full_drains(*decoder));
+    DLLM_CHECK_OK(sampling(decoder));
+    DLLM_CHECK_OK(full_drains(decoder));
     DLLM_CHECK_OK(bias());
-    if (second_path_of(*decoder)) DLLM_CHECK_OK(second_path());
-    if (resolved_.suffix.name == "grow") DLLM_CHECK_OK(check_growth(given_, desc_, *decoder, resolved_));
-    return smoothing(request);
+    if (decoder.second_path) DLLM_CHECK_OK(second_path());
+    if (traits_of(suffixes(), resolved_.suffix).grows) DLLM_CHECK_OK(check_growth(given_, desc_, resolved_));
+    return smoothing(decoder);
   }
 
   /// The second path scores with the model's own predictions.
@@ -279,13 +281,13 @@ class Resolution {
     return {};
   }
 
-  Expected<void> sampling(const Decoder& decoder, const ScoreRequest& request) {
-    if (decoder.greedy() && resolved_.temperature > 0)
+  Expected<void> sampling(const MethodTraits& decoder) {
+    if (decoder.greedy && resolved_.temperature > 0)
       return bad(fmt::format("'{}' is defined for greedy predictions only", resolved_.decoder.name), "--temperature",
                  "leave the option out");
     if (resolved_.cfg_scale != 0 && !desc_.mask)
       return bad("classifier-free guidance needs a masked model", "--cfg-scale", "leave the option out");
-    return filters(request.distribution);
+    return filters(decoder.distribution);
   }
 
   Expected<void> filters(ScoreDistribution distribution) {
@@ -309,18 +311,15 @@ class Resolution {
     return {};
   }
 
-  Expected<void> full_drains(Decoder& decoder) const {
-    if (const Reviser* reviser = decoder.reviser(); reviser == nullptr || !reviser->drains_fully()) return {};
-    const auto refresh = resolved_.cache.options.find("refresh");
-    if (refresh != resolved_.cache.options.end() && refresh->second == OptionValue("block")) return {};
+  Expected<void> full_drains(const MethodTraits& decoder) const {
+    if (!decoder.drains_fully || traits_of(caches(), resolved_.cache).refills_blocks) return {};
     return bad(fmt::format("cache policy '{}' makes no full pass at the end", resolved_.cache.name), "--drain-full",
                "give --cache prefix, dual or vicinity, with --refresh block");
   }
 
-  Expected<void> smoothing(const ScoreRequest& request) const {
-    DLLM_TRY(const auto smooth, make_registered(smoothings(), resolved_.smoothing, method_context(resolved_, desc_)));
-    if (smooth->gain == 0) return {};
-    if (request.distribution != ScoreDistribution::kRaw)
+  Expected<void> smoothing(const MethodTraits& decoder) const {
+    if (!traits_of(smoothings(), resolved_.smoothing).smooths) return {};
+    if (decoder.distribution != ScoreDistribution::kRaw)
       return bad(fmt::format("'{}' cannot be smoothed", resolved_.decoder.name), "--smooth",
                  "give another --algorithm");
     if (!desc_.mask || resolved_.cfg_scale != 0)
@@ -374,9 +373,9 @@ Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const 
   if (!plain || given.length || is_canvas(desc)) return plain;
   // Where the length is to be found, the canvas is how far an end is looked for. So it is by default where the model
   // recommends no length: a fixed guess costs answers (research/lab/methods.md, "Answers of unknown length").
-  const bool asked = plain->suffix.name == "grow";
+  const bool asked = traits_of(suffixes(), plain->suffix).grows;
   if (!asked && (canvas > 0 || !given.suffix.name.empty() || plain->compat)) return plain;
-  given.suffix.name = "grow";
+  given.suffix.name = growing_suffix();
   given.length = std::max(canvas, kGrowingCanvas);
   auto growing = Resolution(std::move(given), desc, canvas).run();
   if (!growing) return asked ? std::move(growing) : std::move(plain);

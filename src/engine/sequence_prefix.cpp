@@ -1,4 +1,5 @@
 // Which rows of a sequence other requests may start from.
+#include "decode/registry.h"
 #include "engine/sequence.h"
 
 namespace dllm {
@@ -13,7 +14,8 @@ std::optional<Position> Sequence::prefix_block(const ModelDesc& desc) {
 /// leaves out rows that it finds.
 bool Sequence::shares_prefix() const {
   if (unconditional_ || side_) return false;
-  return !std::holds_alternative<std::unique_ptr<Denoiser>>(loop_) || result_.options.cache.name == "block-causal";
+  return !std::holds_alternative<std::unique_ptr<Denoiser>>(loop_) ||
+         traits_of(caches(), result_.options.cache).exact_rows;
 }
 
 void Sequence::read_prefix(PrefixStore& store) {

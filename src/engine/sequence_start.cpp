@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/try.h"
+#include "decode/registry.h"
 #include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/sequence.h"
@@ -72,12 +73,11 @@ Expected<void> check_given(const ModelDesc& desc, const ResolvedOptions& resolve
                  "models that fill masks and see in all directions do"};
   if (std::find(suffix.begin(), suffix.end(), *desc.mask) != suffix.end())
     return Error{ErrorCode::kUsage, "a given token is the mask", "given text", ""};
-  DLLM_TRY(const Method method, make_method(resolved, desc));
-  if (method.decoder->revises())
+  if (traits_of(decoders(), resolved.decoder).revises)
     return Error{ErrorCode::kUsage,
                  fmt::format("'{}' revises tokens, and those given may not change", resolved.decoder.name),
                  "--algorithm", "give one that does not"};
-  if (resolved.suffix.name != "full")
+  if (!traits_of(suffixes(), resolved.suffix).all_masks)
     return Error{ErrorCode::kUsage, "the given text would be left out", "--suffix", "leave the option out"};
   if (resolved.compat)
     return Error{ErrorCode::kUsage, "no reference implementation has given text in its answer", "--compat",
@@ -197,7 +197,7 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
   DLLM_TRY(denoise.constraint, constraint_config(resolved, constraint_, length_.language, replay != nullptr));
   // Text may be given after any token.
   if (!form_.empty()) denoise.stop_ids.clear();
-  if (const auto path = second_path_of(*method.decoder); path && second_ != nullptr) {
+  if (const auto path = second_path_of(resolved, desc); path && second_ != nullptr) {
     denoise.second.delay = path->merge_delay;
     denoise.second.when_ready = path->refresh_merge == SecondPathOptions::Merge::kReady;
     DLLM_TRY(side_, backend_.make_cache(canvas.size()));

@@ -1,6 +1,7 @@
 // POST /infill: text between given texts: two (llama.cpp's fields), or any number (`template`). A masked model sees
 // both at once.
 #include "base/try.h"
+#include "engine/answer_length.h"
 #include "serve/answer.h"
 #include "serve/request_options.h"
 
@@ -58,8 +59,7 @@ Expected<void> infill(const CallPtr& call) {
   DLLM_TRY(GenerateOptions asked, read_options(fields, api.model, api.options, Bound::kIsCanvas));
   DLLM_TRY(GenerateOptions options, for_form(std::move(asked), request, api));
   DLLM_TRY(const ResolvedOptions resolved, api.model.resolve(options));
-  // The model must see the text after the answer, wherever that ends.
-  if (options.suffix.name.empty() && resolved.suffix.name == "grow") options.suffix.name = "full";
+  take_whole_canvas(options, resolved);
   const std::string front = before.value_or("") + prompt.value_or("");
   DLLM_CHECK_OK(api.check_size(front.size(), "input_prefix"));
   DLLM_CHECK_OK(api.check_size(after.value_or("").size(), "input_suffix"));

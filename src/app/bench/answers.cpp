@@ -13,6 +13,7 @@
 #include "engine/generate.h"
 #include "engine/latency_file.h"
 #include "engine/load.h"
+#include "engine/load_options.h"
 #include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/trace.h"
@@ -164,6 +165,7 @@ Expected<void> bench_answers(const std::string& model, const BenchOptions& optio
     return Error{ErrorCode::kUsage, "which positions a pass decides depends on values, which are not computed here",
                  "--backend npu", "add --replay FILE, or use `dllm run` for answers of the model itself"};
   DLLM_TRY(const ShapeModel shape, ShapeModel::open(model, options.load.warnings));
+  DLLM_CHECK_OK(check_load(options.load, Computer::kExecutor));
   DLLM_TRY(const npu::Device device, requested_device(options.load, device_use(options.load, false)));
   DLLM_TRY(const npu::TimerOptions timing, timer_options(options.load));
   for (const std::string& file : options.replays)

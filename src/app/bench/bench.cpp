@@ -158,42 +158,7 @@ class Bench final : public Verb {
                .help = "worker threads; 0: one per CPU",
                .default_text = "0",
                .apply = into_numbers(threads_, 0, 1024)});
-    flags.add({.names = {"--isa"},
-               .value = "NAME",
-               .help = "kernel set; 'list' shows the sets that this machine supports",
-               .default_text = "the best",
-               .apply = into(model_flags_.load.isa),
-               .rare = true});
-    flags.add({.names = {"--cache-type"},
-               .value = "TYPE",
-               .help = "storage of K and V, as in dllm run",
-               .apply = into(model_flags_.load.cache_type),
-               .rare = true});
-    flags.add({.names = {"--activations"},
-               .value = "TYPE",
-               .help = "arithmetic against quantized weights, as in dllm run",
-               .apply = into(model_flags_.load.activations),
-               .rare = true});
-    add_arithmetic_flags(flags, model_flags_.load);
-    flags.add({.names = {"--numerics"},
-               .value = "NAME|FILE",
-               .help = "profile of number formats, as in dllm run",
-               .takes_path = true,
-               .apply = into(model_flags_.load.numerics),
-               .rare = true});
-    flags.add({.names = {"--weight-cache"},
-               .value = "PATH",
-               .help = "file of packed weights, as in dllm run; auto: <model>.dllm-packed",
-               .takes_path = true,
-               .apply = into(model_flags_.load.weight_cache),
-               .rare = true});
-    flags.add({.names = {"--draft-model"},
-               .value = "PATH",
-               .help = "model that makes the drafts, as in dllm run",
-               .takes_path = true,
-               .apply = into(model_flags_.load.draft_model),
-               .rare = true});
-    add_device_flags(flags, model_flags_.load);
+    add_load_flags(flags, model_flags_.load, {"threads", "lora", "lora_draft"});
   }
 
   bool on_device() const { return model_flags_.load.backend == "npu"; }

@@ -64,9 +64,9 @@ std::string spread(const Json& record) {
 std::string method(const Json& record) {
   const Json& o = record.at("options");
   const std::string mode = o.value("mode", "");
-  if (mode == "self-speculation")
+  if (o.contains("draft_min"))
     return fmt::format("{}, {} to {} rows", mode, o.at("draft_min").get<int>(), o.at("draft_max").get<int>());
-  if (mode == "ar") return mode;
+  if (!o.contains("algorithm")) return mode;  // in order, without blocks
   return fmt::format("{}, {}, block {}", o.at("algorithm").get<std::string>(), o.at("cache").get<std::string>(),
                      o.at("block_length").get<int>());
 }

@@ -2,6 +2,7 @@
 
 #include "app/cli/calibration_flags.h"
 #include "base/try.h"
+#include "engine/answer_length.h"
 #include "quant/canvases.h"
 
 namespace dllm::app {
@@ -26,7 +27,7 @@ Expected<bool> measure_masked(const EvalSet& set, std::vector<MaskedContender>& 
                               const std::stop_token& stop) {
   const LanguageModel& first = *contenders.front().model;
   GenerateOptions whole = options;  // canvases have one length
-  if (whole.suffix.name.empty()) whole.suffix.name = "full";
+  if (whole.suffix.name.empty()) whole.suffix.name = whole_suffix();
   DLLM_TRY(const ResolvedOptions resolved, first.resolve(whole));
   DLLM_TRY(const auto texts, encode_items(set, encoder_of_language_model(first, resolved.block_length)));
   ModelDesc desc;  // what canvases depend on

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <istream>
 #include <nlohmann/json.hpp>
@@ -13,7 +14,7 @@
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "cpu/kernels/kernel_set.h"
-#include "engine/backends.h"
+#include "engine/load_options.h"
 #include "text/chat_template.h"
 
 namespace dllm::app {
@@ -22,114 +23,21 @@ namespace {
 /// The raw prompt; bos still precedes it if the file requires it.
 constexpr const char* kRawTemplate = "{% for message in messages %}{{ message['content'] }}{% endfor %}";
 
-void add_adapters(Flags& flags, LoadOptions& load) {
-  flags.add({.names = {"--lora"},
-             .value = "PATH[:SCALE]",
-             .help = "low-rank adapter, a GGUF file or a PEFT folder; may be repeated",
-             .default_text = "none",
-             .takes_path = true,
-             .apply = into(load.lora),
-             .rare = true});
-  flags.add({.names = {"--lora-draft"},
-             .value = "PATH[:SCALE]",
-             .help = "the same for drafts only, with --mode",
-             .default_text = "none",
-             .takes_path = true,
-             .apply = into(load.lora_draft),
-             .rare = true});
-  flags.add({.names = {"--draft-model"},
-             .value = "PATH",
-             .help = "the same model in a cheaper quantization, which makes the drafts of --mode self-speculation",
-             .default_text = "the model itself",
-             .takes_path = true,
-             .apply = into(load.draft_model),
-             .rare = true});
-}
-
 }  // namespace
 
-void add_device_flags(Flags& flags, LoadOptions& load) {
-  std::vector<std::string> names;
-  for (const BackendEntry& entry : backends()) names.push_back(entry.name);
-  flags.add(
-      {.names = {"--backend"},
-       .value = "NAME",
-       .help = "where the model runs: on this processor, or on a simulated NPU, in its number formats and virtual time",
-       .default_text = "cpu",
-       .choices = names,
-       .apply = into(load.backend, names),
-       .rare = true});
-  flags.add({.names = {"--device"},
-             .value = "NAME|FILE",
-             .help = "profile of --backend npu; see dllm npu devices",
-             .default_text = "dart-2048",
-             .takes_path = true,
-             .apply = into(load.device),
-             .rare = true});
-  flags.add({.names = {"--set"},
-             .value = "KEY=VALUE",
-             .help = "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated",
-             .apply = into(load.device_changes),
-             .rare = true});
-  flags.add(
-      {.names = {"--npu-values"},
-       .value = "NAME",
-       .help = "what computes the values of --backend npu, which are the same: machine runs the compiled programs",
-       .default_text = "executor",
-       .choices = {"executor", "machine"},
-       .apply = into(load.npu_values, {"executor", "machine"}),
-       .rare = true});
-  flags.add({.names = {"--npu-processor"},
-             .value = "NAME",
-             .help = "whose virtual time counts: the device's, or that of its host alone",
-             .default_text = "device",
-             .choices = {"device", "host"},
-             .apply = into(load.npu_processor, {"device", "host"}),
-             .rare = true});
-  flags.add({.names = {"--npu-timing"},
-             .value = "NAME",
-             .help = "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds to "
-                     "minutes for each shape of a step, kept in the cache)",
-             .default_text = "analytic",
-             .choices = {"analytic", "simulated"},
-             .apply = into(load.npu_timing, {"analytic", "simulated"}),
-             .rare = true});
-  flags.add({.names = {"--no-somr"},
-             .help = "without the device's memory runtime: weights outside its window are paged",
-             .apply = into(load.npu_paging),
-             .rare = true});
-  flags.add({.names = {"--all-logits"},
-             .help = "the device's LM head computes every row, not only those that are scored",
-             .apply = into(load.npu_all_logits),
-             .rare = true});
-}
-
-namespace {
-
-void add_backend(Flags& flags, LoadOptions& load) {
-  add_adapters(flags, load);
-  add_device_flags(flags, load);
-}
-
-}  // namespace
-
-void add_arithmetic_flags(Flags& flags, LoadOptions& load) {
-  flags.add({.names = {"--arithmetic"},
-             .value = "NAME",
-             .help = "rounding of products with weights; super: designed for matrix tiles; auto: the faster "
-                     "on this machine",
-             .default_text = "exact",
-             .choices = {"exact", "super", "auto"},
-             .apply = into(load.arithmetic, {"exact", "super", "auto"}),
-             .rare = true});
-  flags.add({.names = {"--attention-arithmetic"},
-             .value = "NAME",
-             .help = "rounding of the products of attention; auto: bf16 with quantized weights where this machine is "
-                     "faster at it",
-             .default_text = "f32",
-             .choices = {"f32", "bf16", "auto"},
-             .apply = into(load.attention_arithmetic, {"f32", "bf16", "auto"}),
-             .rare = true});
+void add_load_flags(Flags& flags, LoadOptions& load, const std::vector<std::string_view>& without) {
+  for (const LoadOption& one : load_options()) {
+    const OptionInfo& info = one.info();
+    if (std::ranges::find(without, info.key) != without.end()) continue;
+    flags.add({.names = info.flags,
+               .value = one.placeholder,
+               .help = info.meaning,
+               .default_text = info.standard_text,
+               .choices = info.choices,
+               .takes_path = info.path,
+               .apply = [&load, key = info.key](const std::string& text) { return load.set(key, text); },
+               .rare = !one.usual});
+  }
 }
 
 void ModelFlags::add_loading(Flags& flags) {
@@ -142,47 +50,7 @@ void ModelFlags::add_loading(Flags& flags) {
              .apply = into(path)});
   hub.add_name(flags);
   hub.add(flags);
-  flags.add({.names = {"-t", "--threads"},
-             .value = "N",
-             .help = "worker threads",
-             .default_text = "one per CPU",
-             .apply = into(load.threads, 0, 1024)});
-  flags.add({.names = {"--isa"},
-             .value = "NAME",
-             .help = "kernel set; 'list' shows the sets that this machine supports",
-             .default_text = "the best",
-             .apply = into(load.isa),
-             .rare = true});
-  flags.add({.names = {"--cache-type"},
-             .value = "TYPE",
-             .help = "storage of K and V",
-             .default_text = "f32 for F32 models, else f16",
-             .choices = {"f32", "f16", "bf16", "q8_0", "q4_0"},
-             .apply = into(load.cache_type, {"f32", "f16", "bf16", "q8_0", "q4_0"}),
-             .rare = true});
-  flags.add({.names = {"--activations"},
-             .value = "TYPE",
-             .help = "arithmetic against quantized weights",
-             .default_text = "int8",
-             .choices = {"int8", "f32"},
-             .apply = into(load.activations, {"int8", "f32"}),
-             .rare = true});
-  add_arithmetic_flags(flags, load);
-  flags.add({.names = {"--numerics"},
-             .value = "NAME|FILE",
-             .help = "run in the number formats of a profile: bf16, w4a8kv4, mxfp8, ...",
-             .default_text = "the file's own",
-             .takes_path = true,
-             .apply = into(load.numerics),
-             .rare = true});
-  flags.add({.names = {"--weight-cache"},
-             .value = "PATH",
-             .help = "store packed weights in this file and map it in later runs; auto: <model>.dllm-packed",
-             .default_text = "none",
-             .takes_path = true,
-             .apply = into(load.weight_cache),
-             .rare = true});
-  add_backend(flags, load);
+  add_load_flags(flags, load);
   flags.add({.names = {"-v", "--verbose"}, .help = "print details of the model on stderr", .apply = into(verbose)});
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "app/cli/flags.h"
 #include "app/cli/hub_flags.h"
@@ -13,12 +15,9 @@ namespace dllm::app {
 /// --stop, and one flag per option of options_info(). `options` must outlive `flags`.
 void add_generate_flags(Flags& flags, GenerateOptions& options);
 
-/// --backend and the flags of a simulated device: --device, --set, --npu-values, --npu-processor, --npu-timing,
-/// --no-somr, --all-logits.
-void add_device_flags(Flags& flags, LoadOptions& load);
-
-/// --arithmetic, --attention-arithmetic
-void add_arithmetic_flags(Flags& flags, LoadOptions& load);
+/// One flag per row of load_options(). `without`: keys that the verb reads in a way of its own. `load` must outlive
+/// `flags`.
+void add_load_flags(Flags& flags, LoadOptions& load, const std::vector<std::string_view>& without = {});
 
 /// Flags of verbs that load a model.
 struct ModelFlags {
@@ -30,8 +29,7 @@ struct ModelFlags {
   bool special = false;  ///< control tokens may be written in prompts
   bool verbose = false;
 
-  /// -m, -hf and related flags, -t, --isa, --cache-type, --activations, add_arithmetic_flags(), --weight-cache,
-  /// add_device_flags(), -v
+  /// -m, -hf and related flags, add_load_flags(), -v
   void add_loading(Flags& flags);
   /// --chat-template, --chat-template-file, --chat-template-kwargs, --raw, --special
   void add_template(Flags& flags);

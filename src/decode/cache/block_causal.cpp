@@ -64,7 +64,9 @@ CacheEntry block_causal_cache() {
         return Error{ErrorCode::kUsage,
                      "its rows are final only under block-causal attention, and this model sees in all directions", "",
                      "give prefix or dual, which approximate, or none"};
-      });
+      })
+      .always({.exact_rows = true})
+      .standard_for("where the model allows it", [](const ModelDesc& desc) { return desc.causal_block > 0; });
 }
 
 }  // namespace dllm

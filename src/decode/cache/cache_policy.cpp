@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "decode/method_traits.h"
 #include "decode/option_row.h"
 
 namespace dllm {
@@ -57,6 +58,10 @@ OptionRows<RefreshOptions> refresh_rows() {
                                         {{"block", When::kBlock}, {"once", When::kOnce}},
                                         "make a full pass for every block, or only for the first")},
       interval_rows());
+}
+
+MethodTraits refill_traits(const RefreshOptions& options) {
+  return {.refills_blocks = options.refresh == RefreshOptions::When::kBlock};
 }
 
 bool RefreshClock::due(const CacheContext& context) {

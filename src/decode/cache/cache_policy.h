@@ -15,6 +15,7 @@ namespace dllm {
 
 template <class T>
 struct OptionRow;
+struct MethodTraits;
 
 /// The input of a cache policy before a step.
 struct CacheContext {
@@ -53,6 +54,8 @@ struct RefreshOptions : IntervalOptions {
   When refresh = When::kBlock;
 };
 std::vector<OptionRow<RefreshOptions>> refresh_rows();
+/// Of the policies that read them.
+MethodTraits refill_traits(const RefreshOptions& options);
 
 /// Which rows are recomputed, and which are read from the cache.
 struct CacheDecision {

@@ -58,8 +58,9 @@ class DualCache : public CachePolicy {
 
 CacheEntry dual_cache() {
   return declare_method<CachePolicy>(
-      "dual", "a full pass per block, then only the block (Fast-dLLM)", dual_rows(),
-      [](const DualOptions& options, const MethodContext&) { return std::make_unique<DualCache>(options); });
+             "dual", "a full pass per block, then only the block (Fast-dLLM)", dual_rows(),
+             [](const DualOptions& options, const MethodContext&) { return std::make_unique<DualCache>(options); })
+      .depending_on(dual_rows(), refill_traits);
 }
 
 }  // namespace dllm

@@ -14,9 +14,9 @@ class NoCache : public CachePolicy {
 }  // namespace
 
 CacheEntry no_cache() {
-  return declare_method<CachePolicy>(
-      "none", "every row in every pass: the model's definition", OptionRows<NoOptions>{},
-      [](const NoOptions&, const MethodContext&) { return std::make_unique<NoCache>(); });
+  return declare_method<CachePolicy>("none", "every row in every pass: the model's definition", OptionRows<NoOptions>{},
+                                     [](const NoOptions&, const MethodContext&) { return std::make_unique<NoCache>(); })
+      .standard_for("", [](const ModelDesc& desc) { return desc.causal_block == 0; });
 }
 
 }  // namespace dllm

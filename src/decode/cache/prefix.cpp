@@ -23,8 +23,9 @@ class PrefixCache : public CachePolicy {
 
 CacheEntry prefix_cache() {
   return declare_method<CachePolicy>(
-      "prefix", "a full pass per block, then the block and all that follows (Fast-dLLM)", refresh_rows(),
-      [](const RefreshOptions& options, const MethodContext&) { return std::make_unique<PrefixCache>(options); });
+             "prefix", "a full pass per block, then the block and all that follows (Fast-dLLM)", refresh_rows(),
+             [](const RefreshOptions& options, const MethodContext&) { return std::make_unique<PrefixCache>(options); })
+      .depending_on(refresh_rows(), refill_traits);
 }
 
 }  // namespace dllm

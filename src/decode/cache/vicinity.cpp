@@ -74,7 +74,8 @@ CacheEntry vicinity_cache() {
   return declare_method<CachePolicy>("vicinity", "dual, with the rows next to the window (dInfer)", vicinity_rows(),
                                      [](const VicinityOptions& options, const MethodContext& context) {
                                        return std::make_unique<VicinityCache>(options, context.compat);
-                                     });
+                                     })
+      .depending_on(vicinity_rows(), refill_traits);
 }
 
 }  // namespace dllm

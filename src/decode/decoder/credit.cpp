@@ -45,9 +45,6 @@ class Credit : public Decoder {
  public:
   explicit Credit(const CreditOptions& config) : config_(config) {}
 
-  bool greedy() const override { return true; }
-  bool commits_candidates() const override { return false; }  // credit may choose an earlier prediction
-
   std::vector<TokenQuery> queries(const DecodeContext& context) override {
     std::vector<TokenQuery> result;
     for (Position p : Decoder::wanted(context)) {
@@ -130,8 +127,9 @@ class Credit : public Decoder {
 
 DecoderEntry credit_decoder() {
   return declare_method<Decoder>(
-      "credit", "the threshold rule, with credit for tokens that stay the likeliest", credit_rows(),
-      [](const CreditOptions& options, const MethodContext&) { return std::make_unique<Credit>(options); });
+             "credit", "the threshold rule, with credit for tokens that stay the likeliest", credit_rows(),
+             [](const CreditOptions& options, const MethodContext&) { return std::make_unique<Credit>(options); })
+      .always({.greedy = true, .commits_other = true});  // an earlier prediction, if it has more credit
 }
 
 }  // namespace dllm

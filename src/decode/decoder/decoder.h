@@ -50,6 +50,7 @@ struct DecodeContext {
 class Reviser;
 
 /// Reads predictions and decides edits (dInfer: decoder). One object per sequence; it may keep state between steps.
+/// What is asked of a decoder before there is one, its declaration says (MethodTraits).
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -96,18 +97,8 @@ class Decoder {
   /// For decoders that review tokens before the window; nullptr: this one does not.
   virtual Reviser* reviser() { return nullptr; }
 
-  /// True if every edit commits a candidate's own token to its masked position, so that a constraint on the answer
-  /// holds (ConstraintGuide). Default: for decoders that do not revise.
-  virtual bool commits_candidates() const { return !revises(); }
-
-  /// True if a step's edits depend on its candidates only, so that positions may move between steps (AnswerGrowth).
-  virtual bool stateless() const { return false; }
-
   /// True if the decoder repeats a recorded answer: drafts are then accepted where it commits them.
   virtual bool replays() const { return false; }
-
-  /// True if the decoder is defined for arg-max predictions only (temperature 0).
-  virtual bool greedy() const { return false; }
 };
 
 /// The `count` best eligible candidates as commits: descending `key`, ties by lower position. `key` is called once per

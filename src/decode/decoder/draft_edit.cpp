@@ -173,9 +173,11 @@ class DraftEdit : public Decoder {
 
 DecoderEntry draft_edit_decoder() {
   return declare_method<Decoder>("draft-edit", "the threshold rule, then edits of the block's tokens (LLaDA2.1)",
-                                 draft_edit_rows(), [](const DraftEditOptions& options, const MethodContext& context) {
+                                 draft_edit_rows(),
+                                 [](const DraftEditOptions& options, const MethodContext& context) {
                                    return std::make_unique<DraftEdit>(options, context.compat);
-                                 });
+                                 })
+      .always({.revises = true});
 }
 
 }  // namespace dllm

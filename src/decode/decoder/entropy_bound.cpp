@@ -36,8 +36,6 @@ class EntropyBound : public Decoder {
     return commit_best(candidates, count, [](const Candidate& candidate) { return -candidate.entropy; });
   }
 
-  bool stateless() const override { return true; }
-
  private:
   double bound_;
 };
@@ -45,9 +43,12 @@ class EntropyBound : public Decoder {
 }  // namespace
 
 DecoderEntry entropy_bound_decoder() {
-  return declare_method<Decoder>(
-      "entropy-bound", "the lowest entropies, up to a bound on their sum", entropy_bound_rows(),
-      [](const EntropyBoundOptions& options, const MethodContext&) { return std::make_unique<EntropyBound>(options); });
+  return declare_method<Decoder>("entropy-bound", "the lowest entropies, up to a bound on their sum",
+                                 entropy_bound_rows(),
+                                 [](const EntropyBoundOptions& options, const MethodContext&) {
+                                   return std::make_unique<EntropyBound>(options);
+                                 })
+      .always({.stateless = true});
 }
 
 }  // namespace dllm

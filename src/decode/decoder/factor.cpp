@@ -30,8 +30,6 @@ class Factor : public Decoder {
     return edits;
   }
 
-  bool stateless() const override { return true; }
-
  private:
   std::size_t count(const std::vector<Edit>& ranked, std::size_t masks) const {
     std::size_t n = 1;  // threshold(0) = -1: the best is always committed
@@ -48,9 +46,11 @@ class Factor : public Decoder {
 
 DecoderEntry factor_decoder() {
   return declare_method<Decoder>("factor", "the n best, for the largest n that their confidences allow (Fast-dLLM)",
-                                 factor_rows(), [](const FactorOptions& options, const MethodContext& context) {
+                                 factor_rows(),
+                                 [](const FactorOptions& options, const MethodContext& context) {
                                    return std::make_unique<Factor>(options, context);
-                                 });
+                                 })
+      .always({.stateless = true});
 }
 
 }  // namespace dllm

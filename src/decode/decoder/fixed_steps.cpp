@@ -41,7 +41,9 @@ DecoderEntry low_confidence_decoder() {
                                  [](const StepsOptions& options, const MethodContext& context) {
                                    return std::make_unique<FixedSteps>(options, context, Ranking::kConfidence);
                                  })
-      .alias("4");
+      .alias("4")
+      .standard_for("for autoregressive models",
+                    [](const ModelDesc& desc) { return !desc.mask && desc.modes.empty(); });
 }
 
 DecoderEntry random_decoder() {

@@ -176,7 +176,8 @@ DecoderEntry hierarchical_remask_decoder() {
                                  hierarchical_remask_rows(),
                                  [](const RemaskOptions& options, const MethodContext& context) {
                                    return std::make_unique<Hierarchical>(options, true, context.compat);
-                                 });
+                                 })
+      .always({.revises = true});
 }
 
 }  // namespace dllm

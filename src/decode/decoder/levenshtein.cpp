@@ -346,7 +346,8 @@ DecoderEntry levenshtein_decoder() {
                                  [](const LevenshteinOptions& options, const MethodContext&) {
                                    return std::make_unique<Levenshtein>(options);
                                  })
-      .not_read({"smoothing"});
+      .not_read({"smoothing"})
+      .always({.revises = true});
 }
 
 }  // namespace dllm

@@ -42,8 +42,6 @@ class LowEntropy : public Decoder {
     return edits;
   }
 
-  bool stateless() const override { return true; }
-
  private:
   double threshold_;
   MethodContext context_;
@@ -56,7 +54,8 @@ DecoderEntry low_entropy_decoder() {
                                  low_entropy_rows(),
                                  [](const LowEntropyOptions& options, const MethodContext& context) {
                                    return std::make_unique<LowEntropy>(options, context);
-                                 });
+                                 })
+      .always({.stateless = true});
 }
 
 }  // namespace dllm

@@ -36,8 +36,6 @@ class Margin : public Decoder {
     return edits;
   }
 
-  bool stateless() const override { return true; }
-
  private:
   double threshold_;
 };
@@ -46,8 +44,9 @@ class Margin : public Decoder {
 
 DecoderEntry margin_decoder() {
   return declare_method<Decoder>(
-      "margin", "the threshold rule on the lead over the second likeliest token", margin_rows(),
-      [](const MarginOptions& options, const MethodContext&) { return std::make_unique<Margin>(options); });
+             "margin", "the threshold rule on the lead over the second likeliest token", margin_rows(),
+             [](const MarginOptions& options, const MethodContext&) { return std::make_unique<Margin>(options); })
+      .always({.stateless = true});
 }
 
 }  // namespace dllm

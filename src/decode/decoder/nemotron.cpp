@@ -121,7 +121,8 @@ DecoderEntry native_decoder() {
   return nemotron<Native, O>("native", "every position of enough confidence, in so many passes per block (Nemotron)",
                              {threshold_row<O>(), option("block_passes", &O::block_passes, 1, kMostPositions, "passes",
                                                          "the last of them commits all of a block")
-                                                      .otherwise("as many as a block has positions")});
+                                                      .otherwise("as many as a block has positions")})
+      .standard_for("for models of several modes", [](const ModelDesc& desc) { return !desc.modes.empty(); });
 }
 
 DecoderEntry confidence_ref_decoder() {

@@ -17,9 +17,7 @@ class ReplayDecoder final : public Decoder {
   void configure(ScoreRequest& request) const override { own_->configure(request); }
   std::vector<Position> wanted(const DecodeContext& context) override { return own_->wanted(context); }
   std::vector<TokenQuery> queries(const DecodeContext& context) override { return own_->queries(context); }
-  bool greedy() const override { return own_->greedy(); }
   bool replays() const override { return true; }
-  bool commits_candidates() const override { return false; }
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
     std::vector<Candidate> masked;

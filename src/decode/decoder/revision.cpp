@@ -143,7 +143,6 @@ class Revision : public Decoder, public Reviser {
  public:
   explicit Revision(const RevisionOptions& config) : config_(config) {}
 
-  bool greedy() const override { return true; }
   bool revises() const override { return true; }
   Reviser* reviser() override { return this; }
   bool hides_reviewed() const override { return config_.leave_one_out; }
@@ -346,7 +345,12 @@ DecoderEntry revision_decoder() {
   return declare_method<Decoder>(
              "revision", "committed tokens are scored again until they are final (llada.cpp)", revision_rows(),
              [](const RevisionOptions& options, const MethodContext&) { return std::make_unique<Revision>(options); })
-      .not_read({"smoothing"});
+      .not_read({"smoothing"})
+      .depending_on(revision_rows(), [](const RevisionOptions& options) {
+        MethodTraits traits{.greedy = true, .revises = true, .drains_fully = options.drain_full};
+        if (options.second()) traits.second_path = options;
+        return traits;
+      });
 }
 
 }  // namespace dllm

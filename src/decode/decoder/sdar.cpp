@@ -67,7 +67,8 @@ DecoderEntry fixed_share(std::string name, std::string meaning, Rule rule) {
   return declare_method<Decoder>(std::move(name), std::move(meaning), steps_rows(),
                                  [rule](const StepsOptions& options, const MethodContext& context) {
                                    return std::make_unique<Sdar>(DynamicOptions{{}, options}, context, rule);
-                                 });
+                                 })
+      .always({.distribution = ScoreDistribution::kSampled});
 }
 
 }  // namespace
@@ -86,7 +87,8 @@ DecoderEntry sdar_dynamic_decoder() {
                                  join_rows<DynamicOptions>(threshold_rows(), steps_rows()),
                                  [](const DynamicOptions& options, const MethodContext& context) {
                                    return std::make_unique<Sdar>(options, context, Rule::kDynamic);
-                                 });
+                                 })
+      .always({.distribution = ScoreDistribution::kSampled});
 }
 
 }  // namespace dllm

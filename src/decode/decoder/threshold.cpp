@@ -26,8 +26,6 @@ class Threshold : public Decoder {
     return edits;
   }
 
-  bool stateless() const override { return true; }
-
  private:
   double threshold_;
 };
@@ -36,8 +34,10 @@ class Threshold : public Decoder {
 
 DecoderEntry threshold_decoder() {
   return declare_method<Decoder>(
-      "threshold", "every position above a confidence, at least the best (dInfer)", threshold_rows(),
-      [](const ThresholdOptions& options, const MethodContext&) { return std::make_unique<Threshold>(options); });
+             "threshold", "every position above a confidence, at least the best (dInfer)", threshold_rows(),
+             [](const ThresholdOptions& options, const MethodContext&) { return std::make_unique<Threshold>(options); })
+      .always({.stateless = true})
+      .standard_for("", [](const ModelDesc& desc) { return desc.mask.has_value() && desc.modes.empty(); });
 }
 
 }  // namespace dllm

@@ -137,7 +137,8 @@ DecoderEntry timestep_entry(std::string name, std::string meaning, Surety surety
                                  [surety](const TimestepOptions& options, const MethodContext& context) {
                                    return std::make_unique<Timestep>(options, context, surety);
                                  })
-      .implies_window(window_of_eps);
+      .implies_window(window_of_eps)
+      .always({.distribution = ScoreDistribution::kSampled});
 }
 
 }  // namespace
@@ -149,7 +150,8 @@ DecoderEntry origin_decoder() {
                                                                      Surety::kOrigin);
                                  })
       .alias("0")
-      .implies_window(window_of_eps);
+      .implies_window(window_of_eps)
+      .always({.distribution = ScoreDistribution::kSampled});
 }
 
 DecoderEntry maskgit_plus_decoder() {

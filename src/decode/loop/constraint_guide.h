@@ -24,7 +24,7 @@ struct ConstraintConfig {
 /// automaton accepts, and the decoder sees its tokens instead of the likeliest ones. Every subset of these that the
 /// decoder commits can be completed, by the others if nothing better is found, so that the order of commits is free and
 /// no pass leads into a dead end. Needs decoders that commit nothing but their candidates' tokens
-/// (Decoder::commits_candidates), at temperature 0, and counts every token in the softmax.
+/// (see MethodTraits::revises, commits_other), at temperature 0, and counts every token in the softmax.
 class ConstraintGuide {
  public:
   explicit ConstraintGuide(const ConstraintConfig& config)

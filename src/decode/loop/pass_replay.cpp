@@ -14,7 +14,6 @@ class PassReplay final : public Decoder, public Reviser {
       : own_(std::move(own)), reviser_(own_->reviser()), passes_(std::move(passes)), tokens_(desc) {}
 
   void configure(ScoreRequest& request) const override { own_->configure(request); }
-  bool greedy() const override { return own_->greedy(); }
   bool revises() const override { return true; }
   bool replays() const override { return true; }
   Reviser* reviser() override { return reviser_ == nullptr ? nullptr : this; }

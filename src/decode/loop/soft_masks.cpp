@@ -30,8 +30,12 @@ OptionRows<SmoothConfig> smooth_rows() {
 
 SmoothingEntry iter_smooth() {
   return declare_method<SmoothConfig>(
-      "iter-smooth", "masks carry the expected embedding of their last prediction (dInfer's IterSmooth)", smooth_rows(),
-      [](const SmoothConfig& options, const MethodContext&) { return std::make_unique<SmoothConfig>(options); });
+             "iter-smooth", "masks carry the expected embedding of their last prediction (dInfer's IterSmooth)",
+             smooth_rows(),
+             [](const SmoothConfig& options, const MethodContext&) { return std::make_unique<SmoothConfig>(options); })
+      .depending_on(smooth_rows(),
+                    [](const SmoothConfig& options) { return MethodTraits{.smooths = options.gain != 0}; })
+      .standard_for("", [](const ModelDesc&) { return true; });
 }
 
 void SoftMasks::configure(ScoreRequest& request) const {

@@ -21,6 +21,11 @@ auto trained_for(DecodingMode mode) {
   };
 }
 
+/// Self-speculation if the model can: it brings ar's words in the fewest passes.
+auto best_of(DecodingMode mode) {
+  return [mode](const ModelDesc& desc) { return desc.has_mode(mode); };
+}
+
 ModeEntry plain_mode(std::string name, std::string meaning, DecodingMode mode, std::vector<std::string> unread) {
   return declare_method<ModeConfig>(
              std::move(name), std::move(meaning), OptionRows<NoOptions>{},
@@ -54,12 +59,16 @@ OptionRows<DraftOptions> draft_option_rows() {
 
 ModeEntry autoregressive_mode() {
   return plain_mode("ar", "one token after the other", DecodingMode::kAutoregressive,
-                    replaced({"decoder", "block_length"}));
+                    replaced({"decoder", "block_length"}))
+      .always({.in_order = true})
+      .standard_for("where the model has none", best_of(DecodingMode::kAutoregressive));
 }
 
 ModeEntry diffusion_mode() {
   return plain_mode("diffusion", "blocks of masks; --algorithm chooses what a pass commits", DecodingMode::kDiffusion,
-                    replaced());
+                    replaced())
+      .always({.by_decoder = true})
+      .standard_for("where it has neither", best_of(DecodingMode::kDiffusion));
 }
 
 ModeEntry self_speculation_mode() {
@@ -70,7 +79,9 @@ ModeEntry self_speculation_mode() {
                return std::make_unique<ModeConfig>(ModeConfig{DecodingMode::kSelfSpeculation, options});
              })
       .not_read(replaced({"decoder", "block_length"}))
-      .only_for(trained_for(DecodingMode::kSelfSpeculation));
+      .only_for(trained_for(DecodingMode::kSelfSpeculation))
+      .always({.in_order = true})
+      .standard_for("", best_of(DecodingMode::kSelfSpeculation));
 }
 
 }  // namespace dllm

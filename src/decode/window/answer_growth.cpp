@@ -35,7 +35,8 @@ SuffixEntry grow_suffix() {
   return declare_method<Suffix>("grow", "as many masks as the answer seems to need (DAEDAL)", growth_rows(),
                                 [](const GrowthConfig& config, const MethodContext&) {
                                   return std::make_unique<Suffix>(Suffix{SuffixPolicy::kGrow, 0, config});
-                                });
+                                })
+      .always({.grows = true});
 }
 
 AnswerGrowth::AnswerGrowth(const Suffix& suffix, const Canvas& canvas, std::vector<TokenId> stop_ids)

@@ -24,8 +24,10 @@ class BlockWindow : public Window {
 
 WindowEntry block_window() {
   return declare_method<Window>(
-      "block", "the first block that has a mask", OptionRows<NoOptions>{},
-      [](const NoOptions&, const MethodContext& context) { return std::make_unique<BlockWindow>(context); });
+             "block", "the first block that has a mask", OptionRows<NoOptions>{},
+             [](const NoOptions&, const MethodContext& context) { return std::make_unique<BlockWindow>(context); })
+      .always({.whole_blocks = true})
+      .standard_for("", [](const ModelDesc&) { return true; });
 }
 
 }  // namespace dllm

@@ -80,7 +80,10 @@ WindowEntry lookahead_window() {
   return declare_method<Window>("lookahead", "a block with drafts after it", lookahead_rows(),
                                 [](const LookaheadOptions& options, const MethodContext& context) {
                                   return std::make_unique<LookaheadWindow>(options, context);
-                                });
+                                })
+      .depending_on(lookahead_rows(), [](const LookaheadOptions& options) {
+        return MethodTraits{.instant_drafts = options.acceptance == DraftAcceptance::kInstant};
+      });
 }
 
 }  // namespace dllm

@@ -18,8 +18,9 @@ OptionRows<NearOptions> near_rows() {
 
 SuffixEntry plain_suffix(std::string name, std::string meaning, SuffixPolicy policy) {
   return declare_method<Suffix>(
-      std::move(name), std::move(meaning), OptionRows<NoOptions>{},
-      [policy](const NoOptions&, const MethodContext&) { return std::make_unique<Suffix>(Suffix{policy}); });
+             std::move(name), std::move(meaning), OptionRows<NoOptions>{},
+             [policy](const NoOptions&, const MethodContext&) { return std::make_unique<Suffix>(Suffix{policy}); })
+      .always({.all_masks = policy == SuffixPolicy::kFull});
 }
 
 SuffixEntry seen_up_to(std::string name, std::string meaning, SuffixPolicy policy) {
@@ -31,7 +32,11 @@ SuffixEntry seen_up_to(std::string name, std::string meaning, SuffixPolicy polic
 
 }  // namespace
 
-SuffixEntry full_suffix() { return plain_suffix("full", "all masks after the window", SuffixPolicy::kFull); }
+SuffixEntry full_suffix() {
+  return plain_suffix("full", "all masks after the window", SuffixPolicy::kFull).standard_for("", [](const ModelDesc&) {
+    return true;
+  });
+}
 
 SuffixEntry near_suffix() { return seen_up_to("near", "the nearest ones", SuffixPolicy::kNear); }
 

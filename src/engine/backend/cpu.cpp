@@ -15,6 +15,7 @@
 #include "engine/backend/numerics.h"
 #include "engine/draft_backend.h"
 #include "engine/load.h"
+#include "engine/load_options.h"
 #include "engine/second_path_runner.h"
 
 namespace dllm {
@@ -29,42 +30,18 @@ CpuKvType kv_type_of(std::string_view name) {
   return name == "q8_0" ? CpuKvType::kQ8_0 : CpuKvType::kAuto;
 }
 
-/// Values of the names in `options`.
-Expected<CpuOptions> cpu_options(const LoadOptions& options) {
+/// Values of the names in `options`, which check_load() has accepted.
+CpuOptions cpu_options(const LoadOptions& options) {
   CpuOptions cpu;
-  if (options.threads < 0 || options.threads > 1024)
-    return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "--threads",
-                 ""};
   cpu.threads = options.threads > 0 ? options.threads : default_thread_count();
   cpu.isa = options.isa;
   cpu.kv = kv_type_of(options.cache_type);
-  if (cpu.kv == CpuKvType::kAuto && !options.cache_type.empty())
-    return Error{ErrorCode::kUsage, fmt::format("unknown cache type '{}'", options.cache_type), "--cache-type",
-                 "known: f32, f16, bf16, q8_0, q4_0"};
-  if (options.activations == "int8") {
-    cpu.activations = CpuActivations::kInt8;
-  } else if (options.activations == "f32") {
-    cpu.activations = CpuActivations::kF32;
-  } else if (!options.activations.empty()) {
-    return Error{ErrorCode::kUsage, fmt::format("unknown activation type '{}'", options.activations), "--activations",
-                 "known: int8, f32"};
-  }
-  if (options.arithmetic == "super") {
-    cpu.arithmetic = CpuArithmetic::kSuper;
-  } else if (options.arithmetic == "auto") {
-    cpu.arithmetic = CpuArithmetic::kAuto;
-  } else if (!options.arithmetic.empty() && options.arithmetic != "exact") {
-    return Error{ErrorCode::kUsage, fmt::format("unknown arithmetic '{}'", options.arithmetic), "--arithmetic",
-                 "known: exact, super, auto"};
-  }
-  if (options.attention_arithmetic == "bf16") {
-    cpu.attention = CpuAttention::kBF16;
-  } else if (options.attention_arithmetic == "auto") {
-    cpu.attention = CpuAttention::kAuto;
-  } else if (!options.attention_arithmetic.empty() && options.attention_arithmetic != "f32") {
-    return Error{ErrorCode::kUsage, fmt::format("unknown arithmetic of attention '{}'", options.attention_arithmetic),
-                 "--attention-arithmetic", "known: f32, bf16, auto"};
-  }
+  if (options.activations == "int8") cpu.activations = CpuActivations::kInt8;
+  if (options.activations == "f32") cpu.activations = CpuActivations::kF32;
+  if (options.arithmetic == "super") cpu.arithmetic = CpuArithmetic::kSuper;
+  if (options.arithmetic == "auto") cpu.arithmetic = CpuArithmetic::kAuto;
+  if (options.attention_arithmetic == "bf16") cpu.attention = CpuAttention::kBF16;
+  if (options.attention_arithmetic == "auto") cpu.attention = CpuAttention::kAuto;
   return cpu;
 }
 
@@ -128,18 +105,9 @@ Expected<void> add_drafts(const Model& model, const LoadOptions& options, CpuOpt
 
 Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
                                     const Log& log, cpu::Profile* profile) {
-  if (!options.numerics.empty() && options.device.empty() && options.device_changes.empty())
-    return run_in_numerics(model, path, options);
-  if (!options.device.empty() || !options.device_changes.empty())
-    return Error{ErrorCode::kUsage, "only a simulated device has a profile",
-                 options.device.empty() ? "--set" : "--device", "add --backend npu"};
-  for (const auto& [given, flag] :
-       {std::pair{!options.npu_values.empty(), "--npu-values"},
-        std::pair{!options.npu_processor.empty(), "--npu-processor"},
-        std::pair{!options.npu_timing.empty(), "--npu-timing"}, std::pair{options.npu_paging, "--no-somr"},
-        std::pair{options.npu_all_logits, "--all-logits"}})
-    if (given) return Error{ErrorCode::kUsage, "only a simulated device has it", flag, "add --backend npu"};
-  DLLM_TRY(CpuOptions cpu, cpu_options(options));
+  if (!options.numerics.empty()) return run_in_numerics(model, path, options);
+  DLLM_CHECK_OK(check_load(options, Computer::kCpu));
+  CpuOptions cpu = cpu_options(options);
   DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   cpu.progress = options.progress;
   cpu.profile = profile;

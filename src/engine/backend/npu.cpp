@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "decode/loop/second_path_options.h"
+#include "engine/load_options.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
 #include "npu_backend/functional/npu_backend.h"
 #include "npu_backend/timed/timed_backend.h"
@@ -80,33 +81,12 @@ Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Devi
   return values;
 }
 
-Expected<void> check_given(const LoadOptions& options) {
-  struct Unread {
-    bool given;
-    const char* flag;
-  };
-  const bool machine = options.npu_values == "machine";
-  for (const Unread& one :
-       {Unread{machine && options.threads != 0, "--threads"}, Unread{!options.isa.empty(), "--isa"},
-        Unread{!options.cache_type.empty(), "--cache-type"}, Unread{!options.activations.empty(), "--activations"},
-        Unread{!options.arithmetic.empty(), "--arithmetic"},
-        Unread{!options.attention_arithmetic.empty(), "--attention-arithmetic"},
-        Unread{!options.weight_cache.empty(), "--weight-cache"}, Unread{!options.draft_model.empty(), "--draft-model"},
-        Unread{!options.numerics.empty(), "--numerics"}})
-    if (one.given)
-      return Error{ErrorCode::kUsage, "the simulated device takes its arithmetic from its profile", one.flag,
-                   "leave it out, or change the profile with --set"};
-  if (options.threads < 0 || options.threads > 1024)
-    return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "--threads",
-                 ""};
-  if (!options.npu_values.empty() && options.npu_values != "executor" && !machine)
-    return Error{ErrorCode::kUsage, fmt::format("'{}' computes no values", options.npu_values), "--npu-values",
-                 "known: executor, machine"};
-  return {};
+Computer computer_of(const LoadOptions& options) {
+  return options.npu_values == "machine" ? Computer::kMachine : Computer::kExecutor;
 }
 
 Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
-  DLLM_CHECK_OK(check_given(options));
+  DLLM_CHECK_OK(check_load(options, computer_of(options)));
   if (model.adapts_drafts())
     return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
                  "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
@@ -151,18 +131,9 @@ Expected<npu::Device> requested_device(const LoadOptions& options, const npu::Ve
 
 Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
   npu::TimerOptions timing{.planner = !options.npu_paging, .skip_logits = !options.npu_all_logits};
-  if (options.npu_processor == "host")
-    timing.processor = npu::StepProcessor::kHost;
-  else if (!options.npu_processor.empty() && options.npu_processor != "device")
-    return Error{ErrorCode::kUsage, fmt::format("'{}' runs no steps", options.npu_processor), "--npu-processor",
-                 "known: device, host"};
-  if (options.npu_timing == "simulated") {
-    timing.simulate = true;
-    if (const std::string base = cache_directory(); !base.empty()) timing.timing_cache = base + "/npu";
-  } else if (!options.npu_timing.empty() && options.npu_timing != "analytic") {
-    return Error{ErrorCode::kUsage, fmt::format("'{}' times no steps", options.npu_timing), "--npu-timing",
-                 "known: analytic, simulated"};
-  }
+  if (options.npu_processor == "host") timing.processor = npu::StepProcessor::kHost;
+  timing.simulate = options.npu_timing == "simulated";
+  if (const std::string base = cache_directory(); timing.simulate && !base.empty()) timing.timing_cache = base + "/npu";
   if (timing.simulate && timing.processor == npu::StepProcessor::kHost)
     return Error{ErrorCode::kUsage, "steps of the host are not simulated", "--npu-timing",
                  "leave it or --npu-processor host out"};

@@ -21,7 +21,8 @@ npu::VerbUse device_use(const LoadOptions& options, bool values);
 /// `use` does not read.
 Expected<npu::Device> requested_device(const LoadOptions& options, const npu::VerbUse& use);
 
-/// How its steps are timed. Errors: kUsage for an unknown processor.
+/// How its steps are timed, for options that check_load() has accepted. Errors: kUsage (steps of the host are not
+/// simulated).
 Expected<npu::TimerOptions> timer_options(const LoadOptions& options);
 
 /// RunningBackend::second_path on the host next to a device. `timed` is borrowed; `copy_rows`: of the backend that

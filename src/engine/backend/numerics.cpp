@@ -10,6 +10,7 @@
 #include "base/try.h"
 #include "dllm/version.h"
 #include "engine/load.h"
+#include "engine/load_options.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
 
 namespace dllm {
@@ -32,24 +33,10 @@ LatencyKey simulation_key(const std::string& path, const npu::accuracy::Numerics
 }  // namespace
 
 Expected<RunningBackend> run_in_numerics(const Model& model, const std::string& path, const LoadOptions& options) {
-  struct Unread {
-    bool given;
-    const char* flag;
-  };
-  for (const Unread& one :
-       {Unread{!options.isa.empty(), "--isa"}, Unread{!options.cache_type.empty(), "--cache-type"},
-        Unread{!options.activations.empty(), "--activations"}, Unread{!options.arithmetic.empty(), "--arithmetic"},
-        Unread{!options.attention_arithmetic.empty(), "--attention-arithmetic"},
-        Unread{!options.weight_cache.empty(), "--weight-cache"}, Unread{!options.draft_model.empty(), "--draft-model"}})
-    if (one.given)
-      return Error{ErrorCode::kUsage, "the numerics profile says how the model is computed", one.flag,
-                   "leave it out, or leave --numerics out"};
+  DLLM_CHECK_OK(check_load(options, Computer::kNumerics));
   if (model.adapts_drafts())
     return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
                  "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
-  if (options.threads < 0 || options.threads > 1024)
-    return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "--threads",
-                 ""};
   auto profile = npu::accuracy::load_numerics(options.numerics);
   if (!profile) {
     Error error = std::move(profile).error();

@@ -1,0 +1,145 @@
+// Every load option by its declaration: from text, as what computes the model reads it, and as a key.
+#include "engine/load_options.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "engine/testing/load_values.h"
+
+namespace dllm {
+namespace {
+
+using test::allowed_text;
+using test::wrong_text;
+
+/// Converts to the type of any member.
+struct AnyMember {
+  template <class T>
+  operator T() const;
+};
+
+template <class T, class... Members>
+constexpr std::size_t member_count() {
+  if constexpr (requires { T{Members{}..., AnyMember{}}; })
+    return member_count<T, Members..., AnyMember>();
+  else
+    return sizeof...(Members);
+}
+
+TEST(LoadOptions, EveryMemberHasARow) {
+  EXPECT_EQ(load_options().size(), member_count<LoadOptions>() - 3) << "warnings, progress and poll have none";
+}
+
+TEST(LoadOptions, DeclarationsAreWhole) {
+  std::set<std::string> names;
+  for (const LoadOption& one : load_options()) {
+    const OptionInfo& info = one.info();
+    SCOPED_TRACE(info.key);
+    EXPECT_TRUE(names.insert(info.key).second);
+    for (const std::string& flag : info.flags) EXPECT_TRUE(names.insert(flag).second) << flag;
+    EXPECT_TRUE(info.flags.back().starts_with("--")) << "errors name the long spelling";
+    EXPECT_FALSE(info.meaning.empty());
+    EXPECT_EQ(one.placeholder.empty(), info.type == OptionType::kBool);
+    EXPECT_TRUE(!info.standard_text.empty() || info.type == OptionType::kBool) << "what is the default?";
+    EXPECT_EQ(info.choices.empty(), info.type != OptionType::kChoice);
+    EXPECT_NE(one.readers, 0);
+    EXPECT_FALSE(is_given(one, LoadOptions()));
+  }
+}
+
+TEST(LoadOptions, EachIsSetFromTextByKeyAndByFlag) {
+  for (const LoadOption& one : load_options()) {
+    std::vector<std::string> names = one.info().flags;
+    names.push_back(one.info().key);
+    for (const std::string& name : names) {
+      SCOPED_TRACE(name);
+      LoadOptions load;
+      ASSERT_TRUE(load.set(name, allowed_text(one.info())));
+      for (const LoadOption& other : load_options())
+        EXPECT_EQ(is_given(other, load), &other == &one) << other.info().key;
+      EXPECT_NE(load_key(load), load_key({})) << "another load";
+    }
+  }
+  LoadOptions twice;
+  ASSERT_TRUE(twice.set("lora", "a"));
+  ASSERT_TRUE(twice.set("--lora", "b"));
+  EXPECT_EQ(twice.lora, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(LoadOptions, AWrongValueIsRefusedByItsFlag) {
+  std::size_t wrong = 0;
+  for (const LoadOption& one : load_options()) {
+    const std::string text = wrong_text(one.info());
+    if (text.empty()) continue;
+    SCOPED_TRACE(one.info().key);
+    ++wrong;
+    LoadOptions load;
+    const auto refused = load.set(one.info().key, text);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().where, one.info().flags.back());
+    EXPECT_EQ(load_key(load), load_key({})) << "nothing was set";
+  }
+  EXPECT_GE(wrong, 10u);
+  LoadOptions load;
+  const auto unknown = load.set("cache_typ", "f32");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().where, "cache_typ");
+  EXPECT_EQ(unknown.error().hint, "did you mean 'cache_type'?");
+}
+
+// Programs set the members, which the compiler does not check.
+TEST(LoadOptions, WrongMembersAreRefused) {
+  LoadOptions load;
+  load.threads = 1025;
+  EXPECT_EQ(check_load(load, Computer::kCpu).error().where, "--threads");
+  load = {};
+  load.cache_type = "f64";
+  const auto refused = check_load(load, Computer::kCpu);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().where, "--cache-type");
+  EXPECT_EQ(LanguageModel::load("", load).error().where, "--cache-type");
+  load = {};
+  load.npu_timing = "guessed";
+  EXPECT_EQ(check_load(load, Computer::kMachine).error().where, "--npu-timing");
+  load = {};
+  load.npu_timing = "simulated";
+  load.numerics = "bf16";
+  EXPECT_EQ(LanguageModel::load("", load).error().where, "--npu-timing") << "read by nothing that runs here";
+}
+
+TEST(LoadOptions, WhatReadsThemIsDeclared) {
+  const auto read = [](Computer computer) {
+    std::string keys;
+    for (const LoadOption& one : load_options())
+      if (one.read_by(computer)) keys += one.info().key + " ";
+    return keys;
+  };
+  const std::string device =
+      "lora lora_draft backend device device_changes npu_values npu_processor npu_timing "
+      "npu_paging npu_all_logits ";
+  EXPECT_EQ(
+      read(Computer::kCpu),
+      "threads isa cache_type activations arithmetic attention_arithmetic weight_cache lora lora_draft draft_model "
+      "backend ");
+  EXPECT_EQ(read(Computer::kNumerics), "threads numerics lora lora_draft backend ");
+  EXPECT_EQ(read(Computer::kExecutor), "threads " + device);
+  EXPECT_EQ(read(Computer::kMachine), device);
+}
+
+TEST(LoadOptions, WhatIsGivenIsReadOrRefused) {
+  for (const Computer computer : {Computer::kCpu, Computer::kNumerics, Computer::kExecutor, Computer::kMachine})
+    for (const LoadOption& one : load_options()) {
+      SCOPED_TRACE(one.info().key);
+      LoadOptions load;
+      ASSERT_TRUE(load.set(one.info().key, allowed_text(one.info())));
+      const auto fine = check_load(load, computer);
+      EXPECT_EQ(fine.has_value(), one.read_by(computer));
+      if (fine) continue;
+      EXPECT_EQ(fine.error().where, one.info().flags.back());
+      EXPECT_FALSE(fine.error().hint.empty());
+    }
+}
+
+}  // namespace
+}  // namespace dllm

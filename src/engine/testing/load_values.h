@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "dllm/options.h"
+
+namespace dllm::test {
+
+/// A text that the declaration accepts, and that is not the default.
+inline std::string allowed_text(const OptionInfo& info) {
+  if (!info.choices.empty()) return info.choices.back();
+  if (info.type == OptionType::kBool) return "true";
+  return info.type == OptionType::kText ? "some-name" : to_text(static_cast<std::int64_t>(info.minimum) + 1);
+}
+
+/// A text that it does not; empty: of free texts, those who read them judge.
+inline std::string wrong_text(const OptionInfo& info) {
+  if (!info.choices.empty()) return info.choices.back() + "x";
+  if (info.type == OptionType::kBool) return "perhaps";
+  return info.type == OptionType::kText ? "" : to_text(static_cast<std::int64_t>(info.maximum) + 1);
+}
+
+}  // namespace dllm::test
