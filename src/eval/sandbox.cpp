@@ -37,7 +37,7 @@ namespace {
 
 using sandbox::Plan;
 using sandbox::Report;
-using sandbox::Step;
+using sandbox::SetupStage;
 
 constexpr std::size_t kMostVerdict = 1 << 16;
 constexpr uid_t kInsideUser = 1000;
@@ -115,24 +115,24 @@ bool name_users(pid_t child, bool several) {
          put(place + "gid_map", fmt::format("{} {} 1\n", kInsideUser, getegid()));
 }
 
-Error missing(Step step, int code) {
+Error missing(SetupStage step, int code) {
   const auto what = [step] {
     switch (step) {
-      case Step::kNamespaces:
+      case SetupStage::kNamespaces:
         return "namespaces of its own (user, PID, mount, network)";
-      case Step::kIdentity:
+      case SetupStage::kIdentity:
         return "an unprivileged user of its own";
-      case Step::kMounts:
+      case SetupStage::kMounts:
         return "a file system of its own";
-      case Step::kPrivileges:
+      case SetupStage::kPrivileges:
         return "the loss of all privileges";
-      case Step::kFilter:
+      case SetupStage::kFilter:
         return "a filter of system calls (seccomp)";
-      case Step::kLimits:
+      case SetupStage::kLimits:
         return "limits of memory, time and processes";
-      case Step::kDirectory:
-      case Step::kStart:
-      case Step::kNone:
+      case SetupStage::kDirectory:
+      case SetupStage::kStart:
+      case SetupStage::kNone:
         break;
     }
     return "a start of python3";
@@ -162,10 +162,10 @@ class Run {
       close(go_.get());  // otherwise the child would wait for itself
       sandbox::run_child(plan_);
     }
-    if (child_ < 0) return missing(Step::kNamespaces, errno);
+    if (child_ < 0) return missing(SetupStage::kNamespaces, errno);
     theirs.clear();
-    if (plan_.isolated && !name_users(child_, plan_.several_users)) return missing(Step::kIdentity, errno);
-    if (write(go_.get(), "g", 1) != 1) return missing(Step::kStart, errno);
+    if (plan_.isolated && !name_users(child_, plan_.several_users)) return missing(SetupStage::kIdentity, errno);
+    if (write(go_.get(), "g", 1) != 1) return missing(SetupStage::kStart, errno);
     return collect(report.get(), verdict.get());
   }
 
@@ -193,7 +193,7 @@ class Run {
     pollfd rest{verdict_fd, POLLIN, 0};
     while (poll(&rest, 1, 0) > 0 && read_verdict(rest, verdict_fd, verdict)) {
     }
-    if (report.failed != Step::kNone) return missing(report.failed, report.error);
+    if (report.failed != SetupStage::kNone) return missing(report.failed, report.error);
     return result(report, verdict);
   }
 

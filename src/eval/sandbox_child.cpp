@@ -29,7 +29,7 @@ namespace {
 constexpr const char* kRoot = "/proc";
 constexpr int kStep = 5;  // ms between checks of the children
 
-[[noreturn]] void give_up(const Plan& plan, Step step, int error) {
+[[noreturn]] void give_up(const Plan& plan, SetupStage step, int error) {
   Report report;
   report.failed = step;
   report.error = error;
@@ -121,7 +121,7 @@ bool place(int from, int to) { return dup2(from, to) == to; }
             report = fcntl(plan.report, F_DUPFD_CLOEXEC, kAbove);
   if (!place(null, 0) || !place(null, 1) || !place(null, 2) || !place(text, 3) || !place(talk, 4) ||
       (verdict && !place(tell, 5)))
-    give_up(plan, Step::kStart, errno);
+    give_up(plan, SetupStage::kStart, errno);
   Report failure;
   for (int fd = verdict ? 6 : 5; fd < 1024; ++fd)
     if (fd != report) close(fd);
@@ -134,15 +134,15 @@ bool place(int from, int to) { return dup2(from, to) == to; }
                              nullptr};
   char* const environment[] = {nullptr};
   if (!set_limits(plan)) {
-    failure.failed = Step::kLimits;
+    failure.failed = SetupStage::kLimits;
   } else {
     const sock_fprog program{static_cast<unsigned short>(plan.filter.size()),
                              const_cast<sock_filter*>(plan.filter.data())};
     if (plan.isolated && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0) {
-      failure.failed = Step::kFilter;
+      failure.failed = SetupStage::kFilter;
     } else {
       execve(plan.python.c_str(), arguments, environment);
-      failure.failed = Step::kStart;
+      failure.failed = SetupStage::kStart;
     }
   }
   failure.error = errno;
@@ -154,7 +154,7 @@ pid_t begin(const Plan& plan, const char* role, int source, int socket, bool ver
   // Not fork(): its handlers take locks that another thread of the original process may have held.
   const auto process = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
   if (process == 0) start(plan, role, source, socket, verdict);
-  if (process < 0) give_up(plan, Step::kStart, errno);
+  if (process < 0) give_up(plan, SetupStage::kStart, errno);
   return process;
 }
 
@@ -251,12 +251,12 @@ void run_child(const Plan& plan) {
   if (read(plan.go, &byte, 1) != 1) _exit(1);  // our user is mapped now
   setsid();
   if (plan.isolated) {
-    if (!enter_file_system(plan)) give_up(plan, Step::kMounts, errno);
+    if (!enter_file_system(plan)) give_up(plan, SetupStage::kMounts, errno);
   } else {
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   }
-  if (!drop_privileges(plan)) give_up(plan, Step::kPrivileges, errno);
-  if (chdir(plan.directory.c_str()) != 0) give_up(plan, Step::kDirectory, errno);
+  if (!drop_privileges(plan)) give_up(plan, SetupStage::kPrivileges, errno);
+  if (chdir(plan.directory.c_str()) != 0) give_up(plan, SetupStage::kDirectory, errno);
   // A change of user clears this setting. If the caller has already ended, `go` is closed, which watch() detects.
   if (plan.isolated) prctl(PR_SET_PDEATHSIG, SIGKILL);
   const pid_t program = begin(plan, "program", plan.program, plan.program_socket, false);

@@ -18,7 +18,7 @@ struct Entry {
 };
 
 /// The step that failed, in order of execution.
-enum class Step : int {
+enum class SetupStage : int {
   kNone,
   kNamespaces,
   kIdentity,
@@ -32,7 +32,7 @@ enum class Step : int {
 
 /// The report of the sandbox's first process to its creator, sent once.
 struct Report {
-  Step failed = Step::kNone;
+  SetupStage failed = SetupStage::kNone;
   int error = 0;            ///< errno of `failed`
   int test_status = -1;     ///< as of waitpid()
   int program_status = -1;  ///< the same; -1: still running

@@ -57,15 +57,15 @@ TEST(ExpertLoad, ExpectedBlocks) {
   EXPECT_NEAR(expert_load(std::int64_t{1} << 20, 128, 8, 64, {}).blocks, 128 * (1024 + 0.5), 32);
 }
 
-struct Step {
+struct Fixture {
   Device device;
   ModelShape shape;
   StepCost cost;
   std::vector<std::string> names;
 };
 
-Step cost_of(const std::string& device, const std::string& model, const Workload& workload) {
-  Step step{*load_device(device), *load_model_shape(model), {}, {}};
+Fixture cost_of(const std::string& device, const std::string& model, const Workload& workload) {
+  Fixture step{*load_device(device), *load_model_shape(model), {}, {}};
   const Graph graph = step.shape.architecture->build(step.shape.desc, refine_shape(workload));
   for (const auto& op : graph.ops) step.names.emplace_back(op_name(op));
   step.cost = *CostModel::create(step.device, 0.88 * step.device.memory_gbps())->evaluate(graph, step_load(workload));
@@ -93,9 +93,9 @@ TEST(ExpertCost, BoundsHold) {
 /// array's work.
 TEST(ExpertCost, UnionSetsTheTraffic) {
   Workload workload;
-  const Step all = cost_of("dart-2048", "llada-moe", workload);
+  const Fixture all = cost_of("dart-2048", "llada-moe", workload);
   workload.choices.lanes = 16;
-  const Step few = cost_of("dart-2048", "llada-moe", workload);
+  const Fixture few = cost_of("dart-2048", "llada-moe", workload);
   double experts = 0, fewer = 0, macs = 0;
   for (std::size_t i = 0; i < all.names.size(); ++i) {
     if (all.names[i] != "experts") continue;

@@ -85,9 +85,9 @@ class TimeModel {
   }
 
   /// With room for the largest of the steps.
-  Expected<StepTimer> timer(const std::vector<Measurements::Step>& steps) const {
+  Expected<StepTimer> timer(const std::vector<Measurements::MeasuredStep>& steps) const {
     StepWork most{1, 1, 0, 1};
-    for (const Measurements::Step& m : steps) {
+    for (const Measurements::MeasuredStep& m : steps) {
       most.rows = std::max(most.rows, m.rows);
       most.keys = std::max(most.keys, m.keys);
     }
@@ -95,7 +95,7 @@ class TimeModel {
   }
 
   /// `timer`: of this device, for its buckets, waiting and the host's part.
-  Expected<MeasuredTime> step(const Measurements::Step& m, StepTimer& timer) const {
+  Expected<MeasuredTime> step(const Measurements::MeasuredStep& m, StepTimer& timer) const {
     MeasuredTime time{m.us * 1e-6, 0, {}};
     const StepWork work{1, m.rows, m.rows, m.keys};
     DLLM_TRY(const StepTime now, timer.time(work));
@@ -122,7 +122,7 @@ class TimeModel {
   }
 
   MeasuredTime host_gemm(const Measurements::Gemm& m) const { return host(product_graph(m), m.us, 1); }
-  MeasuredTime host_step(const Measurements::Step& m) const {
+  MeasuredTime host_step(const Measurements::MeasuredStep& m) const {
     return host(graph_({.rows = m.rows, .scored = m.rows}), m.us, m.keys);
   }
 
@@ -160,7 +160,7 @@ class TimeModel {
   double dram_gbps_ = 0;
 };
 
-std::string named_step(const char* kind, const Measurements::Step& m) {
+std::string named_step(const char* kind, const Measurements::MeasuredStep& m) {
   return fmt::format("{} of {} rows, {} keys", kind, m.rows, m.keys);
 }
 std::string named_gemm(const char* kind, const Measurements::Gemm& m) {

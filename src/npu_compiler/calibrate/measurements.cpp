@@ -115,9 +115,9 @@ Expected<std::vector<Measurements::Gemm>> parse_gemms(std::string_view text, con
   return result;
 }
 
-Expected<std::vector<Measurements::Step>> parse_steps(std::string_view text, const std::string& file) {
+Expected<std::vector<Measurements::MeasuredStep>> parse_steps(std::string_view text, const std::string& file) {
   DLLM_TRY(const auto rows, MeasurementTable(file, {"rows", "keys", "us"}).read(text));
-  std::vector<Measurements::Step> result;
+  std::vector<Measurements::MeasuredStep> result;
   for (const SizedRow& row : rows) result.push_back({row.sizes[0], row.sizes[1], row.measured});
   return result;
 }

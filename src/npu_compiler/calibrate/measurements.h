@@ -15,7 +15,7 @@ struct Measurements {
     std::int64_t rows, outputs, inputs;
     double us;
   };
-  struct Step {  ///< of one sequence; every row is scored and sees `keys` positions
+  struct MeasuredStep {  ///< of one sequence; every row is scored and sees `keys` positions
     std::int64_t rows, keys;
     double us;
   };
@@ -44,14 +44,14 @@ struct Measurements {
   std::vector<GemmEnergy> gemm_energies;
   std::vector<StepEnergy> step_energies, host_step_energies;
   std::vector<Gemm> gemms, host_gemms;  ///< on the device, and on the host's processor alone
-  std::vector<Step> steps, host_steps;
+  std::vector<MeasuredStep> steps, host_steps;
   std::vector<Mapping> mappings;
 };
 
 /// CSV with a header that names exactly these columns, in any order; '#' begins a comment. Sizes are whole numbers up
 /// to 2^20 (bytes: 2^40), times above 0. Errors (kInvalidFile): anything else, with the line.
 Expected<std::vector<Measurements::Gemm>> parse_gemms(std::string_view text, const std::string& file);
-Expected<std::vector<Measurements::Step>> parse_steps(std::string_view text, const std::string& file);
+Expected<std::vector<Measurements::MeasuredStep>> parse_steps(std::string_view text, const std::string& file);
 Expected<std::vector<Measurements::Mapping>> parse_mappings(std::string_view text, const std::string& file);
 Expected<std::vector<Measurements::Shared>> parse_shared_steps(std::string_view text, const std::string& file);
 /// The last column is `joules` or `watts`.

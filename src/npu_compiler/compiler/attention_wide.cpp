@@ -223,7 +223,7 @@ class WideAttention {
     const Block& b = blocks_[i];
     const Gp l = e_.reg(c_.address(sum_row(i))), v = e_.reg(c_.address(value_row(i, 0))),
              o = e_.reg(c_.address(out_, b.head * head_slabs_, b.base + b.row));
-    const Step next_value = e_.step(rows_ * m_.vlen), next_out = e_.step(out_.stride * m_.vlen);
+    const AddressStride next_value = e_.step(rows_ * m_.vlen), next_out = e_.step(out_.stride * m_.vlen);
     e_.loop(b.count, [&] {
       e_.vector_v(Op::V_RECI_V, l, l);
       for (std::int64_t slab = 0; slab < head_slabs_; ++slab) {

@@ -191,7 +191,7 @@ Expected<void> lower(StepContext& c, const op::Rope& o) {
   }
   const Gp t = e.reg(c.address(scratch.row)), up = e.reg(static_cast<std::uint32_t>(rope->distance)),
            px = e.reg(c.address(x.row)), py = e.reg(c.address(out.row)), cos = e.reg();
-  const Step to_sin = e.step(count * c.vlen());
+  const AddressStride to_sin = e.step(count * c.vlen());
   const bool two_ways = rope->tables == 3;
   const Gp u = two_ways ? e.reg(c.address(scratch.row + 1)) : Gp(),
            down = two_ways ? e.reg(static_cast<std::uint32_t>(rope->segment - rope->distance)) : Gp(), sin = e.reg();

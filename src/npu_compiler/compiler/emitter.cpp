@@ -101,23 +101,23 @@ void Emitter::multiply(const Gp& target, const Gp& source, const Gp& other) {
   i.set(Field::kRs2, other.index());
 }
 
-Step Emitter::step(std::int64_t value) {
-  Step result;
+AddressStride Emitter::step(std::int64_t value) {
+  AddressStride result;
   result.value = static_cast<std::uint32_t>(value);
   if (result.value > kImmediate) result.reg = reg(result.value);
   return result;
 }
 
-void Emitter::advance(const Gp& target, const Step& step) { advance_from(target, target, step); }
+void Emitter::advance(const Gp& target, const AddressStride& step) { advance_from(target, target, step); }
 
-void Emitter::retreat(const Gp& target, const Step& step) {
+void Emitter::retreat(const Gp& target, const AddressStride& step) {
   if (step.reg.index() != 0)
     subtract(target, target, step.reg);
   else
     add(target, target, -std::int64_t{step.value});
 }
 
-void Emitter::advance_from(const Gp& target, const Gp& source, const Step& step) {
+void Emitter::advance_from(const Gp& target, const Gp& source, const AddressStride& step) {
   if (step.reg.index() != 0)
     add(target, source, step.reg);
   else

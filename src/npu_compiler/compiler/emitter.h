@@ -32,7 +32,7 @@ class Gp {
 };
 
 /// A constant that is added to an address repeatedly: an immediate, or a register if 18 bits are too few.
-struct Step {
+struct AddressStride {
   std::uint32_t value = 0;
   Gp reg;
 };
@@ -53,10 +53,10 @@ class Emitter {
   void add(const Gp& target, const Gp& source, const Gp& other);
   void subtract(const Gp& target, const Gp& source, const Gp& other);
   void multiply(const Gp& target, const Gp& source, const Gp& other);
-  Step step(std::int64_t value);
-  void advance(const Gp& target, const Step& step);
-  void retreat(const Gp& target, const Step& step);
-  void advance_from(const Gp& target, const Gp& source, const Step& step);
+  AddressStride step(std::int64_t value);
+  void advance(const Gp& target, const AddressStride& step);
+  void retreat(const Gp& target, const AddressStride& step);
+  void advance_from(const Gp& target, const Gp& source, const AddressStride& step);
 
   /// Runs the body `count` times; emits no loop for 0 and 1.
   void loop(std::int64_t count, const std::function<void()>& body);

@@ -178,7 +178,7 @@ void ExpertRows::activate(std::int64_t most) {
     const Gp room = e_.reg(static_cast<std::uint32_t>(-round_up(most, 2))), flag = e_.reg();
     const bool two = parts() == 2;  // the usual case; more parts have too many constants for registers
     const Gp to = e_.reg(), lanes = two ? shifted_lanes(1) : Gp();
-    const Step moved = two ? e_.step((moved_row(1) - gate_row()) * c_.vlen()) : Step();
+    const AddressStride moved = two ? e_.step((moved_row(1) - gate_row()) * c_.vlen()) : AddressStride();
     e_.repeat(flag, [&] {
       for (std::int64_t slab = 0; slab < inner_slabs(); ++slab) {
         swiglu_pair(rows);

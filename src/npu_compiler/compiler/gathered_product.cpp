@@ -33,8 +33,8 @@ class Gathered {
                to = e_.reg();
       add_word(x, p_.x_word, to);
       add_word(y, p_.y_word, to);
-      const Step next_block = e_.step(std::int64_t{m_.blen} * m_.mlen),
-                 next_rows = e_.step(std::int64_t{m_.blen} * c_.vlen());
+      const AddressStride next_block = e_.step(std::int64_t{m_.blen} * m_.mlen),
+                          next_rows = e_.step(std::int64_t{m_.blen} * c_.vlen());
       e_.repeat(blocks, [&] {
         e_.load(w, static_cast<std::uint32_t>(p_.slot + static_cast<std::uint64_t>(first * m_.mlen)));
         add_word(w, p_.slot_word, to);
@@ -87,7 +87,8 @@ class Gathered {
     constexpr std::int64_t kUnroll = 8;  // tiles, minimum: the loop's own instructions cost issue slots
     const std::int64_t ratio = c_.vlen() / m_.mlen, group = ceil_div(kUnroll, ratio) * ratio;
     const Gp xt = e_.reg(), wt = e_.reg();
-    const Step next_tile = e_.step(s_.n * m_.mlen), next_slab = e_.step(p_.stride * c_.vlen() - (c_.vlen() - m_.mlen));
+    const AddressStride next_tile = e_.step(s_.n * m_.mlen),
+                        next_slab = e_.step(p_.stride * c_.vlen() - (c_.vlen() - m_.mlen));
     e_.copy(xt, x);
     e_.copy(wt, w);
     const auto tiles = [&](std::int64_t count, bool last) {

@@ -262,7 +262,7 @@ class Product {
   }
 
   struct Steps {
-    Step tile, block, slab;
+    AddressStride tile, block, slab;
   };
   Steps make_steps(std::int64_t lanes) {
     return {e_.step(lanes * m_.mlen), e_.step(std::int64_t{m_.blen} * m_.mlen),
@@ -277,7 +277,7 @@ class Product {
   }
 
   /// One BLEN x BLEN block: the sum over the K tiles.
-  void contract(const Gp& x, const Gp& w, const Step& next_tile, const Step& next_slab) {
+  void contract(const Gp& x, const Gp& w, const AddressStride& next_tile, const AddressStride& next_slab) {
     const std::int64_t tiles = shape().k_tiles, ratio = m_.vlen / m_.mlen;
     const auto x_step = [&](std::int64_t tile, const Gp& to, const Gp& from) {
       if ((tile + 1) % ratio == 0)

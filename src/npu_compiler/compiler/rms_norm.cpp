@@ -29,7 +29,7 @@ void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
   for (std::int64_t g = 0; g < group; ++g)
     rows.push_back({e.reg(c.address(x.row + first + g)), e.reg(c.address(out.row + first + g)),
                     kSum + static_cast<std::uint32_t>(g)});
-  const Step next = e.step(x.stride * c.vlen());  // out has the same rows
+  const AddressStride next = e.step(x.stride * c.vlen());  // out has the same rows
   const Gp g = e.reg();
   const auto each = [&](auto emit) {
     for (const Row& row : rows) emit(row);
@@ -115,7 +115,7 @@ void long_heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
                 std::int64_t rows, std::int64_t head_slabs) {
   Emitter& e = c.e;
   const Gp px = e.reg(c.address(x.row)), py = e.reg(c.address(out.row)), g = e.reg();
-  const Step next = e.step(x.stride * c.vlen());  // out has the same rows
+  const AddressStride next = e.step(x.stride * c.vlen());  // out has the same rows
   e.loop(x.slabs / head_slabs, [&] {
     e.loop(rows, [&] {
       e.load_fp(kSum, 0);

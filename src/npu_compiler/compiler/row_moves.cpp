@@ -35,7 +35,7 @@ Expected<void> lower(StepContext& c, const op::Embed& o) {
   const Gp word = e.reg(kTokenWords + static_cast<std::uint32_t>(c.options.first_row)),
            width = e.reg(static_cast<std::uint32_t>(out.slabs * c.vlen())), row = e.reg(c.address(out.row)),
            offset = e.reg(), target = e.reg();
-  const Step slab = e.step(out.stride * c.vlen());
+  const AddressStride slab = e.step(out.stride * c.vlen());
   e.loop(c.value_rows(o.out), [&] {
     e.load_int(offset, word, 0);
     e.multiply(offset, offset, width);

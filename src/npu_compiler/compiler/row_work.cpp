@@ -111,7 +111,7 @@ class ResidualEmitter {
   std::int64_t group_;
   std::vector<Row> rows_;
   Gp squares_, gain_;
-  Step next_;
+  AddressStride next_;
 };
 
 }  // namespace
@@ -151,7 +151,7 @@ RowWork rope_work(StepContext& c, const ValuePlace& x, std::int64_t distance, co
              sin = pointer(c, offset, tables.row + rows);
     drop(std::move(offset));
     const Gp t = e.reg(c.address(c.row_scratch.row + 1)), up = e.reg(static_cast<std::uint32_t>(distance));
-    const Step next = e.step(x.stride * c.vlen());
+    const AddressStride next = e.step(x.stride * c.vlen());
     e.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(c.machine.hlen));
     e.loop(count, [&] {
       e.loop(x.slabs, [&] {

@@ -94,7 +94,7 @@ void long_rows(StepContext& c, const SoftmaxRows& r) {
   const Gp s = e.reg(c.address(r.scores)), l = e.reg(c.address(r.sums)), t = e.reg(c.address(r.scratch)),
            m = e.reg(c.address(r.running ? r.maxima : r.scratch + 1)), p = e.reg();
   const Gp o = r.first_chunk ? Gp() : e.reg(c.address(r.out));
-  const Step next = e.step(r.stride * c.vlen());
+  const AddressStride next = e.step(r.stride * c.vlen());
   const auto each_tile = [&](auto body) {
     e.copy(p, s);
     for (std::int64_t tile = 0; tile < r.tiles; ++tile) {

@@ -13,15 +13,15 @@
 namespace dllm::npu {
 namespace {
 
-struct Step {
+struct Fixture {
   Device device;
   Graph graph;
   StepLoad load;
   MemoryProgram program;
 };
 
-Step step_of(const std::string& shape_name) {
-  Step step{*load_device("mobile-v79"), {}, {.sequences = 1, .keys = 256}, {}};
+Fixture step_of(const std::string& shape_name) {
+  Fixture step{*load_device("mobile-v79"), {}, {.sequences = 1, .keys = 256}, {}};
   const ModelShape shape = *load_model_shape(shape_name);
   step.graph = shape.architecture->build(shape.desc, {.rows = 32, .scored = 32});
   const CostModel model = *CostModel::create(step.device, 60);
@@ -29,12 +29,12 @@ Step step_of(const std::string& shape_name) {
   return step;
 }
 
-const MemoryTensor& tensor(const Step& step, const std::string& name) {
+const MemoryTensor& tensor(const Fixture& step, const std::string& name) {
   return *std::ranges::find(step.program.tensors, name, &MemoryTensor::name);
 }
 
 TEST(StepMemory, SizesAreTheFormats) {
-  const Step step = step_of("llada-8b");
+  const Fixture step = step_of("llada-8b");
   // Q4_0: 4.5 bits; FP16 keys and values of 32 heads of 128.
   EXPECT_EQ(tensor(step, "blk.0.ffn_gate.weight").bytes, std::int64_t{4096} * 12288 * 9 / 16);
   EXPECT_EQ(tensor(step, "blk.0.ffn_gate.weight").granule, 4096 * 32 * 9 / 16);
@@ -44,7 +44,7 @@ TEST(StepMemory, SizesAreTheFormats) {
 }
 
 TEST(StepMemory, AnEightBillionModelRunsInAPhonesWindow) {
-  const Step step = step_of("llada-8b");
+  const Fixture step = step_of("llada-8b");
   const MemoryLimits limits = *memory_limits(step.device);
   const auto plan = plan_memory(step.program, limits);
   ASSERT_TRUE(plan) << plan.error().what;
@@ -58,7 +58,7 @@ TEST(StepMemory, AnEightBillionModelRunsInAPhonesWindow) {
 }
 
 TEST(StepMemory, ExpertsAreStagedOneByOne) {
-  const Step step = step_of("llada-moe");
+  const Fixture step = step_of("llada-moe");
   const MemoryTensor& stack = tensor(step, "blk.0.ffn_gate_exps.weight");
   EXPECT_EQ(stack.bytes % stack.granule, 0);
   EXPECT_EQ(stack.bytes / stack.granule, 64);

@@ -51,7 +51,7 @@ Expected<RunResult> Machine::run(const Program& program, const RunOptions& optio
     if (!resolve(state_, instruction, row, accesses, trap)) return stopped();
     if (options.observer != nullptr)
       options.observer->on_issue({result.instructions, index, &instruction, &row, &accesses, &state_});
-    Step step{index + 1, false};
+    Advance step{index + 1, false};
     const bool done = row.cls == Class::kControl ? control(program, instruction, index, step, trap)
                                                  : execute(instruction, row, accesses, options.data, trap);
     if (!options.data && instruction.op == Op::V_RED_MAX_IDX)
@@ -69,7 +69,7 @@ Expected<RunResult> Machine::run(const Program& program, const RunOptions& optio
   return result;
 }
 
-bool Machine::control(const Program& program, const Instruction& instruction, std::uint32_t index, Step& step,
+bool Machine::control(const Program& program, const Instruction& instruction, std::uint32_t index, Advance& step,
                       Trap& trap) {
   const std::uint32_t rd = instruction.get(Field::kRd);
   switch (instruction.op) {
@@ -128,7 +128,7 @@ bool Machine::control(const Program& program, const Instruction& instruction, st
   }
 }
 
-bool Machine::branch(const Instruction& instruction, std::uint32_t index, Step& step) const {
+bool Machine::branch(const Instruction& instruction, std::uint32_t index, Advance& step) const {
   if (state_.gp[instruction.get(Field::kRd)] == 0) return false;
   step.next = index + static_cast<std::uint32_t>(instruction.get_signed(Field::kImm18));
   return true;

@@ -59,12 +59,12 @@ class Machine {
  private:
   Machine(const MachineConfig& config, Memories memories) : state_(config, memories), memories_(memories) {}
 
-  struct Step {
+  struct Advance {
     std::uint32_t next = 0;
     bool stop = false;
   };
-  bool control(const Program& program, const Instruction& instruction, std::uint32_t index, Step& step, Trap& trap);
-  bool branch(const Instruction& instruction, std::uint32_t index, Step& step) const;
+  bool control(const Program& program, const Instruction& instruction, std::uint32_t index, Advance& step, Trap& trap);
+  bool branch(const Instruction& instruction, std::uint32_t index, Advance& step) const;
   bool execute(const Instruction& instruction, const InstructionInfo& row, const ResolvedAccesses& accesses, bool data,
                Trap& trap);
 

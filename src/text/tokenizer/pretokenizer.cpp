@@ -28,7 +28,7 @@ using Code = std::unique_ptr<pcre2_code, Freer<pcre2_code_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Freer<pcre2_match_data_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Freer<pcre2_match_context_free>>;
 
-struct Step {
+struct SplitStage {
   Code code;
   SplitRule rule;
 };
@@ -68,7 +68,7 @@ Expected<Code> compile_pattern(const std::string& source) {
 // where the previous match ended.
 class Scanner {
  public:
-  Scanner(const Step& step, std::string_view subject, pcre2_match_data* data, pcre2_match_context* context)
+  Scanner(const SplitStage& step, std::string_view subject, pcre2_match_data* data, pcre2_match_context* context)
       : step_(step), subject_(subject), data_(data), context_(context) {
     const std::size_t scaled = std::min<std::size_t>(subject.size(), 100'000'000) * kMatchLimitPerByte;
     pcre2_set_match_limit(context,
@@ -109,7 +109,7 @@ class Scanner {
     if (begin < end) spans.push_back({subject_.substr(begin, end - begin), match != step_.rule.invert});
   }
 
-  const Step& step_;
+  const SplitStage& step_;
   std::string_view subject_;
   pcre2_match_data* data_;
   pcre2_match_context* context_;
@@ -161,7 +161,7 @@ void apply_rule(const std::vector<Span>& spans, SplitBehavior behavior, std::vec
 }  // namespace
 
 struct Pretokenizer::Impl {
-  std::vector<Step> steps;
+  std::vector<SplitStage> steps;
 
   void split_valid(std::string_view text, std::vector<std::string_view>& pieces) const;
 };
@@ -170,7 +170,7 @@ void Pretokenizer::Impl::split_valid(std::string_view text, std::vector<std::str
   std::vector<std::string_view> current{text}, next;
   std::vector<Span> spans;
   const MatchContext context(pcre2_match_context_create(nullptr));
-  for (const Step& step : steps) {
+  for (const SplitStage& step : steps) {
     const MatchData data(pcre2_match_data_create(1, nullptr));
     next.clear();
     for (const std::string_view piece : current) {
