@@ -29,7 +29,7 @@ TEST(RtlColumn, FillOfTheArray) {
   device.array.blen = device.array.mlen = model.blen;
   npu::MachineConfig machine = engine_config(8);
   machine.blen = machine.mlen = model.blen;
-  const npu::LatencyTable table(device, machine, {});
+  const npu::LatencyTable table(device.array, device.latency, machine, {});
   EXPECT_EQ(check_column(0, 100).cycles + model.blen - 1, model.klen + table.fill());
 }
 
