@@ -67,7 +67,7 @@ def essence(status: int, text: bytes) -> str:
 
 
 class Client:
-    """Asks on a connection that stays open; whoever closes it early has made an error."""
+    """Asks on a connection that stays open; if the server closes it early, that is an error."""
 
     def __init__(self, port: int):
         self.link = http.client.HTTPConnection("127.0.0.1", port, timeout=120)

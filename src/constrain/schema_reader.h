@@ -35,7 +35,7 @@ class SchemaReader {
     bool required;
   };
 
-  /// What may stand in an array: these items, then any number of others.
+  /// The elements of an array: these items, then any number of others.
   struct ArrayItems {
     std::vector<PatternPtr> first{};
     PatternPtr others{};            ///< null: none

@@ -35,7 +35,7 @@ Expected<ToolChoice> read_choice(const Json* choice);
 /// tool).
 Expected<std::optional<Tools>> under_choice(Tools tools, const ToolChoice& choice);
 
-/// The same; a wish for strict calls that is not met is named as ignored.
+/// The same. If a tool asks for strict calls and they are not enforced, `strict` is named as ignored.
 Expected<std::optional<Tools>> tools_of(Fields& fields, Tools tools, const ToolChoice& chosen);
 
 /// What tools ask of the options: no other structure and, if a call is forced, the structure of calls. Errors: kUsage,
