@@ -3,6 +3,7 @@
 // The connections of http_server.cpp, the only file that includes this; http_send-inl.h holds their answers.
 #include <utility>  // before Beast 1.74, which does not include it under GCC 12
 
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -195,9 +196,11 @@ class BeastExchange final : public Exchange {
   }
 
  private:
+  /// At once in the server's thread. Were these posted too, they would wait for the end of the running handler, and a
+  /// later call of another thread would come first: two callbacks of on_abandoned() would change places.
   template <class F>
   void in_thread(F call) {
-    asio::post(connection_->executor(), [c = connection_, f = std::move(call)]() mutable { f(*c); });
+    asio::dispatch(connection_->executor(), [c = connection_, f = std::move(call)]() mutable { f(*c); });
   }
 
   std::shared_ptr<Connection> connection_;

@@ -200,6 +200,27 @@ TEST_F(HttpServerTest, AStreamThatNobodyReadsIsEndedAtTheLimit) {
   EXPECT_TRUE(soon([&] { return server_->connections() == 0; }));
 }
 
+/// The handler's own callback is replaced by that of a thread which is faster than the handler.
+TEST_F(HttpServerTest, CallsTakeEffectInTheirOrder) {
+  std::atomic<bool> first{false}, second{false};
+  std::shared_ptr<Exchange> open;
+  std::atomic<bool> begun{false};
+  start({}, [&](const std::shared_ptr<Exchange>& exchange) {
+    exchange->on_abandoned([&] { first = true; });
+    std::thread([&] { exchange->on_abandoned([&] { second = true; }); }).join();
+    open = exchange;
+    begun = true;
+  });
+  {
+    const Client gone(server_->port());
+    gone.send(get("Host: x\r\n"));
+    ASSERT_TRUE(soon([&] { return begun.load(); }));
+  }
+  EXPECT_TRUE(soon([&] { return first || second; }));
+  EXPECT_TRUE(second && !first);
+  open.reset();
+}
+
 TEST_F(HttpServerTest, WhoDoesNotReadAnAnswerIsLeft) {
   start({.write_seconds = 0.3}, [](const std::shared_ptr<Exchange>& exchange) {
     exchange->reply(HttpResponse{.body = std::string(64 << 20, 'x'), .type = "text/plain"});
