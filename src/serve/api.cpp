@@ -136,8 +136,14 @@ void Call::log(int status, const Json& facts) const {
   api.write_log(line);
 }
 
-Api::Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, std::ostream& log)
-    : model(loaded), scheduler(requests), options(settings), names_(settings.names), log_(log) {
+Api::Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, LogSink log)
+    : model(loaded),
+      scheduler(requests),
+      options(settings),
+      names_(settings.names),
+      log_(std::move(log), [form = settings.log](std::uint64_t lines) {
+        return log_line({{"event", "log lines lost"}, {"lines", lines}}, form);
+      }) {
   if (names_.empty()) names_.push_back(model.name().empty() ? model.architecture() : model.name());
   for (std::int32_t id = 0; id < model.vocab_size(); ++id) {
     const auto bytes = model.detokenize({id}, /*special=*/true);
@@ -152,22 +158,7 @@ Api::Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& 
 }
 
 void Api::write_log(const Json& line) {
-  if (options.log == LogForm::kNone) return;
-  std::string text;
-  if (options.log == LogForm::kJson) {
-    text = dump(line);
-  } else {
-    for (const auto& [key, value] : line.items()) {
-      const std::string shown =
-          value.is_string() && value.get_ref<const std::string&>().find_first_of(" \"\\\t\r\n\x1b") == std::string::npos
-              ? value.get<std::string>()
-          : value.is_number_float() ? fmt::format("{:.3f}", value.get<double>())
-                                    : value.dump(-1, ' ', true, Json::error_handler_t::replace);
-      text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, shown);
-    }
-  }
-  const std::lock_guard lock(log_mutex_);
-  log_ << text << std::endl;
+  if (options.log != LogForm::kNone) log_.write(log_line(line, options.log));
 }
 
 bool Api::is_served(std::string_view asked) const {

@@ -20,6 +20,7 @@
 #include "serve/errors.h"
 #include "serve/http.h"
 #include "serve/json.h"
+#include "serve/log_writer.h"
 #include "serve/metrics.h"
 #include "serve/server.h"
 #include "serve/template_facts.h"
@@ -86,7 +87,7 @@ inline constexpr std::string_view kDefaultName = "default";  ///< the served mod
 /// What all requests share: the model, the scheduler, the settings. Thread-safe.
 class Api {
  public:
-  Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, std::ostream& log);
+  Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, LogSink log);
 
   /// Begins with a request, in the thread of the connections, and answers it if that takes no work: refusals, and all
   /// requests without a body (/health, /metrics, the page). Null: it is answered. Otherwise read() comes next.
@@ -98,6 +99,7 @@ class Api {
   /// All of it at once.
   void handle(const std::shared_ptr<Exchange>& exchange);
   void write_log(const Json& line);
+  std::uint64_t lost_log_lines() const { return log_.lost(); }
 
   /// The model name in answers.
   const std::string& name() const { return names_.front(); }
@@ -137,10 +139,9 @@ class Api {
   std::vector<std::int32_t> control_tokens_;
   TemplateFacts facts_, tool_facts_;
   std::int64_t created_ = 0;
-  std::mutex log_mutex_;
   std::mutex clients_mutex_;
   std::map<std::string, int> unanswered_;  ///< requests with bodies, by client
-  std::ostream& log_;
+  LogWriter log_;
 };
 
 /// All routes (routes.cpp).

@@ -55,8 +55,7 @@ class Formats : public ::testing::Test {
 
   LanguageModel model_ = *LanguageModel::load("");
   std::unique_ptr<Scheduler> scheduler_ = *Scheduler::create(model_, SchedulerOptions());
-  std::ostringstream log_;
-  Api api_{model_, *scheduler_, ServerOptions(), log_};
+  Api api_{model_, *scheduler_, ServerOptions(), nullptr};
   CallPtr call_ = std::make_shared<Call>(Call{api_, nullptr, "7", "", "/"});
 };
 
@@ -150,7 +149,7 @@ class ThinkingFormats : public Formats {
   AnswerReader reader() { return {thinking_api_, two_tools(), Thinking(), ""}; }
 
   LanguageModel thinking_ = thinking_model();
-  Api thinking_api_{thinking_, *scheduler_, ServerOptions(), log_};
+  Api thinking_api_{thinking_, *scheduler_, ServerOptions(), nullptr};
   const Generation answer_ = answered("<think>\nhm <tool_call>\n</think>\n" + std::string(kCalls));
 };
 

@@ -44,7 +44,7 @@ void Metrics::generated(const Generation& generation, double first_text_seconds)
   if (generation.stats.steps > 0) step_.add(generation.stats.seconds / generation.stats.steps);
 }
 
-std::string Metrics::text(const SchedulerCounters& c, std::int64_t capacity, std::size_t connections) const {
+std::string Metrics::text(const SchedulerCounters& c, const Elsewhere& elsewhere) const {
   std::string out;
   const auto gauge = [&](const char* name, const char* help, double number) {
     value(out, name, "gauge", help, number);
@@ -55,9 +55,9 @@ std::string Metrics::text(const SchedulerCounters& c, std::int64_t capacity, std
   gauge("dllm_num_requests_running", "Requests in the next forward pass.", c.running);
   gauge("dllm_num_requests_waiting", "Requests that wait for a place.", c.waiting);
   gauge("dllm_kv_cache_usage_perc", "K/V positions held by running requests, of those that fit (0 to 1).",
-        static_cast<double>(c.positions) / static_cast<double>(std::max<std::int64_t>(capacity, 1)));
+        static_cast<double>(c.positions) / static_cast<double>(std::max<std::int64_t>(elsewhere.capacity, 1)));
   gauge("dllm_kv_cache_positions", "K/V positions held by running requests.", static_cast<double>(c.positions));
-  gauge("dllm_connections", "Open connections.", static_cast<double>(connections));
+  gauge("dllm_connections", "Open connections.", static_cast<double>(elsewhere.connections));
   counter("dllm_requests_submitted_total", "Generations that got a place in the queue.", c.submitted);
   counter("dllm_requests_refused_total", "Generations for which the queue had no place.", c.refused);
   counter("dllm_requests_finished_total", "Generations that gave an answer.", c.finished);
@@ -75,6 +75,7 @@ std::string Metrics::text(const SchedulerCounters& c, std::int64_t capacity, std
   counter("dllm_prefix_cache_misses_total", "Requests that looked for kept tokens and found none.", c.prefix_misses);
   counter("dllm_prefix_cache_tokens_total", "Tokens of prompts that were not computed again.", c.cached_tokens);
   counter("dllm_prefix_cache_evicted_tokens_total", "Kept tokens that had to make room for others.", c.evicted_tokens);
+  counter("dllm_log_lines_lost_total", "Lines of the log that nobody read in time.", elsewhere.lost_log_lines);
   gauge("dllm_prefix_cache_bytes", "Memory of kept K/V.", static_cast<double>(c.prefix_bytes));
   gauge("dllm_tokens_per_forward", "Positions decided per forward pass of a request, since the start.",
         c.nfe > 0 ? counted(c.committed_tokens) / counted(c.nfe) : 0);

@@ -15,12 +15,19 @@ namespace dllm::serve {
 /// Counts and durations of requests, for Prometheus. Thread-safe.
 class Metrics {
  public:
+  /// What is counted elsewhere.
+  struct Elsewhere {
+    std::int64_t capacity = 0;  ///< K/V positions that fit at once
+    std::size_t connections = 0;
+    std::uint64_t lost_log_lines = 0;
+  };
+
   void answered(const std::string& path, int status, double seconds);
   /// A finished generation, and the seconds from its submission to its first text.
   void generated(const Generation& generation, double first_text_seconds);
 
-  /// Prometheus' text format, version 0.0.4. `capacity`: K/V positions that fit at once.
-  std::string text(const SchedulerCounters& counters, std::int64_t capacity, std::size_t connections) const;
+  /// Prometheus' text format, version 0.0.4.
+  std::string text(const SchedulerCounters& counters, const Elsewhere& elsewhere) const;
 
  private:
   struct Histogram {

@@ -101,7 +101,7 @@ HttpResponse refusal(Api& api, int status, std::string message) {
 
 }  // namespace
 
-Expected<void> serve(const LanguageModel& model, const ServerOptions& options, std::ostream& log,
+Expected<void> serve(const LanguageModel& model, const ServerOptions& options, LogSink log,
                      const std::function<void(std::uint16_t)>& on_ready) {
   DLLM_TRY(const ResolvedOptions usable, model.resolve(options.defaults));
   Api* api = nullptr;
@@ -123,7 +123,7 @@ Expected<void> serve(const LanguageModel& model, const ServerOptions& options, s
   DLLM_TRY(const auto server, HttpServer::listen(std::move(listening)));
   http = server.get();
   DLLM_TRY(auto scheduler, Scheduler::create(model, options.scheduling));
-  Api shared(model, *scheduler, options, log);
+  Api shared(model, *scheduler, options, std::move(log));
   shared.connections = [&] { return server->connections(); };
   api = &shared;
   Failure failure;

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <iosfwd>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dllm/error.h"
@@ -15,6 +15,9 @@
 namespace dllm::serve {
 
 enum class LogForm { kText, kJson, kNone };
+
+/// Writes bytes, in a thread of its own. If it blocks for ever, that thread outlives the server.
+using LogSink = std::function<void(std::string_view)>;
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
@@ -39,7 +42,7 @@ struct ServerOptions {
 /// Serves the model over HTTP until SIGTERM or SIGINT, after which requests in progress are finished; a second signal
 /// ends it at once. Logs one line per request to `log`. Calls `on_ready` with the port. Errors: kIo (the address; the
 /// model's file has changed), kUsage (options), kResource.
-Expected<void> serve(const LanguageModel& model, const ServerOptions& options, std::ostream& log,
+Expected<void> serve(const LanguageModel& model, const ServerOptions& options, LogSink log,
                      const std::function<void(std::uint16_t)>& on_ready = {});
 
 }  // namespace dllm::serve

@@ -20,9 +20,9 @@ Expected<void> health(const CallPtr& call) {
 
 Expected<void> metrics(const CallPtr& call) {
   const Api& api = call->api;
-  call->reply(HttpResponse{
-      .body = api.metrics.text(api.scheduler.counters(), api.capacity(), api.connections ? api.connections() : 0),
-      .type = "text/plain; version=0.0.4"});
+  const Metrics::Elsewhere elsewhere{api.capacity(), api.connections ? api.connections() : 0, api.lost_log_lines()};
+  call->reply(
+      HttpResponse{.body = api.metrics.text(api.scheduler.counters(), elsewhere), .type = "text/plain; version=0.0.4"});
   return {};
 }
 

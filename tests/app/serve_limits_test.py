@@ -213,7 +213,22 @@ class Load(ServeCase):
             self.assertIn(b"[DONE]", answer)
 
 
+class UnreadServer(Server):
+    """Its log goes to a pipe that nobody reads."""
+
+    def read_log(self):
+        pass
+
+
 class Ends(unittest.TestCase):
+    def test_a_log_that_nobody_reads_delays_nothing(self):
+        with UnreadServer() as server:
+            for _ in range(1000):  # 64 KiB is what a pipe holds
+                self.assertEqual(server.get("/v1/models").status, 200)
+            self.assertEqual(server.post("/v1/chat/completions", {"messages": QUESTION}).status, 200)
+            server.terminate()
+            self.assertEqual(server.process.wait(timeout=600), 0)
+
     def test_what_has_begun_is_answered(self):
         with Server("--parallel", "1") as server:
             replies = []

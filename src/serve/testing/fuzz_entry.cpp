@@ -1,7 +1,5 @@
 #include "serve/testing/fuzz_entry.h"
 
-#include <sstream>
-
 #include "serve/api.h"
 
 namespace dllm::serve {
@@ -80,8 +78,7 @@ struct FuzzServer {
     small.defaults.length = 8;
     return small;
   }();
-  std::ostringstream log{};
-  Api api{model, *scheduler, options, log};
+  Api api{model, *scheduler, options, nullptr};
 };
 
 }  // namespace
