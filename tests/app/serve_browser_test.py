@@ -4,18 +4,21 @@
 """
 
 import glob
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 from browser import Browser, find_chromium
 from cli_case import DLLM, clean_environment
 from serve_case import QUESTION, ServeCase
 
+AXE = pathlib.Path(__file__).resolve().parents[2] / "build" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 HARDER = pathlib.Path(__file__).resolve().parents[2] / "models" / "harder-llada-f16.gguf"
 TEXT = QUESTION[0]["content"]
 HOSTILE = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
@@ -216,6 +219,75 @@ class Page(PageCase):
           .filter((one) => !(one.textContent.trim() || one.getAttribute('aria-label') || one.labels?.length))
           .map((one) => one.outerHTML)""")
         self.assertEqual(nameless, [])
+
+
+    def test_two_canvases_are_in_sight_together(self):
+        self.browser.size(390, 844)
+        self.browser.click("#compare")
+        self.ask(TEXT)
+        self.browser.wait("document.querySelectorAll('.run').length === 2")
+        a, b = self.browser.value("[...document.querySelectorAll('.run')].map((one) => one.getBoundingClientRect().toJSON())")
+        self.assertEqual(a["top"], b["top"])
+        self.assertLessEqual(a["right"], b["left"])
+        self.assertLessEqual(b["right"], 390)
+        self.assertGreaterEqual(a["top"], 0)
+        self.assertLessEqual(max(a["bottom"], b["bottom"]), 844)
+
+    @unittest.skipUnless(AXE.exists(), "axe-core is not installed (scripts/setup --web)")
+    def test_axe_finds_nothing(self):
+        self.browser.media(prefers_reduced_motion="reduce")
+        self.browser.click("#compare")
+        for asked in (False, True):
+            if asked:
+                self.ask(TEXT)
+            self.browser.value(AXE.read_text() + "; true")
+            for scheme in ("light", "dark"):
+                self.browser.media(prefers_reduced_motion="reduce", prefers_color_scheme=scheme)
+                for width in (390, 1440):
+                    self.browser.size(width, 900)
+                    found = self.browser.value("axe.run().then((all) => all.violations.map((one) => [one.id, one.nodes[0].html]))")
+                    self.assertEqual(found, [], (asked, scheme, width))
+
+
+class OtherPages(PageCase):
+    """A page of another origin, which sends what the official clients send."""
+
+    @classmethod
+    def setUpClass(cls):
+        class Blank(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.end_headers()
+                self.wfile.write(b"<title>another page</title>")
+
+            def log_message(self, *_):
+                pass
+
+        cls.site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Blank)
+        threading.Thread(target=cls.site.serve_forever, daemon=True).start()
+        cls.FLAGS = ("--cors-origin", f"http://127.0.0.1:{cls.site.server_port}")
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.site.shutdown()
+        cls.site.server_close()
+        super().tearDownClass()
+
+    def load(self):
+        self.browser.open(f"http://127.0.0.1:{self.site.server_port}/")
+
+    def test_listed_pages_use_the_api(self):
+        headers = {"Authorization": "Bearer none", "Content-Type": "application/json", "x-stainless-lang": "js",
+                   "x-stainless-retry-count": "0", "anthropic-version": "2023-06-01", "x-api-key": "none",
+                   "anthropic-dangerous-direct-browser-access": "true", "OpenAI-Organization": "x"}
+        sent = {"method": "POST", "headers": headers, "body": json.dumps({"messages": QUESTION, "user": "me"})}
+        answer = self.browser.value(f"""fetch('http://127.0.0.1:{self.server.port}/v1/chat/completions', {json.dumps(sent)})
+          .then(async (reply) => [reply.status, reply.headers.get('x-request-id'), (await reply.json()).choices[0].message.content])""")
+        self.assertEqual((answer[0], answer[2]), (200, self.server.post("/v1/chat/completions", {"messages": QUESTION}).json[
+            "choices"][0]["message"]["content"]))
+        self.assertTrue(answer[1])
 
 
 class LongAnswers(PageCase):

@@ -8,7 +8,7 @@ export class CanvasView {
     label;
     listener;
     node;
-    title = element("h3", { class: "run-title" });
+    title = element("h2", { class: "run-title" });
     facts = element("p", { class: "run-facts" });
     grid = element("div", { class: "grid", role: "group" });
     replay;

@@ -84,6 +84,11 @@ function showExamples() {
     box.hidden = texts.length === 0;
     box.replaceChildren(...texts.map((text) => button(text, { class: "example" }, () => void ask(text))));
 }
+/** In one column the canvas is below the conversation. */
+function showStage() {
+    if (matchMedia("(max-width: 999px)").matches)
+        find("controls", HTMLElement).scrollIntoView({ block: "start" });
+}
 // --- questions
 async function ask(content) {
     if (running !== null || forms.length === 0 || content.trim() === "")
@@ -106,12 +111,12 @@ async function ask(content) {
     }));
     const view = chat.answer(runs);
     stage.show(runs, "start");
-    // In one column the canvas is below the conversation.
-    if (matchMedia("(max-width: 999px)").matches)
-        find("controls", HTMLElement).scrollIntoView({ block: "start" });
+    showStage();
     try {
         for (const [i, run] of runs.entries())
             await make(run, i, wanted[i] ?? {}, view, controller.signal);
+        if (runs.length > 1)
+            showStage(); // both are replayed now, and the answers have moved them down
         chat.accept(view);
         const first = runs[0]?.result;
         if (first)

@@ -22,7 +22,7 @@ const EVENT_WORDS = { commit: "committed", revise: "revised", remask: "masked ag
 
 export class CanvasView {
   readonly node: HTMLElement;
-  private readonly title = element("h3", { class: "run-title" });
+  private readonly title = element("h2", { class: "run-title" });
   private readonly facts = element("p", { class: "run-facts" });
   private readonly grid = element("div", { class: "grid", role: "group" });
   private readonly replay: Replay;
