@@ -260,7 +260,7 @@ class Options(TypedDict, total=False):
     temperature: float | None
     #: confidence from which positions are committed together; above 1: only the best
     threshold: float | None
-    #: the answer is calls of these tools and nothing else, as JSON
+    #: the answer is calls of these tools, or what another structure says, and nothing else
     tool_calls: str | None
     #: sample from the k likeliest tokens; 0: off
     top_k: int | None

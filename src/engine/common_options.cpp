@@ -67,7 +67,7 @@ std::vector<CommonOption> answer_options() {
           common("json_schema", &G::json_schema, &R::json_schema, "the answer is JSON that this JSON Schema accepts"),
           {"--json-schema", "-j"}),
       common("tool_calls", &G::tool_calls, &R::tool_calls,
-             "the answer is calls of these tools and nothing else, as JSON"),
+             "the answer is calls of these tools, or what another structure says, and nothing else"),
       common("suppress_eos", &G::suppress_eos, &R::suppress_eos,
              "never choose end-of-sequence tokens (LLaDA's logits_eos_inf)"),
       common("defer_eos", &G::defer_eos, &R::defer_eos,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "constrain/tool_calls.h"
 #include "decode/registry.h"
 #include "engine/answer_length.h"
+#include "engine/logit_bias.h"
 
 namespace dllm {
 namespace {
@@ -32,18 +34,43 @@ Error at_flag(Error error, std::string_view flag) {
   return error;
 }
 
+/// An answer with a structure, or calls of tools, or either: then the model's first token decides.
+Expected<constrain::PatternPtr> answer_pattern(const ResolvedOptions& resolved) {
+  std::vector<constrain::PatternPtr> kinds;
+  if (!resolved.regex.empty()) {
+    DLLM_TRY(kinds.emplace_back(), constrain::parse_regex(resolved.regex));
+  }
+  if (!resolved.json_schema.empty()) {
+    DLLM_TRY(kinds.emplace_back(), constrain::parse_schema(resolved.json_schema));
+  }
+  if (!resolved.tool_calls.empty()) {
+    DLLM_TRY(kinds.emplace_back(), constrain::parse_tool_calls(resolved.tool_calls));
+  }
+  return kinds.size() == 1 ? kinds.front() : constrain::either(std::move(kinds));
+}
+
 Expected<constrain::Dfa> language_of(const ResolvedOptions& resolved, const Preamble& preamble,
                                      const std::stop_token& stop) {
-  DLLM_TRY(constrain::PatternPtr pattern, !resolved.regex.empty() ? constrain::parse_regex(resolved.regex)
-                                          : !resolved.json_schema.empty()
-                                              ? constrain::parse_schema(resolved.json_schema)
-                                              : constrain::parse_tool_calls(resolved.tool_calls));
+  DLLM_TRY(constrain::PatternPtr pattern, answer_pattern(resolved));
   if (!preamble.regex.empty()) {
     DLLM_TRY(const constrain::PatternPtr before, constrain::parse_regex(preamble.regex));
     pattern = constrain::sequence({before, pattern});
   }
   return constrain::compile(*pattern, {.stop = stop});
 }
+
+/// Tokens that are never chosen: an answer that needed one would have no next token.
+Expected<std::vector<TokenId>> banned_tokens(const ResolvedOptions& resolved, const ModelDesc& desc) {
+  std::vector<TokenId> banned;
+  if (resolved.suppress_eos && desc.eos) banned.push_back(*desc.eos);
+  DLLM_TRY(const auto biased, parse_logit_bias(resolved.logit_bias, desc.vocab));
+  for (const LogitAdjustments::Token& one : biased)
+    if (std::isinf(one.bias)) banned.push_back(one.token);
+  return banned;
+}
+
+/// What an automaton depends on: --logit-bias if it rules tokens out.
+std::string bans_of(std::string_view bias) { return bias.find("inf") == bias.npos ? "" : std::string(bias); }
 
 /// Tokens that may be written, and those that end the answer. The mask is neither.
 Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& desc, const Tokenizer& tokenizer,
@@ -56,9 +83,10 @@ Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& 
   for (TokenId id = 0; id < std::min<TokenId>(static_cast<TokenId>(desc.vocab), tokenizer.vocab_size()); ++id)
     if (writable(id) && desc.mask != id) tokens[static_cast<std::size_t>(id)] = tokenizer.bytes(id);
   std::vector<TokenId> stops = desc.stop_ids;
-  if (resolved.suppress_eos) {
-    std::erase(stops, desc.eos.value_or(-1));
-    if (desc.eos) tokens[static_cast<std::size_t>(*desc.eos)] = {};
+  DLLM_TRY(const std::vector<TokenId> banned, banned_tokens(resolved, desc));
+  for (const TokenId id : banned) {
+    std::erase(stops, id);
+    tokens[static_cast<std::size_t>(id)] = {};
   }
   DLLM_TRY(constrain::TokenAutomaton automaton, constrain::TokenAutomaton::build(dfa, tokens, stops, stop));
   return ConstraintPtr(std::make_shared<const constrain::TokenAutomaton>(std::move(automaton)));
@@ -69,10 +97,8 @@ Expected<void> check_options(const ResolvedOptions& resolved) {
   const auto refuse = [](const char* what, const char* flag) {
     return Error{ErrorCode::kUsage, what, flag, "leave the option out"};
   };
-  const auto given = [](const std::string& text) { return text.empty() ? 0 : 1; };
-  if (given(resolved.regex) + given(resolved.json_schema) + given(resolved.tool_calls) > 1)
-    return refuse("an answer follows one of an expression, a schema and calls of tools",
-                  resolved.regex.empty() ? "--json-schema" : "--regex");
+  if (!resolved.regex.empty() && !resolved.json_schema.empty())
+    return refuse("an answer follows an expression or a schema", "--regex");
   if (resolved.temperature > 0)
     return refuse("a constrained answer is the most probable one: nothing is drawn", "--temperature");
   for (const auto& [filtered, flag] :
@@ -98,7 +124,8 @@ Expected<void> check_fits(const ResolvedOptions& resolved, const constrain::Toke
   if (finder.fits(tokens)) return {};
   const auto fewest = finder.fewest_tokens(kLongestSearch);
   if (!fewest)
-    return Error{ErrorCode::kUsage, "the model's tokens spell no such text", std::string(flag_of(resolved)), ""};
+    return Error{ErrorCode::kUsage, "the model's tokens spell no such text", std::string(flag_of(resolved)),
+                 bans_of(resolved.logit_bias).empty() ? "" : "--logit-bias rules tokens out"};
   if (*fewest <= tokens)
     return Error{ErrorCode::kUsage,
                  fmt::format("no such text has exactly {} tokens, and none ends an answer before", tokens),
@@ -164,7 +191,8 @@ Expected<ConstraintPtr> Constraints::get(const ResolvedOptions& resolved, const 
   if (tokenizer == nullptr)
     return Error{ErrorCode::kUnsupported, "the model has no tokenizer", std::string(flag_of(resolved)), ""};
   const std::string key =
-      fmt::format("{} {} {} {} {}{}{}", flag_of(resolved), resolved.suppress_eos, preamble.regex.size(), preamble.regex,
+      fmt::format("{} {} {} {} {} {} {} {}{}{}", flag_of(resolved), resolved.suppress_eos, bans_of(resolved.logit_bias),
+                  preamble.regex.size(), preamble.regex, resolved.regex.size(), resolved.tool_calls.size(),
                   resolved.regex, resolved.json_schema, resolved.tool_calls);
   auto found = recall(key);
   if (!found) {

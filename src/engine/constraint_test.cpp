@@ -215,5 +215,24 @@ TEST_F(ConstraintTest, TextAfterTheAnswerIsNoPartOfIt) {
   EXPECT_TRUE(std::regex_match(text, std::regex(" [0-9]+"))) << text;
 }
 
+/// A token that may not be chosen is no part of the language either: else answers could need it and have no next token.
+TEST(Constraint, BannedTokensAreNoWayOn) {
+  const LanguageModel model = *LanguageModel::load("");
+  std::string digits;
+  for (const std::int32_t id : *model.tokenize("0123456789")) digits += std::to_string(id) + "-inf,";
+  digits.pop_back();
+  GenerateOptions options;
+  options.logit_bias = digits;
+  options.regex = "[0-9][0-9]|abc";
+  EXPECT_EQ(model.generate("Solve 7+5.", options)->text, "abc");
+  options.regex = "[0-9][0-9]";
+  const auto none = model.generate("Solve 7+5.", options);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::kUsage);
+  EXPECT_NE(none.error().message().find("--logit-bias"), std::string::npos);
+  options.logit_bias.reset();
+  EXPECT_EQ(model.generate("Solve 7+5.", options)->text, "12") << "compiled for other bans";
+}
+
 }  // namespace
 }  // namespace dllm

@@ -68,22 +68,24 @@ Expected<std::optional<Tools>> under_choice(Tools tools, const ToolChoice& choic
 
 Expected<void> apply_tools(const std::optional<Tools>& tools, GenerateOptions& options) {
   if (!tools) return {};
-  if (options.regex || options.json_schema)
-    return Error{ErrorCode::kUsage, "an answer with a structure calls no tools", "tools",
-                 "leave them out, or the structure"};
-  if (!tools->forced) return {};
+  const bool structured = options.regex || options.json_schema;
+  if (!tools->forced && !structured) return {};
+  // The structure is the text's, and an answer that must be a call has none.
+  if (tools->forced) options.regex.reset(), options.json_schema.reset();
   Json calls = {{"tools", Json::array()}, {"several", tools->parallel && tools->only.empty()}};
   for (std::size_t i = 0; i < tools->list.size(); ++i) {
     const Json& function = tools->list[i]["function"];
     if (!tools->only.empty() && function["name"] != tools->only) continue;
     Json one = {{"name", function["name"]}};
     if (const auto parameters = function.find("parameters"); parameters != function.end()) {
-      if (const auto pattern = constrain::arguments_pattern(*parameters); !pattern) {
+      const auto pattern = constrain::arguments_pattern(*parameters);
+      if (!pattern && tools->forced) {
         Error error = pattern.error();
         error.where = fmt::format("tools[{}].{}{}", i, tools->schema, error.where.substr(1));
         return error;
       }
-      one["parameters"] = *parameters;
+      // A call that is not forced may have any arguments if its schema is no constraint.
+      if (pattern) one["parameters"] = *parameters;
     }
     calls["tools"].push_back(std::move(one));
   }

@@ -38,9 +38,9 @@ Expected<std::optional<Tools>> under_choice(Tools tools, const ToolChoice& choic
 /// The same. If a tool asks for strict calls and they are not enforced, `strict` is named as ignored.
 Expected<std::optional<Tools>> tools_of(Fields& fields, Tools tools, const ToolChoice& chosen);
 
-/// What tools ask of the options: no other structure and, if a call is forced, the structure of calls. Errors: kUsage,
-/// `where` is the path of what a tool's schema has and no call can be held to
-/// ("tools[0].function.parameters.properties.age.format"), or another structure.
+/// What tools ask of the options: if a call is forced, the structure of calls and no other; if it is not and the answer
+/// has a structure, that or calls. Errors: kUsage, `where` is the path of what a forced tool's schema has and no call
+/// can be held to ("tools[0].function.parameters.properties.age.format").
 Expected<void> apply_tools(const std::optional<Tools>& tools, GenerateOptions& options);
 
 /// Whether a request has a tool of this name.

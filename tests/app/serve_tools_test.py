@@ -105,8 +105,6 @@ class ForcedCalls(ServeCase):
         refused("temperature", "nothing is drawn", temperature=0.5)
         refused("algorithm", "may commit or revise other tokens", algorithm="revision")
         refused("length", "needs at least", length=4, max_tokens=None)
-        refused("tools", "a structure calls no tools", regex="a")
-        refused("tools", "a structure calls no tools", response_format={"type": "json_object"})
         form = {"messages": QUESTION, "tools": TOOLS, "template": ["x", {"mask": 2}]}
         self.assertIn("a form calls no tools", self.refused(400, CHAT, form, "template")["message"])
         refused("tool_calls", "", tool_calls="{}")
@@ -122,10 +120,45 @@ class ForcedCalls(ServeCase):
         refused("tools[0].function.parameters.type", "arguments are an object",
                 tools=[{"type": "function", "function": {"name": "s", "parameters": {"type": "string"}}}])
 
+    def test_structure_or_calls(self):
+        """A forced call has no text that a structure could hold; else the answer is either."""
+        schema = {"type": "object", "properties": {"town": {"enum": ["Ulm", "Bonn"]}}, "required": ["town"],
+                  "additionalProperties": False}
+        formats = ({"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}},
+                   {"regex": r"\{ *\"town\": *\"(Ulm|Bonn)\" *\}"})
+        for one in formats:
+            self.assertGreaterEqual(len(self.calls("required", **one)), 1)
+            message = self.server.post(CHAT, {**ASKED, **one}).json["choices"][0]["message"]
+            for call in message.get("tool_calls") or []:
+                self.check(call["function"]["name"], json.loads(call["function"]["arguments"]))
+            if not message.get("tool_calls"):
+                self.assertIn(json.loads(message["content"]), ({"town": "Ulm"}, {"town": "Bonn"}))
+        # Where tokens rule one of both out, the other is chosen.
+        ids = {text: self.server.post("/tokenize", {"content": text}).json["tokens"] for text in ("0123456789", "<")}
+        for text, called in (("0123456789", True), ("<", False)):
+            message = self.server.post(CHAT, {**ASKED, "regex": r"\d\d", "logit_bias": [[one, False] for one in ids[text]]}
+                                       ).json["choices"][0]["message"]
+            self.assertEqual(bool(message.get("tool_calls")), called, message)
+            if not called:
+                self.assertRegex(message["content"], r"^\d\d$")
+        # A schema that is no constraint is only a hint to a call that is not forced.
+        two = [{"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {
+            "n": {"type": "integer", "multipleOf": 3}}}}}]
+        self.assertEqual(self.server.post(CHAT, {**ASKED, **formats[0], "tools": two}).status, 200)
+        for path, more in ((RESPONSES, {"input": "x", "tools": [{"type": "function", "name": "b", "parameters": {}}],
+                                        "text": {"format": {"type": "json_schema", "name": "s", "schema": schema}}}),
+                           (MESSAGES, {**{"messages": QUESTION, "max_tokens": 96}, "tools": [
+                               {"name": "b", "input_schema": {"type": "object"}}],
+                               "output_config": {"format": {"type": "json_schema", "schema": schema}}})):
+            self.assertEqual(self.server.post(path, more).status, 200, path)
+
     def test_the_command_line(self):
         calls = {"tools": [{"name": "weather", "parameters": WEATHER}]}
         text = run("run", "--canvas-length", "96", "Rain?", "--tool-calls", json.dumps(calls)).stdout
         self.assertRegex(text, r'^<tool_call>\n?\{"name": ?"weather", ?"arguments": ?\{.*\}\}\n?</tool_call>\n$')
+        either = run("run", "--canvas-length", "96", "Solve 7+5.", "--tool-calls", json.dumps(calls), "--json-schema",
+                     '{"type": "integer"}').stdout
+        self.assertRegex(either, r"^(<tool_call>.*</tool_call>|\d+)\n$")
         done = run("run", "x", "--tool-calls", '{"tools": [{"name": "a", "parameters": {"not": {}}}]}')
         self.assertEqual(done.returncode, 2)
         self.assertIn("--tool-calls $.tools[0].parameters.not", done.stderr)
