@@ -110,21 +110,6 @@ PatternPtr json_integer(std::optional<std::int64_t> minimum, std::optional<std::
   return either(std::move(ways));
 }
 
-PatternPtr json_multiples(std::int64_t of) {
-  std::int64_t power = 10;
-  std::int32_t last = 1;
-  for (; of < 1 || power % of != 0; power *= 10)
-    if (++last > 3) return nullptr;
-  std::vector<PatternPtr> endings, small;
-  for (std::int64_t n = 0; n < power; n += of) {
-    const std::string digits = std::to_string(n);
-    endings.push_back(literal(std::string(static_cast<std::size_t>(last) - digits.size(), '0') + digits));
-    if (n > 0) small.push_back(literal(digits));
-  }
-  small.push_back(sequence({digit_range('1', '9'), any_digits(0, kMostDigits - 1 - last), either(std::move(endings))}));
-  return either({literal("0"), sequence({maybe(literal("-")), either(std::move(small))})});
-}
-
 PatternPtr json_number() {
   CharSet signs('+', '+'), e('e', 'e');
   signs.add('-', '-');

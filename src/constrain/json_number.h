@@ -17,9 +17,6 @@ inline constexpr std::int32_t kMostDigits = 15, kMostExponentDigits = 2;
 /// Integers within the bounds, both included, in O(digits) states. An absent bound stands for kMostDigits digits, or
 /// for that of 64 bits if the other bound has more.
 PatternPtr json_integer(std::optional<std::int64_t> minimum = {}, std::optional<std::int64_t> maximum = {});
-/// Multiples of a number, without bounds. Null: it divides no power of ten up to 1000, so that more than the last
-/// digits would count.
-PatternPtr json_multiples(std::int64_t of);
 PatternPtr json_number();
 /// Natural numbers from `low` to `high` >= `low`.
 PatternPtr json_natural(std::uint64_t low, std::uint64_t high);

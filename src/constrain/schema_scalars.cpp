@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "base/try.h"
+#include "constrain/json_multiples.h"
 #include "constrain/json_number.h"
 #include "constrain/json_text.h"
 #include "constrain/regex.h"
@@ -53,6 +55,28 @@ Expected<std::optional<Decimal>> decimal_bound(const SchemaNode& node, const Num
   return decimal;
 }
 
+Expected<Multiple> multiple_at(const SchemaNode& node) {
+  const SchemaNode own = node.at("multipleOf");
+  const auto multiple = own.json.is_number() ? multiple_of(own.json) : std::nullopt;
+  if (!multiple) return own.bad("it must be a positive number of at most 15 digits, six of them after the point");
+  return *multiple;
+}
+
+/// An integer's bound. All multiples have at most 18 digits, so bounds beyond them are nearer.
+std::optional<Decimal> decimal_of_integer(std::optional<std::int64_t> bound) {
+  constexpr std::int64_t kMost = 999'999'999'999'999'999;
+  if (!bound) return std::nullopt;
+  const std::int64_t near = std::clamp(*bound, -kMost, kMost);
+  return Decimal{.negative = near < 0, .whole = std::to_string(std::abs(near))};
+}
+
+Expected<PatternPtr> multiples(const SchemaNode& node, const Multiple& multiple, const std::optional<Decimal>& low,
+                               const std::optional<Decimal>& high) {
+  if (PatternPtr pattern = json_multiples(multiple, low, high)) return pattern;
+  return node.at("multipleOf")
+      .bad("no multiple is within the bounds, or their digits take too many states", "list the values in an \"enum\"");
+}
+
 }  // namespace
 
 /// What a string holds, unescaped; null: anything. A format beside a pattern is taken to be what the pattern says.
@@ -92,16 +116,6 @@ Expected<PatternPtr> SchemaReader::string(const SchemaNode& node) {
 
 Expected<PatternPtr> SchemaReader::integer(const SchemaNode& node) {
   DLLM_CHECK_OK(check_numbers(node));
-  if (node.json.contains("multipleOf")) {
-    const bool bounded = std::ranges::any_of(kBounds, [&](const char* key) { return node.json.contains(key); });
-    const auto& of = node.json["multipleOf"];
-    const auto whole = of.is_number() ? greatest_integer(of, /*strict=*/false) : std::nullopt;
-    PatternPtr multiples = whole && of == *whole ? json_multiples(*whole) : nullptr;
-    if (multiples != nullptr && !bounded) return multiples;
-    return node.at("multipleOf")
-        .bad("only divisors of 10, 100 and 1000 are supported, and no bounds next to them",
-             "leave it out, or list the values in an \"enum\"");
-  }
   std::optional<std::int64_t> low, high;
   for (const auto& [key, strict] : {std::pair("minimum", false), std::pair("exclusiveMinimum", true)}) {
     if (!node.json.contains(key)) continue;
@@ -116,23 +130,26 @@ Expected<PatternPtr> SchemaReader::integer(const SchemaNode& node) {
     high = std::min(high.value_or(*greatest), *greatest);
   }
   if (low && high && *low > *high) return node.bad("no integer is within the bounds");
-  return json_integer(low, high);
+  if (!node.json.contains("multipleOf")) return json_integer(low, high);
+  DLLM_TRY(const Multiple multiple, multiple_at(node));
+  return multiples(node, whole_multiple(multiple), decimal_of_integer(low), decimal_of_integer(high));
 }
 
 Expected<PatternPtr> SchemaReader::number(const SchemaNode& node) {
   DLLM_CHECK_OK(check_numbers(node));
-  if (node.json.contains("multipleOf"))
-    return node.at("multipleOf").bad("it is supported of integers only", "give \"type\": \"integer\"");
   const NumberBound low = narrower(node, "minimum", "exclusiveMinimum", 1),
                     high = narrower(node, "maximum", "exclusiveMaximum", -1);
-  if (low.key == nullptr && high.key == nullptr) return json_number();
+  const bool multiple_given = node.json.contains("multipleOf");
+  if (low.key == nullptr && high.key == nullptr && !multiple_given) return json_number();
   if (low.key != nullptr && high.key != nullptr) {
     const double from = node.json[low.key].get<double>(), to = node.json[high.key].get<double>();
     if (from > to || (from == to && (low.strict || high.strict))) return node.bad("no number is within the bounds");
   }
   DLLM_TRY(const auto least, decimal_bound(node, low));
   DLLM_TRY(const auto greatest, decimal_bound(node, high));
-  return json_number_between(least, greatest);
+  if (!multiple_given) return json_number_between(least, greatest);
+  DLLM_TRY(const Multiple multiple, multiple_at(node));
+  return multiples(node, multiple, least, greatest);
 }
 
 }  // namespace dllm::constrain

@@ -69,7 +69,7 @@ TEST(ToolCallPattern, ErrorsNameTheirPlace) {
   EXPECT_EQ(error_place(R"({"tools": [{"name": "a", "parameters": {"type": ["object", "null"]}}]})"),
             "$.tools[0].parameters.type");
   EXPECT_EQ(error_place(R"({"tools": [{"name": "a", "parameters": {"type": "object", "properties":
-                        {"at": {"type": "integer", "multipleOf": 3}}}}]})"),
+                        {"at": {"type": "integer", "multipleOf": 99991}}}}]})"),
             "$.tools[0].parameters.properties.at.multipleOf");
 }
 

@@ -110,8 +110,8 @@ class ForcedCalls(ServeCase):
         refused("tool_calls", "", tool_calls="{}")
         refused(None, "stop text would cut", stop="x")
         two = [TOOLS[0], {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {
-            "n": {"type": "integer", "multipleOf": 3}}}}}]
-        refused("tools[1].function.parameters.properties.n.multipleOf", "only divisors", tools=two)
+            "n": {"type": "integer", "multipleOf": 99991}}}}}]
+        refused("tools[1].function.parameters.properties.n.multipleOf", "too many states", tools=two)
         self.assertEqual(self.server.post(CHAT, {**ASKED, "tools": two, "max_tokens": 8}).status, 200,
                          "a schema is no constraint unless the call is forced")
         # A named tool is the only one whose schema counts.
@@ -143,7 +143,7 @@ class ForcedCalls(ServeCase):
                 self.assertRegex(message["content"], r"^\d\d$")
         # A schema that is no constraint is only a hint to a call that is not forced.
         two = [{"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {
-            "n": {"type": "integer", "multipleOf": 3}}}}}]
+            "n": {"type": "integer", "multipleOf": 99991}}}}}]
         self.assertEqual(self.server.post(CHAT, {**ASKED, **formats[0], "tools": two}).status, 200)
         for path, more in ((RESPONSES, {"input": "x", "tools": [{"type": "function", "name": "b", "parameters": {}}],
                                         "text": {"format": {"type": "json_schema", "name": "s", "schema": schema}}}),
