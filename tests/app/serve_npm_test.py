@@ -1,4 +1,4 @@
-"""`dllm serve` with OpenAI's npm package.
+"""`dllm serve` with OpenAI's npm package, Vercel's AI SDK and Ollama's client.
 
     python3 serve_npm_test.py PATH/TO/dllm [unittest arguments]
 
@@ -21,16 +21,29 @@ if int(VERSION.lstrip("v").split(".")[0]) < 20:
     print(f"skipped: the npm package openai needs Node 20, this is {VERSION}")
     sys.exit(77)
 
-from serve_case import Server  # noqa: E402  (reads the arguments)
+from serve_case import QUESTION, Server  # noqa: E402  (reads the arguments)
+
+# Says that it knows tools, in the embedded model's own form.
+TEMPLATE = ("{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content or '' }}"
+            "<|eot_id|>{% endfor %}{% if tools %}{% endif %}<|start_header_id|>assistant<|end_header_id|>\n\n")
 
 
-class NpmPackage(unittest.TestCase):
+class NpmPackages(unittest.TestCase):
+    def run_client(self, script, server, *arguments):
+        client = pathlib.Path(__file__).with_name(script)
+        done = subprocess.run([NODE, client, PACKAGES, f"http://127.0.0.1:{server.port}", *arguments], capture_output=True,
+                              text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_openai(self):
         with Server("--api-key", "secret") as server:
-            client = pathlib.Path(__file__).with_name("serve_client.mjs")
-            done = subprocess.run([NODE, client, PACKAGES, f"http://127.0.0.1:{server.port}"], capture_output=True,
-                                  text=True, timeout=300)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.run_client("serve_client.mjs", server)
+
+    @unittest.skipUnless((PACKAGES / "node_modules" / "ai").exists(), "Vercel's AI SDK is not installed (scripts/setup --clients)")
+    def test_ai_sdk_and_ollama(self):
+        with Server("--any-model", "--chat-template", TEMPLATE) as server:
+            text = server.post("/v1/chat/completions", {"messages": QUESTION}).json["choices"][0]["message"]["content"]
+            self.run_client("serve_matrix.mjs", server, QUESTION[0]["content"], text)
 
 
 if __name__ == "__main__":

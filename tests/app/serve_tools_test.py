@@ -76,7 +76,7 @@ class ForcedCalls(ServeCase):
                 self.check(block["name"], block["input"])
             if choice["type"] == "tool":
                 self.assertEqual([block["name"] for block in reply.json["content"]], ["count"])
-        bad = [{"name": "at", "input_schema": {"type": "object", "properties": {"day": {"type": "integer", "multipleOf": 3}}}}]
+        bad = [{"name": "at", "input_schema": {"type": "object", "properties": {"day": {"type": "integer", "multipleOf": 99991}}}}]
         reply = self.server.post(MESSAGES, {**body, "tools": bad, "tool_choice": {"type": "any"}})
         self.assertEqual(reply.status, 400)
         self.assertIn("tools[0].input_schema.properties.day.multipleOf", reply.json["error"]["message"])

@@ -54,7 +54,7 @@ class Verb(CliCase):
         self.assertIn("choices: 'a' is given twice", self.fails(2, *flags, "--choice", "a", "--choice", "a"))
 
     def test_errors_name_the_place(self):
-        for schema, place in (({"type": "integer", "multipleOf": 3}, "$.multipleOf"), ([], "$"), ({"$ref": "#/x"}, "$.$ref")):
+        for schema, place in (({"type": "integer", "multipleOf": 99991}, "$.multipleOf"), ([], "$"), ({"$ref": "#/x"}, "$.$ref")):
             self.assertIn("--json-schema " + place + ":", self.fails(2, "run", "x", "--json-schema", json.dumps(schema)))
         self.assertIn("--regex byte 2", self.fails(2, "run", "x", "--regex", "(a"))
         self.assertIn("needs at least", self.fails(2, "run", "--canvas-length", "3", "x", "--json-schema",
@@ -130,7 +130,7 @@ class Server(ServeCase):
     def test_refusals_name_the_path(self):
         place = "response_format.json_schema.schema"
         for schema, path in (({"type": "object", "properties": {"a": {"type": "string", "format": 1}}}, ".properties.a.format"),
-                             ({"type": "integer", "multipleOf": 3}, ".multipleOf"), ([], ""),
+                             ({"type": "integer", "multipleOf": 99991}, ".multipleOf"), ([], ""),
                              ({"allOf": [{"type": "null"}, {"type": "null"}]}, ".allOf"),
                              ({"type": "array", "items": {"$ref": "#/x"}}, ".items.$ref")):
             self.refused(400, CHAT, {**ASKED, **of_schema(schema)}, place + path)
