@@ -177,6 +177,11 @@ TEST(Regex, SizeIsLimited) {
     ASSERT_FALSE(dfa.has_value()) << pattern;
     EXPECT_NE(dfa.error().what.find("too large"), std::string::npos);
   }
+  // Each limit for itself, and while the automaton grows: what is refused has not been paid for.
+  const auto parsed = parse_regex("(a|b)*a(a|b){10}");
+  ASSERT_TRUE(compile(**parsed).has_value());
+  for (const DfaLimits& limits : {DfaLimits{.states = 1000}, DfaLimits{.work = 10'000}, DfaLimits{.cells = 2'000}})
+    EXPECT_FALSE(compile(**parsed, limits).has_value());
   const auto nothing = compile(*one_of({}));
   ASSERT_FALSE(nothing.has_value());
   EXPECT_EQ(nothing.error().what, "no text matches");

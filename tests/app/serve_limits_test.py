@@ -213,6 +213,23 @@ class Load(ServeCase):
             self.assertIn(b"[DONE]", answer)
 
 
+class FullQueue(ServeCase):
+    FLAGS = ("--parallel", "1", "--queue", "1", "--api-key", "one", "--api-key", "two")
+
+    def test_other_clients_are_told_to_try_again(self):
+        links = []
+        for count in (1, 2):
+            links.append(self.server.connect())
+            links[-1].request("POST", "/v1/chat/completions", json.dumps(SLOW), {"Authorization": "Bearer one"})
+            wait_until(lambda n=count: len(
+                self.server.ask("GET", "/slots", headers={"X-Api-Key": "two"}).json) == n)
+        reply = self.server.ask("POST", "/v1/chat/completions", SLOW, {"Authorization": "Bearer two"})
+        self.assertEqual((reply.status, reply.json["error"]["code"]), (429, "queue_full"), reply.body)
+        self.assertGreaterEqual(int(reply.headers["Retry-After"]), 1)
+        for link in links:
+            link.close()
+
+
 class UnreadServer(Server):
     """Its log goes to a pipe that nobody reads."""
 
