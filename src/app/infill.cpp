@@ -10,6 +10,7 @@
 #include "app/cli/verb.h"
 #include "base/try.h"
 #include "dllm/scheduler.h"
+#include "engine/ends.h"
 
 namespace dllm::app {
 namespace {
@@ -71,17 +72,21 @@ class Infill final : public Verb {
              question_.empty() ? model.prompt_ids("", /*special=*/false) : model.apply_template({{"user", question_}}));
     request.options = options_;
     request.options.length = static_cast<std::int32_t>(request.form.size());
+    fill_gaps(model, request.options);
     LiveAnswer live(terminal, model, live_, AnswerForm::kNone);
     DLLM_TRY(Generation answer, fill(model, std::move(request), live, session));
     live.finish(answer);
     if (output_ == "json") {
       nlohmann::ordered_json result = generation_json(answer);
       result["slots"] = answer.slots;
+      result["empty_slots"] = empty_slots(answer);
       result["config"] = run_config(model, model_, answer.options, session.command);
       terminal.out << dump(result) << "\n";
     } else {
       terminal.out << (terminal.out_tty ? sanitize(answer.text) : answer.text) << "\n";
     }
+    for (const std::size_t gap : empty_slots(answer))
+      terminal.err << fmt::format("warning: gap {} is empty: the model ended it at once\n", gap + 1);
     terminal.err << stats_line(answer, told_arithmetic(model, model_.load)) << "\n";
     if (live.timed_out()) return kExitTimeout;
     return answer.finish == FinishReason::kCancelled ? kExitInterrupted : kExitOk;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "engine/ends.h"
 #include "engine/trace.h"
 
 namespace dllm::serve {
@@ -295,7 +296,9 @@ Json facts_json(const Generation& answer) {
                {"seed", answer.options.seed},
                {"algorithm", answer.options.decoder.name},
                {"hash", fmt::format("{:016x}", answer.hash)}};
-  if (!answer.slots.empty()) json["slots"] = answer.slots;
+  if (answer.slots.empty()) return json;
+  json["slots"] = answer.slots;
+  json["empty_slots"] = empty_slots(answer);
   return json;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/try.h"
+#include "engine/ends.h"
 #include "serve/answer.h"
 
 namespace dllm::serve {
@@ -59,6 +60,7 @@ Expected<GenerateOptions> for_form(GenerateOptions options, const AnswerRequest&
                  "template", "shorten it"};
   options.length = length;
   options.max_tokens.reset();  // the server's
+  fill_gaps(api.model, options);
   return options;
 }
 

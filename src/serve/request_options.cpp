@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "engine/answer_length.h"
 #include "engine/common_options.h"
+#include "engine/ends.h"
 #include "engine/option_parts.h"
 #include "serve/foreign_fields.h"
 #include "serve/structure.h"
@@ -116,15 +117,6 @@ Expected<std::string> option_text(const std::string& field, const std::string& k
   return wrong_type(field, "a number, a text, true or false");
 }
 
-/// `ignore_eos`: no token that ends an answer is ever chosen, as in llama.cpp. Errors: kUsage.
-Expected<void> ignore_ends(const LanguageModel& model, GenerateOptions& options) {
-  options.suppress_eos = true;
-  const SpecialTokens special = model.special_tokens();
-  if (!special.eot || special.eot == special.eos) return {};
-  const std::string before = options.logit_bias.value_or("");
-  return options.set("logit_bias", fmt::format("{}{}{}-inf", before, before.empty() ? "" : ",", *special.eot));
-}
-
 /// A filter of drawn tokens that filters something.
 bool filters(std::string_view key, const Json& value) {
   if (key == "top_p") return value != 1;
@@ -209,7 +201,7 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
       return error;
     }
   }
-  if (endless) DLLM_CHECK_OK(ignore_ends(model, asked));
+  if (endless) DLLM_CHECK_OK(never_end(model, asked));  // as llama.cpp's `ignore_eos`
   GenerateOptions options = over(server.defaults, asked);
   if (bound == Bound::kIsCanvas) DLLM_CHECK_OK(bound_to_canvas(asked, options));
   // Other servers ignore these in greedy decoding, and their clients always send them.

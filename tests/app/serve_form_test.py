@@ -51,6 +51,19 @@ class Templates(ServeCase):
         self.assertEqual(reply["content"], joined(form, reply["dllm"]["slots"]))
         self.assertTrue(reply["stop"])
 
+    def test_gaps_are_filled_unless_they_may_end(self):
+        """The model would end the second gap at once, if it might."""
+        question = [{"role": "user", "content": "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?"}]
+        form = ["7+5=12\n#### 12", {"mask": 2}, "!", {"mask": 1}]
+        for path, body in (("/v1/chat/completions", {"messages": question}), ("/infill", {})):
+            for more in ({}, {"algorithm": "low-confidence"}, {"logit_bias": {"5": 1}}):
+                filled = self.server.post(path, {**body, **more, "template": form}).json["dllm"]
+                self.assertNotIn("", filled["slots"], (path, more))
+                self.assertEqual(filled["empty_slots"], [])
+        ended = self.server.post("/v1/chat/completions", {"messages": question, "template": form, "suppress_eos": False}).json["dllm"]
+        self.assertEqual(ended["empty_slots"], [i for i, text in enumerate(ended["slots"]) if text == ""])
+        self.assertIn(0, ended["empty_slots"])
+
     def test_refusals(self):
         chat, base = "/v1/chat/completions", {"messages": QUESTION}
         for wrong in ([], "x", [{"mask": 0}], [{"mask": 1.5}], [{"mask": 2, "other": 1}], [7], ["x", {}], [{"mask": 100000}],
@@ -72,6 +85,9 @@ class Verb(CliCase):
         made = json.loads(self.ok("infill", "-o", "json", "--ask", QUESTION[0]["content"], text).stdout)
         self.assertEqual(made["text"], joined(FORM, made["slots"]))
         self.assertEqual(self.ok("infill", "--ask", QUESTION[0]["content"], text).stdout, made["text"] + "\n")
+        gaps = ("infill", "--ask", QUESTION[0]["content"], "12+3=15\n15-5=10\n#### 10[[2]].")
+        self.assertNotIn("warning", self.ok(*gaps).stderr)
+        self.assertIn("warning: gap 1 is empty", self.ok(*gaps, "--suppress-eos=false").stderr)
         plain = self.ok("infill", "a[[x]] b[[3]] c[[").stdout
         self.assertTrue(plain.startswith("a[[x]] b") and plain.endswith(" c[[\n"), plain)
 
