@@ -162,6 +162,7 @@ class Puller {
       if (!fs::exists(cache_.blob(file.etag)))
         missing += file.size - std::min(file.size, size_of(cache_.incomplete(file.etag)));
     }
+    if (missing > 0 && listener_.begin) listener_.begin(files.front().path, state_.total, missing);
     std::error_code failure;
     const fs::space_info space = fs::space(config_.cache, failure);
     if (failure || space.available >= missing) return {};

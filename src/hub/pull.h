@@ -28,6 +28,8 @@ struct PullProgress {
 
 struct PullListener {
   std::function<bool(const PullProgress&)> progress{};  ///< false cancels (kCancelled); received bytes are kept
+  /// Before bytes are downloaded: those of all files, and of the ones that are missing.
+  std::function<void(const std::string& file, std::uint64_t total, std::uint64_t missing)> begin{};
   Log log{};
 };
 

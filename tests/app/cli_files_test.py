@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import struct
 import subprocess
 import unittest
@@ -50,6 +51,11 @@ class Files(CliCase):
         told = self.ok("convert", self.hf, "-o", tiles, "--layout", "mobile-sm8750").stderr
         self.assertRegex(told, r"[1-9]\d* matrices in tiles of mobile-sm8750")
         self.assertIn("Q4_0_TILE", self.ok("inspect", tiles).stdout)
+        fit = json.loads(self.ok("inspect", "--fit", "-o", "json", tiles).stdout)
+        self.assertEqual((fit["file_bytes"], fit["fit"]), (os.path.getsize(tiles), "fits"))
+        self.assertGreater(fit["passes_per_second"], 0)
+        self.assertIn(": fits; about ", self.ok("inspect", "--fit", tiles).stdout)
+        self.fails(2, "inspect", "--fit")
         npu = ["--backend", "npu", "he", "--canvas-length", "8", "--npu-values"]
         for values in ("machine", "executor"):
             answers = [self.ok("run", "-m", file, "--device", device, *npu, values).stdout

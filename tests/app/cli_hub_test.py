@@ -201,6 +201,7 @@ class Pull(HubCase):
         self.assertEqual(os.readlink(link), f"../../blobs/{self.sha}")
         self.assertEqual((self.folder / "refs" / "main").read_text(), COMMIT)
         self.assert_complete()
+        self.assertRegex(result.stderr, r"tiny-F32\.gguf: [0-9.]+ MB on disk, [0-9.]+ MB of memory needed, [0-9.]+ [GM]B free: fits")
         self.assertEqual(len(self.hub.gets()), 1)
         again = json.loads(self.pull("org/tiny:F32", "-o", "json").stdout)
         self.assertEqual(again, {"path": str(link), "commit": COMMIT, "bytes": len(self.gguf), "fetched": 0,

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <ostream>
 
+#include "app/cli/fit.h"
 #include "app/cli/verb.h"
 #include "base/human_bytes.h"
 #include "base/try.h"
@@ -76,6 +77,12 @@ Expected<hub::Pulled> HubFlags::pull(Session& session) const {
     line.clear();
     session.terminal.err << "warning: " << sanitize(text) << "\n";
   });
+  listener.begin = [&](const std::string& path, std::uint64_t total, std::uint64_t) {
+    line.clear();
+    constexpr std::uint64_t kWorthMeasuring = 100'000'000;
+    const FitFacts facts = fit_facts(path, static_cast<std::int64_t>(total), total > kWorthMeasuring);
+    session.terminal.err << sanitize(path) << ": " << fit_text(facts) << "\n";
+  };
   const auto start = Clock::now();
   listener.progress = [&](const hub::PullProgress& progress) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "app/cli/fit.h"
 #include "app/cli/model_file.h"
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
@@ -106,6 +107,9 @@ Expected<LanguageModel> ModelFlags::load_model(Session& session) {
         cpus == 1 ? "" : "s", cpus);
     load.threads = cpus;
   }
+  if (const FitFacts facts = fit_facts(std::filesystem::path(path).filename().string(), model_bytes(path), false);
+      judge(facts) != Fit::kFits)
+    session.terminal.err << "warning: " << facts.name << ": " << fit_text(facts) << "\n";
   LoadOptions options = load;
   ProgressLine bar(session.terminal, !path.empty());
   const std::string text = "loading " + std::filesystem::path(path).filename().string();

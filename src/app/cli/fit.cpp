@@ -1,0 +1,126 @@
+#include "app/cli/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/free_memory.h"
+#include "base/human_bytes.h"
+#include "base/thread_pool.h"
+#include "cpu/peak.h"
+#include "format/gguf.h"
+
+namespace dllm::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Bits a weight takes, by the type that a file's name ends with. Names of longer types first.
+constexpr std::pair<std::string_view, double> kBits[] = {
+    {"BF16", 16}, {"F16", 16},  {"FP16", 16},   {"F32", 32},  {"Q8_0", 8.5}, {"Q6_K", 6.6}, {"Q5_", 5.7},
+    {"Q4_", 4.8}, {"IQ4", 4.5}, {"MXFP4", 4.3}, {"Q3_", 3.9}, {"IQ3", 3.5},  {"Q2_", 3.0},  {"IQ2", 2.6}};
+constexpr std::string_view kSmaller = "Q4_K_M";
+constexpr double kSmallerBits = 4.85;
+/// Products reach some 60 % of the measured peak at 32 rows (docs/guide/benchmarking.md).
+constexpr double kShareOfPeak = 0.6, kRows = 32;
+
+std::optional<double> bits_of(std::string_view name) {
+  std::string upper(name);
+  std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
+  for (const auto& [type, bits] : kBits)
+    if (upper.find(type) != upper.npos) return bits;
+  return std::nullopt;
+}
+
+/// Of 32 rows; nullopt: not measured. Experts that a pass does not choose are counted, so a mixture of experts is
+/// faster.
+std::optional<double> passes_per_second(const FitFacts& facts) {
+  if (facts.read_bytes_per_second <= 0 || facts.bytes <= 0) return std::nullopt;
+  const auto bytes = static_cast<double>(facts.bytes);
+  double seconds = bytes / facts.read_bytes_per_second;
+  if (const auto bits = bits_of(facts.name); bits && facts.operations_per_second > 0)
+    seconds = std::max(seconds, 2 * kRows * (bytes * 8 / *bits) / (kShareOfPeak * facts.operations_per_second));
+  return 1 / seconds;
+}
+
+std::string rate_text(const FitFacts& facts) {
+  const auto rate = passes_per_second(facts);
+  return rate ? fmt::format("; about {:.{}f} passes of 32 rows a second", *rate, *rate < 10 ? 1 : 0) : "";
+}
+
+std::string_view word_of(Fit fit) { return fit == Fit::kFits ? "fits" : fit == Fit::kTight ? "tight" : "does not fit"; }
+
+std::string advice(const FitFacts& facts) {
+  const double bits = bits_of(facts.name).value_or(16);
+  const auto smaller = static_cast<std::int64_t>(static_cast<double>(facts.bytes) * kSmallerBits / bits);
+  FitFacts other = facts;
+  other.bytes = smaller;
+  const bool helps = bits > kSmallerBits * 1.1 && judge(other) != Fit::kNot;
+  return helps ? fmt::format("; {} takes about {}", kSmaller, human_bytes(static_cast<double>(smaller)))
+               : "; take a smaller model";
+}
+
+}  // namespace
+
+FitFacts fit_facts(const std::string& name, std::int64_t bytes, bool measure) {
+  FitFacts facts{.bytes = bytes, .name = name, .free = free_memory()};
+  if (!measure) return facts;
+  if (const auto peaks = cpu::measure_peaks(default_thread_count())) {
+    facts.read_bytes_per_second = peaks->read_bytes_per_second;
+    facts.operations_per_second = peaks->int8.per_second;
+  }
+  return facts;
+}
+
+std::int64_t model_bytes(const std::string& path) {
+  std::error_code ignored;
+  std::vector<std::string> files;
+  if (fs::is_directory(path, ignored)) {
+    for (const auto& one : fs::directory_iterator(path, ignored))
+      if (one.path().extension() == ".safetensors") files.push_back(one.path().string());
+  } else {
+    files = gguf_parts(path);
+  }
+  std::int64_t bytes = 0;
+  for (const std::string& file : files)
+    if (const auto size = fs::file_size(file, ignored); !ignored) bytes += static_cast<std::int64_t>(size);
+  return bytes;
+}
+
+std::int64_t memory_needed(std::int64_t file_bytes) {
+  return static_cast<std::int64_t>(static_cast<double>(file_bytes) * 1.15) + 250'000'000;
+}
+
+Fit judge(const FitFacts& facts) {
+  if (!facts.free) return Fit::kFits;
+  const std::int64_t needed = memory_needed(facts.bytes);
+  if (needed > *facts.free) return Fit::kNot;
+  return needed > *facts.free / 5 * 4 ? Fit::kTight : Fit::kFits;
+}
+
+std::string fit_text(const FitFacts& facts) {
+  std::string text = fmt::format("{} on disk, {} of memory needed", human_bytes(static_cast<double>(facts.bytes)),
+                                 human_bytes(static_cast<double>(memory_needed(facts.bytes))));
+  if (!facts.free) return text + rate_text(facts);
+  const Fit fit = judge(facts);
+  return fmt::format("{}, {} free: {}{}", text, human_bytes(static_cast<double>(*facts.free)), word_of(fit),
+                     fit == Fit::kNot ? advice(facts) : rate_text(facts));
+}
+
+nlohmann::ordered_json fit_json(const FitFacts& facts) {
+  using Json = nlohmann::ordered_json;
+  const auto rate = passes_per_second(facts);
+  return {{"file_bytes", facts.bytes},
+          {"memory_bytes", memory_needed(facts.bytes)},
+          {"free_bytes", facts.free ? Json(*facts.free) : Json()},
+          {"fit", word_of(judge(facts))},
+          {"passes_per_second", rate ? Json(*rate) : Json()}};
+}
+
+}  // namespace dllm::app

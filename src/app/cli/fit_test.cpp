@@ -1,0 +1,41 @@
+#include "app/cli/fit.h"
+
+#include <gtest/gtest.h>
+
+namespace dllm::app {
+namespace {
+
+constexpr std::int64_t kGb = 1'000'000'000;
+
+FitFacts facts(std::int64_t bytes, const char* name, std::int64_t free) {
+  return {.bytes = bytes, .name = name, .free = free};
+}
+
+TEST(FitCheck, SaysWhetherAModelFits) {
+  EXPECT_EQ(judge(facts(4 * kGb, "a-Q4_0.gguf", 8 * kGb)), Fit::kFits);
+  EXPECT_EQ(judge(facts(4 * kGb, "a-Q4_0.gguf", 5 * kGb)), Fit::kTight);
+  EXPECT_EQ(judge(facts(4 * kGb, "a-Q4_0.gguf", 4 * kGb)), Fit::kNot);
+  EXPECT_EQ(judge({.bytes = 400 * kGb, .name = "", .free = {}}), Fit::kFits) << "nothing is known";
+  EXPECT_EQ(fit_text(facts(4 * kGb, "a-Q4_0.gguf", 8 * kGb)),
+            "4.00 GB on disk, 4.85 GB of memory needed, 8.00 GB free: fits");
+}
+
+TEST(FitCheck, NamesTheTypeThatWouldFit) {
+  const std::string text = fit_text(facts(16 * kGb, "llada-8b-F16.gguf", 8 * kGb));
+  EXPECT_NE(text.find(": does not fit; Q4_K_M takes about 4.85 GB"), text.npos) << text;
+  EXPECT_NE(fit_text(facts(16 * kGb, "x-bf16.gguf", 3 * kGb)).find("; take a smaller model"), std::string::npos);
+  EXPECT_NE(fit_text(facts(16 * kGb, "x-Q4_K_M.gguf", 8 * kGb)).find("; take a smaller model"), std::string::npos);
+}
+
+TEST(FitCheck, ExpectsTheSlowerOfReadingAndComputing) {
+  FitFacts one = facts(4 * kGb, "llada-8b-Q4_0.gguf", 20 * kGb);
+  one.read_bytes_per_second = 40e9;
+  EXPECT_NE(fit_text(one).find("about 10 passes"), std::string::npos);
+  one.operations_per_second = 1e12;  // 2 * 32 * 6.7e9 / 0.6e12 = 0.71 s
+  EXPECT_NE(fit_text(one).find("about 1.4 passes"), std::string::npos) << fit_text(one);
+  one.name = "unknown.gguf";
+  EXPECT_NE(fit_text(one).find("about 10 passes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dllm::app

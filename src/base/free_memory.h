@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace dllm {
+
+/// Bytes that this process can still take without swapping: the system's available memory, or what the limits of its
+/// control groups (v2 or v1) leave, if that is less. nullopt: the system reports neither. `root`: where /proc and /sys
+/// are, for tests.
+std::optional<std::int64_t> free_memory(const std::string& root = "");
+
+}  // namespace dllm
