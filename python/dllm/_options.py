@@ -226,6 +226,8 @@ class Options(TypedDict, total=False):
     response_interval: int | None
     #: confidence from which a likelier token replaces a visible one
     revise_threshold: float | None
+    #: show the best of each run of neighbouring masks above this confidence too
+    run_threshold: float | None
     #: how the commits are distributed over the steps
     schedule: Literal["cosine", "linear"] | None
     #: seed of all random draws; -1: a different seed each time

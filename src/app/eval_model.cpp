@@ -97,6 +97,11 @@ void EvalFlags::add(Flags& flags) {
              .apply = into(scoring, {"generate", "choices", "likelihood"}),
              .rare = true});
   flags.add({.names = {"--task"}, .value = "NAME", .help = "only items of this task", .apply = into(task)});
+  flags.add({.names = {"--offset"},
+             .value = "N",
+             .help = "leave the first N items out",
+             .apply = into(offset, 0, kMax),
+             .rare = true});
   flags.add({.names = {"--limit"}, .value = "N", .help = "only the first N items", .apply = into(limit, 1, kMax)});
   flags.add({.names = {"--shots"},
              .value = "N",
@@ -143,6 +148,10 @@ Expected<EvalSet> EvalFlags::read(const std::string& path) const {
     std::erase_if(set.items, [&](const EvalItem& item) { return item.task != task; });
   }
   DLLM_CHECK_OK(use_shots(set, shots));
+  if (static_cast<std::size_t>(offset) >= set.items.size() && offset > 0)
+    return Error{ErrorCode::kUsage, fmt::format("there are {} items", set.items.size()), "--offset",
+                 "give a smaller number"};
+  set.items.erase(set.items.begin(), set.items.begin() + offset);
   if (limit > 0) set.items.resize(std::min(set.items.size(), static_cast<std::size_t>(limit)));
   return set;
 }

@@ -14,7 +14,7 @@ namespace dllm::app {
 /// Which items are used, and how answers are scored: the flags that eval and compare share.
 struct EvalFlags {
   std::string format, task, system, scoring;
-  std::int32_t limit = 0, shots = 0, samples = 128;
+  std::int32_t offset = 0, limit = 0, shots = 0, samples = 128;
   std::int32_t batch = 1;  ///< masks of a likelihood per forward pass
   JudgeOptions judging;
 

@@ -36,6 +36,14 @@ class Eval(CliCase):
         self.assertEqual(len(lines), 4)
         self.assertEqual(json.loads(lines[3])["summary"]["all"]["items"], 3)
 
+    def test_a_part_of_the_items(self):
+        whole = json.loads(self.ok("eval", self.items, "--canvas-length", "32", "-o", "json").stdout)["records"]
+        for flags, part in ((("--offset", "1"), whole[1:]), (("--offset", "1", "--limit", "1"), whole[1:2]),
+                            (("--offset", "0"), whole)):
+            records = json.loads(self.ok("eval", self.items, "--canvas-length", "32", "-o", "json", *flags).stdout)["records"]
+            self.assertEqual([(one["line"], one["text"]) for one in records], [(one["line"], one["text"]) for one in part])
+        self.assertIn("there are 3 items", self.fails(2, "eval", self.items, "--offset", "3"))
+
     def test_batches_answer_the_same(self):
         one, three = (json.loads(self.ok("eval", self.items, "--canvas-length", "32", "-o", "json", "--batch",
                                          n).stdout)

@@ -84,6 +84,14 @@ std::vector<std::string> Flags::paths(bool written) const {
   return result;
 }
 
+std::string Flags::without_no(const std::string& argument) const {
+  constexpr std::string_view kNo = "--no-";
+  if (!argument.starts_with(kNo) || find(argument) != nullptr) return argument;
+  const std::string name = "--" + argument.substr(kNo.size());
+  const Flag* flag = find(name);
+  return flag != nullptr && flag->value.empty() ? name + "=false" : argument;
+}
+
 Flags::SplitArguments Flags::split(const std::vector<std::string>& args) const {
   SplitArguments result;
   bool value_expected = false;
@@ -93,11 +101,14 @@ Flags::SplitArguments Flags::split(const std::vector<std::string>& args) const {
       break;
     }
     const Flag* flag = value_expected ? nullptr : find(args[i]);
+    const bool a_switch = flag != nullptr && flag->value.empty();
+    if (a_switch && i + 1 < args.size() && (args[i + 1] == "true" || args[i + 1] == "false") && result.detached.empty())
+      result.detached = args[i] + " " + args[i + 1];
     // -ngl is llama.cpp's flag, not -n with the value "gl".
     const bool unknown = !value_expected && flag == nullptr && is_wide_short(args[i]) &&
                          (!is_bundle(args[i]) || !llama_cpp_advice(args[i]).empty());
     if (unknown && result.unknown.empty()) result.unknown = args[i];
-    result.flags.push_back(flag ? cli11_name(args[i]) : args[i]);
+    result.flags.push_back(flag ? cli11_name(args[i]) : value_expected ? args[i] : without_no(args[i]));
     value_expected = flag && !flag->value.empty();
   }
   return result;
@@ -188,6 +199,12 @@ Expected<ParseOutcome> Flags::parse(const std::vector<std::string>& args, const 
   }
   SplitArguments split_args = split(args);
   if (!split_args.unknown.empty()) return unknown_flag(split_args.unknown);
+  if (const std::string& two = split_args.detached; !two.empty()) {
+    const std::string& name = find(two.substr(0, two.find(' ')))->long_name();
+    return Error{ErrorCode::kUsage, "the value of a switch is no word of its own", two,
+                 fmt::format("give {}, or -- before a prompt that begins so",
+                             two.ends_with("false") ? "--no-" + name.substr(2) : name)};
+  }
   std::reverse(split_args.flags.begin(), split_args.flags.end());  // the order in which CLI11 takes them
   try {
     app.parse(split_args.flags);

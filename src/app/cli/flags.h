@@ -94,10 +94,13 @@ class Flags {
   /// The arguments for CLI11, in spellings that it supports, and the words after "--".
   struct SplitArguments {
     std::vector<std::string> flags, literal;
-    std::string unknown;  ///< the first word that is neither a flag nor a bundle of switches; empty: none
+    std::string unknown;   ///< the first word that is neither a flag nor a bundle of switches; empty: none
+    std::string detached;  ///< "--raw false": a switch whose value would be a word of the prompt; empty: none
   };
   SplitArguments split(const std::vector<std::string>& args) const;
   const Flag* find(std::string_view name) const;
+  /// "--raw=false" of "--no-raw", if that is no flag itself and --raw is a switch; else the argument.
+  std::string without_no(const std::string& argument) const;
   /// "-vx": known switches of one letter; "-n64": a flag of one letter with its value.
   bool is_bundle(std::string_view token) const;
   std::string usage() const;

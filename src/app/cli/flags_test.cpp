@@ -87,6 +87,31 @@ TEST(Flags, EmptyAndOddValues) {
   EXPECT_EQ(s.words, (std::vector<std::string>{"-", "[1,2]", "--"}));
 }
 
+TEST(Flags, SwitchesAreTurnedOffByTheirName) {
+  Sample s;
+  s.visual = true;
+  ASSERT_TRUE(s.parse({"--no-visual", "word"}));
+  EXPECT_FALSE(s.visual);
+  EXPECT_EQ(s.words, std::vector<std::string>{"word"});
+  ASSERT_TRUE(s.parse({"--visual=false"}));
+  ASSERT_TRUE(s.parse({"-sys", "--no-visual"}));
+  EXPECT_EQ(s.prompt, "--no-visual") << "a value is a value";
+  EXPECT_NE(s.error({"--no-count"}).find("--no-count: unknown flag"), std::string::npos) << "no switch";
+}
+
+TEST(Flags, AValueOfItsOwnIsNoWordOfThePrompt) {
+  Sample s;
+  for (const char* value : {"true", "false"}) {
+    const std::string message = s.error({"--visual", value, "word"});
+    EXPECT_NE(message.find(std::string("--visual ") + value), std::string::npos) << message;
+  }
+  EXPECT_NE(s.error({"--visual", "false"}).find("--no-visual"), std::string::npos);
+  ASSERT_TRUE(s.parse({"--visual", "--", "false"}));
+  EXPECT_EQ(s.words, std::vector<std::string>{"false"});
+  ASSERT_TRUE(s.parse({"--visual", "on", "the"}));
+  EXPECT_EQ(s.words.size(), 2u);
+}
+
 TEST(Flags, TheLastOfSeveralWins) {
   Sample s;
   ASSERT_TRUE(s.parse({"-n", "1", "--count", "2", "--visual", "--visual=false"}));

@@ -6,7 +6,9 @@
 //
 // A visible token is judged by its own probability with the token in the input. It becomes stable at the stable
 // threshold, or is replaced by a likelier token that reaches the visible threshold. Inside the window every pass does
-// this. Before the window, up to `refresh_rows` visible tokens are forwarded and scored with each pass, as part of its
+// this. With run_threshold, the best of each run of neighbouring masks is shown too if its confidence exceeds that: the
+// rule by which hierarchical decoding commits (dInfer, arXiv 2510.08666), here for drafts that are reviewed. Before the
+// window, up to `refresh_rows` visible tokens are forwarded and scored with each pass, as part of its
 // batch: the scattered rows share the weights' stream, so without a second processor this is faster than a second path.
 // It also recomputes their K/V.
 //
@@ -44,7 +46,7 @@ enum class RefreshSees { kAll, kPrefix };
 
 struct RevisionOptions : SecondPathOptions {
   double visible_threshold = 0.7, stable_threshold = 0.9;
-  std::optional<double> revise_threshold;
+  std::optional<double> revise_threshold, run_threshold;
   std::int32_t refresh_rows = 8, max_revisions = 3;
   RefreshOrder refresh_order = RefreshOrder::kStale;
   bool force_stable = false, reopen = false, leave_one_out = false, remask_visible = false;
@@ -71,6 +73,9 @@ OptionRows<RevisionOptions> revision_state_rows() {
                          "give one at or below --stable-threshold"};
           }),
       option("stable_threshold", &O::stable_threshold, 0, 2, "", "confidence from which a token is final"),
+      option("run_threshold", &O::run_threshold, 0, 2, "",
+             "show the best of each run of neighbouring masks above this confidence too")
+          .otherwise("none"),
       option("revise_threshold", &O::revise_threshold, 0, 2, "",
              "confidence from which a likelier token replaces a visible one")
           .otherwise("--visible-threshold", [](const O& o, const ModelDesc&,
@@ -181,6 +186,7 @@ class Revision : public Decoder, public Reviser {
     const Candidate* surest = nullptr;
     bool promoted = false, masks = false;
     ++pass_;
+    const std::vector<const Candidate*> drafts = best_of_runs(context, candidates);
     for (const Candidate& candidate : candidates) {
       if (!context.canvas.masked(candidate.position)) {
         look_again(context, candidate, edits);
@@ -189,12 +195,13 @@ class Revision : public Decoder, public Reviser {
       masks = true;
       if (!candidate.eligible) continue;
       if (!surest || candidate.log_odds > surest->log_odds) surest = &candidate;
-      if (candidate.confidence >= std::min(config_.visible_threshold, config_.stable_threshold)) {
-        promote(candidate, edits);
+      const bool draft = std::ranges::find(drafts, &candidate) != drafts.end();
+      if (draft || reaches_visible(candidate)) {
+        promote(candidate, edits, draft);
         promoted = true;
       }
     }
-    if (masks && !promoted && surest) promote(*surest, edits);
+    if (masks && !promoted && surest) promote(*surest, edits, /*draft=*/false);
     last_pass_changed_ = !edits.empty();
     return edits;
   }
@@ -276,9 +283,35 @@ class Revision : public Decoder, public Reviser {
     return result;
   }
 
-  void promote(const Candidate& candidate, std::vector<Edit>& edits) {
+  bool reaches_visible(const Candidate& candidate) const {
+    return candidate.confidence >= std::min(config_.visible_threshold, config_.stable_threshold);
+  }
+
+  /// Of each run of neighbouring masks, the surest candidate if it exceeds the threshold for runs.
+  std::vector<const Candidate*> best_of_runs(const DecodeContext& context,
+                                             std::span<const Candidate> candidates) const {
+    std::vector<const Candidate*> chosen;
+    if (!config_.run_threshold) return chosen;
+    const Candidate* best = nullptr;
+    Position last = -1;  // of the run's masks
+    const auto end_run = [&] {
+      if (best && best->confidence > *config_.run_threshold) chosen.push_back(best);
+      best = nullptr;
+    };
+    for (const Candidate& candidate : candidates) {
+      if (!context.canvas.masked(candidate.position)) continue;
+      if (candidate.position != last + 1) end_run();
+      last = candidate.position;
+      if (candidate.eligible && (!best || candidate.log_odds > best->log_odds)) best = &candidate;
+    }
+    end_run();
+    return chosen;
+  }
+
+  /// `draft`: chosen by its run.
+  void promote(const Candidate& candidate, std::vector<Edit>& edits, bool draft) {
     edits.push_back(commit(candidate));
-    const bool shown = candidate.confidence >= std::min(config_.visible_threshold, config_.stable_threshold);
+    const bool shown = draft || reaches_visible(candidate);
     const State state{candidate.confidence, remasked_[candidate.position], pass_, true, pass_};
     const bool open = candidate.confidence < config_.stable_threshold && (shown || !config_.force_stable);
     (open ? visible_ : final_)[candidate.position] = state;

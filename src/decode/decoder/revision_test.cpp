@@ -57,6 +57,50 @@ MethodRun two_blocks() {
   return run;
 }
 
+// Confidences from position 2: one mask is stable, then each run of masks that are left shows its best above 0.3.
+TEST(Revision, ShowsTheBestOfEachRunOfMasks) {
+  const double confidence[] = {0.2, 0.45, 0.4, 0.99, 0.35, 0.2, 0.25, 0.31};
+  const auto decode = [&](bool force_stable) {
+    FakeBackend backend(masked_desc());
+    backend.tamper = [&](RowScore& score) {
+      predict(score, {static_cast<TokenId>(score.position), confidence[score.position - 2]});
+    };
+    MethodRun run{.cache = "none", .decoder = "revision"};
+    run.prompt = 2;
+    run.grid.block_length = run.grid.length = 8;
+    run.config["run_threshold"] = 0.3;
+    run.config["force_stable"] = force_stable;
+    return std::pair(run_method(backend, run), backend.plans);
+  };
+  const auto [result, plans] = decode(false);
+  ASSERT_TRUE(result.finished);
+  const auto pass_of = [&](Position position) { return result.commit_pass[static_cast<std::size_t>(position - 2)]; };
+  const std::int32_t first = pass_of(5);
+  EXPECT_EQ(pass_of(3), first + 1);
+  EXPECT_EQ(pass_of(6), first + 1);
+  EXPECT_EQ(pass_of(4), first + 2);
+  EXPECT_EQ(pass_of(9), first + 2);
+  // Below the threshold only the surest mask of all is shown.
+  EXPECT_EQ(pass_of(8), first + 3);
+  EXPECT_EQ(std::max(pass_of(2), pass_of(7)), first + 5);
+  // Drafts are never final: each is scored in every pass after its own, unlike the stable token.
+  const auto scored = [&](std::size_t pass, Position position) {
+    const StepPlan& plan = plans[pass];
+    return std::ranges::any_of(plan.scored,
+                               [&](auto row) { return plan.rows[static_cast<std::size_t>(row)].position == position; });
+  };
+  for (std::size_t pass = 2; pass < 5; ++pass) {
+    EXPECT_TRUE(scored(pass, 3)) << pass;
+    EXPECT_FALSE(scored(pass, 5)) << pass;
+  }
+  const auto [forced, forced_plans] = decode(true);
+  EXPECT_EQ(forced.commit_pass, result.commit_pass);
+  const StepPlan& third = forced_plans[2];
+  EXPECT_TRUE(std::ranges::any_of(third.scored, [&](auto row) {
+    return third.rows[static_cast<std::size_t>(row)].position == 3;
+  })) << "a draft is not what force_stable is about";
+}
+
 // Position 3 is visible at 0.8; when the second block is decoded, the model prefers another token there.
 TEST(Revision, ChangesAVisibleTokenBehindTheWindow) {
   FakeBackend backend(masked_desc());
@@ -220,6 +264,9 @@ TEST(Revision, EndsWhateverThePredictions) {
         run.config["visible_threshold"] = 0.2;
         run.config["remask_threshold"] = 0.5;
         EXPECT_TRUE(run_method(backend, run).finished) << window << ' ' << cache;
+        run.config["run_threshold"] = 0.1;
+        FakeBackend again(masked_desc());
+        EXPECT_TRUE(run_method(again, run).finished) << window << ' ' << cache << " with drafts of runs";
       }
 }
 
