@@ -30,21 +30,23 @@ Decimal decimal(const std::string& text, bool strict = false) {
   return found.value_or(Decimal());
 }
 
-/// By enumeration: every number around the bounds, in its shortest and its longest text.
+/// By enumeration: every number around the bounds, in its shortest and its longest text. Bounds have one digit more
+/// than the multiples, so that some of them lie between two.
 TEST(JsonMultiples, AreThoseOfTheirValues) {
   std::mt19937 rng(11);
   for (int i = 0; i < 80; ++i) {
     const Multiple multiple{static_cast<std::int64_t>(1 + rng() % 60), static_cast<std::int32_t>(rng() % 4)};
-    const auto low = static_cast<std::int64_t>(rng() % 2500) - 1200,
-               high = low + static_cast<std::int64_t>(rng() % 1500);
+    const std::int64_t tenth = rng() % 3 == 0 ? 1 : 10;
+    const auto low = (static_cast<std::int64_t>(rng() % 25000) - 12000) / tenth * tenth,
+               high = low + static_cast<std::int64_t>(rng() % 15000) / tenth * tenth;
     const bool strict = rng() % 2 == 0;
-    const auto bound = [&](std::int64_t n) { return decimal(text_of(n, multiple.decimals, true), strict); };
+    const auto bound = [&](std::int64_t n) { return decimal(text_of(n, multiple.decimals + 1, true), strict); };
     const auto pattern = json_multiples(multiple, bound(low), bound(high));
     std::int64_t found = 0;
     const auto dfa = compile(pattern ? *pattern : *literal("none"));
     ASSERT_TRUE(dfa.has_value());
-    for (std::int64_t n = low - 30; n <= high + 30; ++n) {
-      const bool inside = strict ? n > low && n < high : n >= low && n <= high;
+    for (std::int64_t n = low / 10 - 30; n <= high / 10 + 30; ++n) {
+      const bool inside = strict ? n * 10 > low && n * 10 < high : n * 10 >= low && n * 10 <= high;
       for (const bool shortest : {false, true})
         EXPECT_EQ(dfa->matches(text_of(n, multiple.decimals, shortest)), inside && n % multiple.of == 0)
             << multiple.of << " e-" << multiple.decimals << " " << low << " " << high << " " << n;
