@@ -230,8 +230,12 @@ TEST_F(ConstraintTest, BannedTokensAreNoWayOn) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kUsage);
   EXPECT_NE(none.error().message().find("--logit-bias"), std::string::npos);
+  options.logit_bias = std::to_string(ids[1]) + "-inf";
+  const auto other = model.generate("Solve 7+5.", options);
+  ASSERT_TRUE(other) << "compiled for other bans";
+  EXPECT_EQ(other->text.find('1'), std::string::npos) << other->text;
   options.logit_bias.reset();
-  EXPECT_EQ(model.generate("Solve 7+5.", options)->text, "12") << "compiled for other bans";
+  EXPECT_EQ(model.generate("Solve 7+5.", options)->text, "12") << "compiled for bans";
 }
 
 }  // namespace

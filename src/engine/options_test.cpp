@@ -299,6 +299,9 @@ TEST(Options, APresetIsOverriddenByWhatIsGiven) {
   options.decoder = {};
   EXPECT_EQ(resolved(options).cache.name, "delayed-greedy");
   EXPECT_EQ(resolved(options).decoder.options.at("stable_threshold"), OptionValue(0.99));
+  options.preset = "swift";
+  EXPECT_EQ(resolved(options).cache.name, "delayed-greedy");
+  EXPECT_EQ(resolved(options).decoder.options.at("run_threshold"), OptionValue(0.3));
   options.preset = "exact";
   EXPECT_EQ(resolved(options).cache.name, "none");
   ModelDesc causal = desc;

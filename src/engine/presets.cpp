@@ -39,6 +39,13 @@ GenerateOptions frugal() {
   return options;
 }
 
+/// Drafts of runs are reviewed, so that a wrong one costs a pass and no point.
+GenerateOptions swift() {
+  GenerateOptions options = frugal();
+  options.decoder.options["run_threshold"] = 0.3;
+  return options;
+}
+
 }  // namespace
 
 const std::vector<Preset>& presets() {
@@ -49,6 +56,7 @@ const std::vector<Preset>& presets() {
        full_attention},
       {{"frugal", "fewest rows: only masks and tokens just committed; for models as those of fast", frugal()},
        full_attention},
+      {{"swift", "fewest passes: frugal, and of each run of masks one is drafted", swift()}, full_attention},
   };
   return all;
 }
