@@ -141,7 +141,7 @@ class TimeModel {
       const bool looks_up = host && std::holds_alternative<op::Embed>(graph.ops[i]);
       if (looks_up || operator_rows(graph, graph.ops[i]) == 0) continue;
       const OperatorCost& c = cost.operators[i];
-      const double unpack_gbps = device_.host.dequantize_gbps, unpacked = unpack_gbps > 0 ? c.weight_bytes : 0;
+      const double unpack_gbps = device_.unpack_gbps(), unpacked = unpack_gbps > 0 ? c.weight_bytes : 0;
       const double own = c.vector / hertz - (unpacked > 0 ? unpacked * 1e-9 / unpack_gbps : 0);
       std::vector<LinearForm> forms = {{0, {{kMultiply, c.matrix * device_.array.macs_per_pe / hertz}}},
                                        {0, {{kTransfer, (c.read_bytes + c.write_bytes) * 1e-9}}}};
