@@ -86,7 +86,7 @@ class Models(CliCase):
 
     def test_devices(self):
         names = [d["name"] for d in self.json("devices")]
-        for name in ("dart-512", "dart-1024", "dart-2048", "dart-2048-hbm4", "plena-64", "mobile-v79"):
+        for name in ("dart-512", "dart-1024", "dart-2048", "dart-2048-hbm2e-x4", "plena-64", "mobile-v79"):
             self.assertIn(name, names)
         device = self.json("devices", "dart-2048", "--set", "memory.stacks=4")
         self.assertAlmostEqual(device["derived"]["memory_gbps"], 1638.4)
