@@ -271,7 +271,6 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
     return Error{ErrorCode::kUsage,
                  fmt::format("{} rows of {} sequences that see {} keys", graph.shape.rows, load.sequences, load.keys),
                  "", "each sequence has at least one row and one key"};
-  const double ghz = device_.clock.ghz;
   StepCost step;
   step.operators.reserve(alike.empty() ? graph.ops.size() : 1 + static_cast<std::size_t>(std::ranges::max(alike)));
   OperatorCost& sum = step.total;
@@ -301,17 +300,6 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
     sum.serial += c.serial;
     sum.lower_bound += c.lower_bound;
   }
-  const WindowKeys& window = device_.window;
-  if (const auto resident = static_cast<double>(window.bytes - window.staging_bytes);
-      window.bytes > 0 && sum.weight_bytes > resident) {
-    const double outside = sum.weight_bytes - resident;
-    const double half = std::max(1.0, static_cast<double>(window.staging_bytes) / 2);
-    step.mapping = (std::ceil(outside / half) * window.map_us +
-                    std::ceil(outside / static_cast<double>(window.page_bytes)) * window.map_us_per_page) *
-                   ghz * 1e3;
-  }
-  sum.cycles += step.mapping;
-  sum.serial += step.mapping;
   // With one port, matrix SRAM can be written only while the array does not read it.
   double array = sum.matrix;
   if (device_.sram.matrix_ports == 1) {
@@ -320,7 +308,7 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
   }
   const double most = std::max({array, sum.vector, sum.memory});
   sum.bound = most == sum.memory ? Bound::kMemory : most == array ? Bound::kMatrix : Bound::kVector;
-  step.overlapped = most + sum.host + step.mapping;
+  step.overlapped = most + sum.host;
   step.lower_bound = std::max({lower_matrix, lower_vector, lower_memory});
   return step;
 }
