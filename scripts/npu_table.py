@@ -10,8 +10,8 @@ A block of every sequence is decoded with a cache of all positions that is fille
 step over all positions, then steps over the block's rows, each followed by one-pass sampling. With --kv prefix steps
 run the block and everything after it, with --kv none all positions. Warm steps whose rows do not fit into vector SRAM
 run in parts of as many sequences as fit. Steps are simulated cycle by cycle (`dllm npu step`), energy comes from the
-simulated traffic; if there is no program for a step, it is taken from the analytical model (`dllm npu analyze`, units
-overlapped) and marked.
+simulated traffic. A step that takes too long to simulate has the price of its program's schedule (`dllm npu analyze`)
+and is marked. A block without a program for one of its steps is refused.
 
 --modes is the table of Nemotron-Labs-Diffusion-8B: one token after the other, blocks of masks, and drafts with their
 verification, each with the passes of recorded answers (models/recordings/tri-*.json). A round of drafts is two steps
@@ -26,6 +26,8 @@ import sys
 
 DATACENTRE: dict[str, int | bool] = {"batch": 16, "block": 32, "context": 256, "steps": 32}
 SINGLE: dict[str, int | bool] = {"batch": 1, "block": 32, "context": 256, "steps": 32}
+# The rows of a warm step are its whole context, and 64 rows of 8B models are what a phone's vector SRAM holds.
+PHONE: dict[str, int | bool] = {**SINGLE, "context": 64}
 PROFILES: dict[str, dict[str, int | bool]] = {
     "dart-512": DATACENTRE,
     "dart-1024": DATACENTRE,
@@ -33,12 +35,12 @@ PROFILES: dict[str, dict[str, int | bool]] = {
     "dart-2048-smooth": DATACENTRE,
     # 4 x 64 PEs: a step is two hundred million tiles, too many to simulate here.
     "plena-64-wide": {**SINGLE, "simulate": False},
-    "mobile-v75": SINGLE,
-    "mobile-v79": SINGLE,
-    "mobile-v81": SINGLE,
-    "mobile-v75-mx": SINGLE,
-    "mobile-v79-mx": SINGLE,
-    "mobile-v81-mx": SINGLE,
+    "mobile-v75": PHONE,
+    "mobile-v79": PHONE,
+    "mobile-v81": PHONE,
+    "mobile-v75-mx": PHONE,
+    "mobile-v79-mx": PHONE,
+    "mobile-v81-mx": PHONE,
 }
 MODELS = ["llada-8b", "llada-moe"]  # others by --model
 TRI_MODEL = "nemotron-labs-diffusion-8b"
@@ -95,7 +97,7 @@ class Commands:
             return None
         ghz = result["device"]["clock"]["ghz"]
         ghz = ghz["value"] if isinstance(ghz, dict) else ghz
-        return result[phase]["overlapped_cycles"] / (ghz * 1e9), result[phase]["energy"]["total_j"]
+        return result[phase]["time"]["cycles"] / (ghz * 1e9), result[phase]["energy"]["total_j"]
 
     def sampling(self, device, w, vocab):
         result = self.json("sampling", "--device", device, "--batch", w["batch"], "--block", w["block"],
@@ -112,7 +114,7 @@ def simulated(run, device, model, rows, w, kv="dual"):
             parts = w["batch"] // sequences
             return (part[0] * parts, part[1] * parts), "simulated" if parts == 1 else f"{parts} x {sequences}"
         sequences //= 2
-    return None, "analytical"
+    return None, "priced"
 
 
 def line(run, device, model, w, vocab):

@@ -163,7 +163,7 @@ class Experiments(CliCase):
             block = json.loads(self.ok("npu", "analyze", "--shape", model, "--device", device, "--unfused-head", "-o",
                                        "json").stdout)
             row = rows[model, device]
-            self.assertAlmostEqual(row[1], block["refine"]["scheduled_cycles"] / 1e6)
+            self.assertAlmostEqual(row[1], block["refine"]["time"]["cycles"] / 1e6)
             self.assertAlmostEqual(row[0] + 31 * row[1], 1e3 * block["block"]["seconds"])
             self.assertAlmostEqual(row[0] + 31 * row[1] + 32 * row[2], row[3])
             self.assertAlmostEqual(sum(row[4:7]), 100)

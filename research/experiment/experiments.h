@@ -19,7 +19,7 @@ enum Reads : unsigned {
 };
 
 /// Of DART and PLENA, with d-PLENA's numbers of lanes first.
-inline constexpr const char* kNpus[] = {"dart-512", "dart-1024", "dart-2048", "dart-2048-hbm4", "plena-64-wide"};
+inline constexpr const char* kNpus[] = {"dart-512", "dart-1024", "dart-2048", "dart-2048-hbm2e-x4", "plena-64-wide"};
 
 inline constexpr std::string_view kPhonePaper = "llada.cpp (arXiv 2606.13740)";
 inline constexpr std::string_view kNpuPaper = "DART (arXiv 2601.20706) and d-PLENA";

@@ -243,6 +243,11 @@ class NpuCompile(CliCase):
         self.assertIn("not determined: it limits none", self.ok(*given).stdout)
         shown = json.loads(self.ok("npu", "devices", profile, "-o", "json").stdout)
         self.assertIn("\"map_us\": 400", json.dumps(shown))
+        lines[0] = "\N{BYTE ORDER MARK}" + lines[0]
+        gemms.write_text("\n".join(lines) + "\n")
+        self.ok(*given)
+        gemms.write_text("rows,outputs,inputs,us\n32,4096,4096,0.0004\n")
+        self.assertIn("look like seconds", self.fails(3, *given))
         maps.write_text("bytes,us\n1,x\n")
         self.assertIn("maps.csv, line 2", self.fails(3, *given))
         self.assertIn("there is nothing to fit", self.fails(2, "npu", "calibrate"))

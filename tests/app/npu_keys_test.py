@@ -143,6 +143,9 @@ HOT = {**PHONE, "thermal.sustained_w": 1.5, "thermal.rise_k": 0.15, "thermal.res
 HOT_HOST = {**HOT, "thermal.sustained_w": 5, "thermal.rise_k": 0.5, "thermal.resume_k": 0.4}
 NARROW = {**PHONE, "window.bytes": 700000, "window.staging_bytes": 200000, "window.map_us": 200,
           "window.mapping_bytes": 400000}
+# For blocks: it holds the activations of a warm step of two sequences, and stages most of the weights.
+BLOCK_WINDOW = {**PHONE, "window.bytes": 345000, "window.staging_bytes": 80000, "window.map_us": 200,
+                "window.map_us_per_page": 0.15, "window.mapping_bytes": 190000, "window.mappings": 4}
 NARROWER = {**PHONE, "window.bytes": 200000, "window.staging_bytes": 80000, "window.map_us": 200,
             "window.mapping_bytes": 60000}
 
@@ -201,7 +204,8 @@ def workloads(here):
                      timed_step("plena-64", SMALL, *experts, *step)],
         "npu step --temperature": [timed_step("plena-64", SMALL | DRAWS, *experts, *step, *drawn)],
         "npu step --analytic": [timed_step("plena-64", SMALL, *experts, *step, "--analytic"),
-                                timed_step("plena-64", SMALL, *small, *step, "--analytic")],
+                                timed_step("plena-64", SMALL, *small, *step, "--analytic"),
+                                timed_step("mobile-sm8750", PHONE, *small, *step, "--analytic")],
         "npu sampling": [npu("sampling", "plena-64", SLOWER, *sample),
                          npu("sampling", "mobile-sm8750", PHONE, *sample),
                          npu("sampling", "plena-64", SLOWER, *sample, "--issue", "serial", "--published", "no")],
@@ -211,13 +215,16 @@ def workloads(here):
                      npu("dram", "dart-512", {}, "--trace", here / "requests.txt")],
         "npu analyze": [npu("analyze", "plena-64", SMALL, *experts, *block),
                         npu("analyze", "plena-64", SMALL, *small, *block),
-                        npu("analyze", "mobile-sm8750", NARROWER, *small, *block)],
+                        npu("analyze", "mobile-sm8750", BLOCK_WINDOW, *small, *block)],
         "npu analyze --unfused-head": [npu("analyze", "mobile-sm8750", PHONE, *small, *block, "--unfused-head")],
         "npu sweep": [npu("sweep", "plena-64", SMALL, *experts), npu("sweep", "plena-64", SMALL, *small),
-                      npu("sweep", "mobile-sm8750", NARROWER, *small)],
+                      npu("sweep", "mobile-sm8750", BLOCK_WINDOW, *small)],
         "npu plan": [npu("plan", base, changes, *small, "--rows", 40, "--context", 40) for base, changes in (
             ("mobile-sm8750", NARROWER), ("mobile-sm8750", BUSY | NARROWER),
-            ("plena-64", SMALL | {"array.macs_per_pe": 0.02, "window.bytes": 400000, "window.staging_bytes": 100000}))],
+            ("plena-64", SMALL | {"array.macs_per_pe": 0.02, "window.bytes": 400000,
+                                            "window.staging_bytes": 100000}))] + [
+            npu("plan", "plena-64", SMALL | SMOOTH | {"window.bytes": 1500000, "window.staging_bytes": 200000}, *experts,
+                "--rows", 40, "--context", 40)],
         "npu plan --program": [npu("plan", "mobile-sm8750", NARROWER | {"window.mapping_bytes": 0},
                                    "--program", here / "program.toml")],
         "npu calibrate": [npu("calibrate", "mobile-sm8750", PHONE, *small, *tables),
@@ -228,7 +235,8 @@ def workloads(here):
                                 answers("bench generate", "mobile-sm8750", PHONE, *refreshed),
                                 answers("bench generate", "plena-64", SMALL, *recorded)],
         "bench --backend npu --npu-timing simulated": [
-            answers("bench generate", "plena-64", SMALL, *recorded, "--answers", 1, "--npu-timing", "simulated")],
+            answers("bench generate", base, changes, *recorded, "--answers", 1, "--npu-timing", "simulated")
+            for base, changes in (("plena-64", SMALL), ("mobile-sm8750", HOT))],
         "bench --backend npu --npu-processor host": [
             answers("bench generate", "mobile-sm8750", HOT_HOST, *recorded, "--npu-processor", "host")],
         "run --backend npu": [answers("run", "mobile-sm8750", HOT, *answer),
@@ -238,7 +246,8 @@ def workloads(here):
         "run --backend npu --npu-values machine": [
             answers("run", "plena-64", SMALL, *short, "--npu-values", "machine")],
         "run --backend npu --npu-timing simulated": [
-            answers("run", "plena-64", SMALL, *short, "--npu-timing", "simulated")],
+            answers("run", base, changes, *short, "--npu-timing", "simulated")
+            for base, changes in (("plena-64", SMALL), ("mobile-sm8750", HOT))],
         "run --backend npu --npu-processor host": [
             answers("run", "mobile-sm8750", HOT_HOST, *answer, "--npu-processor", "host"),
             answers("run", "plena-64", SMALL | SMOOTH | HOST, *answer, "--npu-processor", "host")],

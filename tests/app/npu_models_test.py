@@ -86,7 +86,7 @@ class Models(CliCase):
 
     def test_devices(self):
         names = [d["name"] for d in self.json("devices")]
-        for name in ("dart-512", "dart-1024", "dart-2048", "dart-2048-hbm4", "plena-64", "mobile-v79"):
+        for name in ("dart-512", "dart-1024", "dart-2048", "dart-2048-hbm2e-x4", "plena-64", "mobile-v79"):
             self.assertIn(name, names)
         device = self.json("devices", "dart-2048", "--set", "memory.stacks=4")
         self.assertAlmostEqual(device["derived"]["memory_gbps"], 1638.4)
@@ -107,11 +107,39 @@ class Models(CliCase):
         self.assertLessEqual(refine["lower_bound_cycles"], refine["overlapped_cycles"])
         self.assertAlmostEqual(sum(o["cycles"] for o in refine["operators"]), refine["total"]["cycles"], delta=1)
         self.assertEqual(result["device"]["array"]["vlen"], 2048)
-        text = self.ok("npu", "analyze", "--bandwidth", 60, "--device", "mobile-v79", "--batch", 1, "--phase", "refine")
+        self.assertEqual(refine["time"]["source"], "priced schedule")
+        self.assertEqual((result["workload"]["warm_parts"], result["workload"]["refine_parts"]), (8, 1))
+        seconds = (result["warm"]["time"]["cycles"] + 31 * refine["time"]["cycles"]) * 1e-9
+        self.assertAlmostEqual(result["block"]["seconds"], seconds)
+        text = self.ok("npu", "analyze", "--bandwidth", 60, "--device", "mobile-v79", "--batch", 1, "--context", 64,
+                       "--phase", "refine")
         self.assertIn("tokens/s", text.stdout)
         self.assertNotIn("warm step", text.stdout)
         self.fails(2, "npu", "analyze", "--block", 64, "--context", 32)
         self.fails(2, "npu", "analyze", "--shape", "gpt-5")
+
+    def test_what_has_no_program_is_refused_by_all_verbs(self):
+        """The warm step of a phone's block of 256 positions has none: the same words from all."""
+        phone = ("--device", "mobile-v79", "--batch", 1, "--context", 256)
+        words = self.fails(2, "npu", "step", *phone, "--rows", 32, "--cache", "none")
+        self.assertIn("rows of vector SRAM", words)
+        for other in (("analyze", *phone), ("analyze", *phone, "--phase", "refine"), ("plan", *phone, "--rows", 256)):
+            self.assertEqual(self.fails(2, "npu", *other), words)
+        spec = self.dir / "phone.toml"
+        spec.write_text('name = "p"\nmodel = "llada-8b"\n[device]\nbase = "mobile-v79"\n[workload]\nbatch = [1]\n'
+                        'context = [256]\n')
+        row = self.json("sweep", spec)["rows"][0]
+        self.assertEqual("error: " + row["error"], words.strip())
+
+    def test_plan_and_analyze_charge_the_same_for_mappings(self):
+        for window in (3355443200, 1500000000, 700000000):
+            given = ("--device", "mobile-v79", "--batch", 1, "--context", 64, "--set", f"window.bytes={window}")
+            time = self.json("analyze", *given)["refine"]["time"]
+            plan = self.json("plan", *given, "--rows", 32)["plan"]
+            hertz = 2.114e9
+            self.assertAlmostEqual(time["mapping_cycles"] / hertz * 1e3, plan["waiting_ms"], places=6)
+            self.assertAlmostEqual(time["cycles"] / hertz * 1e3, plan["run_ms"], places=6)
+        self.assertGreater(plan["waiting_ms"], 0)
 
     def test_analyze_beside_gpus(self):
         result = self.json("analyze", "--bandwidth", 717, "--gpu", "a6000", "--gpu", "h200")

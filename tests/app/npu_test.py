@@ -70,6 +70,15 @@ class Npu(CliCase):
         self.assertIn("opcode 0x01", self.ok("npu", "isa", "m_mm").stdout)
         self.assertIn("M_MM", self.fails(2, "npu", "isa", "M_MN"))
 
+    def test_words_of_another_branch(self):
+        words, source = self.dir / "max.bin", self.write("max.asm", "V_MAX_VF gp1, gp2, f3\nC_BREAK\n")
+        self.ok("npu", "asm", source, "-o", words)
+        for verb in ("disasm", "run", "trace"):
+            self.ok("npu", verb, words)
+            self.assertIn("S_MAP_FP_V", self.fails(3, "npu", verb, words, "--words", "plena-compiler"))
+        self.assertIn("opcodes", self.fails(2, "npu", "run", source, "--words", "plena-compiler"))
+        self.assertIn("plena-compiler", self.fails(3, "npu", "asm", self.write("a.asm", "M_TMM_A 0, gp1, gp2\n")))
+
     def test_assemble_and_disassemble(self):
         source = self.write("loop.asm", ".loop gp1, 3\nS_ADDI_INT gp2, gp2, 5\n.endloop\nC_BREAK\n")
         for form in ("bin", "hex"):

@@ -9,10 +9,9 @@
 #include "app/cli/verb.h"
 #include "app/npu/flags.h"
 #include "base/try.h"
-#include "npu_compiler/analytic/block_cost.h"
 #include "npu_compiler/analytic/gpu.h"
-#include "npu_compiler/analytic/refine_schedule.h"
-#include "npu_compiler/compiler/feasible.h"
+#include "npu_compiler/analytic/step_work.h"
+#include "npu_compiler/compiler/block_cost.h"
 #include "npu_core/device/energy.h"
 #include "npu_core/device/profile.h"
 
@@ -77,8 +76,20 @@ std::vector<Line> by_role(const Graph& graph, const npu::StepCost& step) {
   return lines;
 }
 
-std::string step_text(const char* title, const Graph& graph, const npu::StepCost& step, const npu::StepEnergy& energy,
+/// "priced schedule, in 8 parts that read all weights each: 118.3 ms; dispatch 1.2 ms".
+std::string time_text(const npu::StepCycles& time, std::size_t parts, double ms) {
+  std::string text =
+      fmt::format("{}{}: {:.3f} ms", npu::source_name(time.source),
+                  parts > 1 ? fmt::format(", in {} parts that read all weights each", parts) : "", time.cycles() * ms);
+  if (time.dispatch > 0) text += fmt::format("; of it dispatch by the host {:.3f} ms", time.dispatch * ms);
+  if (time.mapping > 0) text += fmt::format("; of it waiting for mappings {:.3f} ms", time.mapping * ms);
+  return text + "\n\n";
+}
+
+std::string step_text(const char* title, const Graph& graph, const npu::PhaseCost& phase, std::size_t parts,
                       const npu::Device& device) {
+  const npu::StepCost& step = phase.cost;
+  const npu::StepEnergy& energy = phase.energy;
   std::string text = fmt::format("{} step, {} rows, {} scored\n{:<16}{:>4}{:>11}{:>11}{:>11}{:>11}{:>11}{:>10}  {}\n",
                                  title, graph.shape.rows, graph.shape.scored, "operator", "n", "matrix", "vector",
                                  "memory", "cycles", "bound", "MB", "limited by");
@@ -92,13 +103,14 @@ std::string step_text(const char* title, const Graph& graph, const npu::StepCost
   const double ms = 1e-6 / device.clock.ghz;
   text += fmt::format(
       "units overlapped {:.3f} ms, operators in sequence {:.3f} ms, serial {:.3f} ms, lower bound {:.3f} ms; {:.3f} J "
-      "(dram {:.0f} %)\n\n",
+      "(dram {:.0f} %)\n",
       step.overlapped * ms, step.total.cycles * ms, step.total.serial * ms, step.lower_bound * ms, energy.total(),
       100 * (energy.dram_core + energy.dram_io + energy.dram_background) / energy.total());
-  return text;
+  return text + time_text(phase.time, parts, ms);
 }
 
-Json step_json(const Graph& graph, const npu::StepCost& step, const npu::StepEnergy& energy) {
+Json step_json(const Graph& graph, const npu::PhaseCost& phase) {
+  const npu::StepCost& step = phase.cost;
   Json operators = Json::array();
   for (const npu::OperatorCost& c : step.operators) {
     const Op& op = graph.ops[static_cast<std::size_t>(c.op)];
@@ -114,8 +126,8 @@ Json step_json(const Graph& graph, const npu::StepCost& step, const npu::StepEne
           {"total", cost_json(step.total)},
           {"overlapped_cycles", step.overlapped},
           {"lower_bound_cycles", step.lower_bound},
-          {"mapping_cycles", step.mapping},
-          {"energy", npu::energy_json(energy)},
+          {"time", npu::time_json(phase.time)},
+          {"energy", npu::energy_json(phase.energy)},
           {"operators", operators}};
 }
 
@@ -127,7 +139,7 @@ Json model_json(const ModelDesc& desc) {
           {"vocabulary", desc.vocab}};
 }
 
-Json workload_json(const npu::Workload& w, std::size_t parts) {
+Json workload_json(const npu::Workload& w, const npu::BlockParts& parts) {
   return {{"batch", w.batch},
           {"block", w.block},
           {"context", w.context},
@@ -135,7 +147,8 @@ Json workload_json(const npu::Workload& w, std::size_t parts) {
           {"fused_head", w.fused_head},
           {"cache", npu::cache_name(w.cache)},
           {"refine_rows", npu::refine_rows(w)},
-          {"refine_parts", parts}};
+          {"warm_parts", parts.warm.size()},
+          {"refine_parts", parts.refine.size()}};
 }
 
 /// A GPU's roofline next to the device's figures.
@@ -210,19 +223,17 @@ class NpuAnalyze final : public Verb {
     const npu::Workload& w = workload_.workload;
     DLLM_CHECK_OK(npu::check(w));
     DLLM_CHECK_OK(npu::check_modelled(device));
-    DLLM_TRY(const std::vector<std::int64_t> parts, npu::check_feasible(device, shape, w));
+    DLLM_TRY(const npu::BlockParts parts, npu::check_feasible(device, shape, w));
     if (bandwidth_ == 0) {
       DLLM_TRY(bandwidth_, npu::achieved_bandwidth(device));
     }
     DLLM_TRY(const npu::CostModel model, npu::CostModel::create(device, bandwidth_));
     const Graph warm = shape.architecture->build(shape.desc, npu::warm_shape(w));
     const Graph refine = shape.architecture->build(shape.desc, npu::refine_shape(w));
-    DLLM_TRY(
-        const npu::BlockCost block,
-        npu::evaluate_block(model, warm, refine, w, npu::RefineSchedule(shape).cycles(device, w, bandwidth_, parts),
-                            static_cast<std::int64_t>(parts.size())));
+    npu::StepTimes times(shape);
+    DLLM_TRY(const npu::BlockCost block, npu::evaluate_block(times, model, warm, refine, w, parts));
     DLLM_TRY(const std::vector<Baseline> baselines, compare(warm, refine));
-    const Analysis result{shape, device, model, warm, refine, block, parts.size(), baselines};
+    const Analysis result{shape, device, model, warm, refine, block, parts, baselines};
     session.terminal.out << (output_ == "json" ? dump(as_json(result, session.command)) + "\n" : as_text(result));
     return kExitOk;
   }
@@ -234,7 +245,7 @@ class NpuAnalyze final : public Verb {
     const npu::CostModel& model;
     const Graph &warm, &refine;
     const npu::BlockCost& block;
-    std::size_t parts;  ///< in which the refinement step is compiled
+    const npu::BlockParts& parts;
     const std::vector<Baseline>& baselines;
   };
 
@@ -251,13 +262,9 @@ class NpuAnalyze final : public Verb {
                      {"serial_seconds", a.block.serial_seconds},
                      {"joules", a.block.joules},
                      {"tokens_per_second", a.block.tokens_per_second},
-                     {"tokens_per_joule", a.block.tokens_per_joule},
-                     {"refine_time", a.block.scheduled ? "as scheduled" : "units overlapped"}};
-    if (phase_ != "refine") json["warm"] = step_json(a.warm, a.block.warm, a.block.warm_energy);
-    if (phase_ != "warm") {
-      json["refine"] = step_json(a.refine, a.block.refine, a.block.refine_energy);
-      if (a.block.scheduled) json["refine"]["scheduled_cycles"] = *a.block.scheduled;
-    }
+                     {"tokens_per_joule", a.block.tokens_per_joule}};
+    if (phase_ != "refine") json["warm"] = step_json(a.warm, a.block.warm);
+    if (phase_ != "warm") json["refine"] = step_json(a.refine, a.block.refine);
     for (const Baseline& b : a.baselines) json["gpus"].push_back(b.json(a.block));
     if (benchmark_) json["evaluation_us"] = evaluation_us(a.model, a.refine, w);
     return json;
@@ -268,12 +275,8 @@ class NpuAnalyze final : public Verb {
     std::string text =
         fmt::format("{} on {}: {:.1f} TOPS, {:.1f} GB/s achieved of {:.1f}; cycles at {} GHz\n\n", a.shape.desc.name,
                     a.device.name, a.device.peak_tops(), bandwidth_, a.device.memory_gbps(), a.device.clock.ghz);
-    if (phase_ != "refine") text += step_text("warm", a.warm, a.block.warm, a.block.warm_energy, a.device);
-    if (phase_ != "warm") text += step_text("refine", a.refine, a.block.refine, a.block.refine_energy, a.device);
-    if (phase_ != "warm" && a.block.scheduled)
-      text += fmt::format("refine step as scheduled{}: {:.3f} ms\n\n",
-                          a.parts > 1 ? fmt::format(", in {} parts that read all weights each", a.parts) : "",
-                          a.block.refine_seconds * 1e3);
+    if (phase_ != "refine") text += step_text("warm", a.warm, a.block.warm, a.parts.warm.size(), a.device);
+    if (phase_ != "warm") text += step_text("refine", a.refine, a.block.refine, a.parts.refine.size(), a.device);
     text += fmt::format(
         "block of {} x {} tokens, context {}, {} steps: {:.4f} s, {:.1f} tokens/s, {:.2f} J, {:.2f} tokens/J; serial "
         "{:.4f} s\n",

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -110,6 +111,7 @@ class NpuDisasm final : public Verb {
   void declare(Flags& flags) override {
     flags.group("Input");
     flags.positionals("FILE", "words as bytes or hexadecimal text", 1, words_);
+    words_flag_.add(flags);
     flags.group("Output");
     flags.add({.names = {"--annotate"},
                .help = "indent loops; add each instruction's index and word",
@@ -120,25 +122,44 @@ class NpuDisasm final : public Verb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     if (words_.empty()) return Error{ErrorCode::kUsage, "there is no file", "dllm npu disasm", "dllm npu disasm FILE"};
-    DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal, half_));
+    DLLM_TRY(const npu::Program program,
+             open_npu_program(words_.front(), session.terminal, words_flag_.source(), half_));
     session.terminal.out << npu::disassemble(program, annotate_);
     return kExitOk;
   }
 
  private:
   std::vector<std::string> words_;
+  WordsFlag words_flag_;
   bool annotate_ = false, half_ = false;
 };
 
 }  // namespace
 
-Expected<npu::Program> open_npu_program(const std::string& path, Terminal& terminal, bool half_scalars) {
+void WordsFlag::add(Flags& flags) {
+  const std::vector<std::string> known(std::begin(npu::kWordSources), std::end(npu::kWordSources));
+  flags.add({.names = {"--words"},
+             .value = "SOURCE",
+             .help = "whose opcodes the file's words have (docs/guide/npu.md, Words of other branches)",
+             .default_text = known.front(),
+             .choices = known,
+             .apply = into(name_, known)});
+}
+
+npu::WordSource WordsFlag::source() const {
+  return static_cast<npu::WordSource>(std::ranges::find(npu::kWordSources, name_) - std::begin(npu::kWordSources));
+}
+
+Expected<npu::Program> open_npu_program(const std::string& path, Terminal& terminal, npu::WordSource source,
+                                        bool half_scalars) {
   if (path == "-" || path.ends_with(".asm") || path.ends_with(".s")) {
+    if (source != npu::WordSource::kOurs)
+      return Error{ErrorCode::kUsage, "assembly has names and no opcodes", "--words", "give a file of words"};
     DLLM_TRY(const std::string text, read_text(path, terminal));
     return assemble_source(text, path, terminal, half_scalars);
   }
   DLLM_TRY(const std::string bytes, read_input(path));
-  DLLM_TRY(npu::Program program, npu::program_from_bytes(bytes, path));
+  DLLM_TRY(npu::Program program, npu::program_from_bytes(bytes, path, source));
   program.half_scalars = half_scalars;
   return program;
 }

@@ -10,6 +10,8 @@
 #include "app/npu/flags.h"
 #include "base/input_file.h"
 #include "base/try.h"
+#include "npu_compiler/compiler/feasible.h"
+#include "npu_compiler/compiler/step_time.h"
 #include "npu_compiler/runtime/memory_map.h"
 #include "npu_compiler/runtime/program_file.h"
 #include "npu_compiler/runtime/step_memory.h"
@@ -81,11 +83,21 @@ class NpuPlan final : public Verb {
     DLLM_CHECK_OK(npu::check_modelled(device));
     DLLM_TRY(const double gbps, npu::achieved_bandwidth(device));
     DLLM_TRY(const npu::CostModel model, npu::CostModel::create(device, gbps));
-    const npu::StepLoad load{.sequences = batch_, .keys = context_, .choices = routing_.choices};
-    const Graph graph = shape.architecture->build(shape.desc, {.rows = batch_ * rows_, .scored = batch_ * rows_});
-    DLLM_TRY(const npu::StepCost cost, model.evaluate(graph, load));
+    const npu::RegularStep work{.sequences = batch_, .rows = rows_, .keys = context_, .scored = rows_};
+    if (rows_ > context_)
+      return Error{ErrorCode::kUsage, fmt::format("{} rows in a context of {}", rows_, context_), "--rows",
+                   "the context counts all positions, those of the step included"};
+    DLLM_TRY(const std::vector<std::int64_t> parts, npu::check_feasible(device, shape, work, routing_.choices));
+    const npu::StepQuestion question{.step = work, .choices = routing_.choices, .logits = false, .parts = parts};
+    const npu::StepLoad load{.sequences = batch_,
+                             .keys = context_,
+                             .choices = routing_.choices,
+                             .parts = static_cast<std::int64_t>(parts.size())};
+    DLLM_TRY(const npu::StepCost cost, model.evaluate(shape.architecture->build(shape.desc, work.shape()), load));
+    npu::StepTimes times(shape);
+    DLLM_TRY(const npu::StepCycles timed, times.time(model, question, cost));
     title = fmt::format("{}, {} x {} rows, context {}", shape.desc.name, batch_, rows_, context_);
-    return npu::step_program(graph, device, load, cost);
+    return times.program(model, question, timed);
   }
 
   NpuModelFlags model_;

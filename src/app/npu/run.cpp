@@ -77,7 +77,8 @@ class NpuRun final : public Verb {
     DLLM_CHECK_OK(issue_.resolve(device));
     DLLM_TRY(const npu::MachineConfig config, machine(device));
     const bool half = config.lanes == npu::LaneFormat::kF16;
-    DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal, half));
+    DLLM_TRY(const npu::Program program,
+             open_npu_program(words_.front(), session.terminal, words_flag_.source(), half));
     DLLM_TRY(npu::Machine machine, npu::Machine::create(config));
     for (const std::string& text : csrs_) DLLM_CHECK_OK(set_control(machine.state(), text));
     DLLM_CHECK_OK(load(machine.state()));
@@ -110,6 +111,7 @@ class NpuRun final : public Verb {
   void declare_machine(Flags& flags) {
     flags.group("Input");
     flags.positionals("FILE", "program: .asm, or words as bytes or hexadecimal text", 1, words_);
+    words_flag_.add(flags);
     flags.add(
         {.names = {"--load"},
          .value = "PIECE=FILE",
@@ -310,6 +312,7 @@ class NpuRun final : public Verb {
   std::string trace_, output_;
   std::int32_t loop_depth_ = 16;
   std::uint64_t max_instructions_ = 1000000000;
+  WordsFlag words_flag_;
   bool bf16_sums_ = false, tmv_vector_first_ = false, hazards_ = false, timing_ = false, no_data_ = false;
   TimingFlags issue_;
   nlohmann::ordered_json timing_json_;

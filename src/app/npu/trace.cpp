@@ -25,6 +25,7 @@ class NpuTrace final : public Verb {
   void declare(Flags& flags) override {
     flags.group("Input");
     flags.positionals("FILE", "program: .asm, or words as bytes or hexadecimal text", 1, words_);
+    words_flag_.add(flags);
     flags.group("Machine");
     device_.add(flags);
     flags.add({.names = {"--number-format"},
@@ -57,7 +58,7 @@ class NpuTrace final : public Verb {
     (void)flags;
     if (words_.empty())
       return Error{ErrorCode::kUsage, "there is no program", "dllm npu trace", "dllm npu trace FILE.asm"};
-    DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal));
+    DLLM_TRY(const npu::Program program, open_npu_program(words_.front(), session.terminal, words_flag_.source()));
     DLLM_TRY(npu::Device device, device_.load({"npu trace"}));
     DLLM_CHECK_OK(issue_.resolve(device));
     DLLM_TRY(npu::MachineConfig machine, npu::machine_config(device));
@@ -84,6 +85,7 @@ class NpuTrace final : public Verb {
   }
 
  private:
+  WordsFlag words_flag_;
   std::vector<std::string> words_, formats_;
   DeviceFlags device_;
   TimingFlags issue_;

@@ -65,6 +65,12 @@ ExpertLoad load_of_parts(const StepLoad& load, std::int64_t rows, std::int64_t e
   return {one.touched * static_cast<double>(parts), one.blocks * static_cast<double>(parts)};
 }
 
+/// Of the vector unit, on weights that are stored packed.
+double unpacking_cycles(const Device& device, double weight_bytes) {
+  const double rate = device.unpack_gbps();
+  return rate > 0 ? weight_bytes / rate * device.clock.ghz : 0;
+}
+
 void add_vector(const Device& device, OperatorCost& cost, SlabWork work, double slabs, double serial_slabs) {
   const auto units = static_cast<double>(device.array.vector_units);
   cost.vector += work.instructions * slabs / units;
@@ -148,7 +154,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
     c.weight_bytes = static_cast<double>(n * k) * device_.numerics.weight_bytes;
     c.read_bytes +=
         c.weight_bytes * (load.parts > 0 ? static_cast<double>(load.parts) : std::max(1.0, std::ceil(rooms)));
-    if (device_.host.dequantize_gbps > 0) c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
+    c.vector += unpacking_cycles(device_, c.weight_bytes);
   };
 
   if (!beyond_plain(any).empty()) return false;
@@ -218,8 +224,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           add_vector(device_, c, {2, 0, static_cast<double>(t.vector_mul + t.vector_add)}, slab_pairs(n),
                      slab_pairs(n));
           c.lower_bound = std::max(c.matrix, bound);
-          if (device_.host.dequantize_gbps > 0)
-            c.vector += c.weight_bytes / device_.host.dequantize_gbps * device_.clock.ghz;
+          c.vector += unpacking_cycles(device_, c.weight_bytes);
         } else if constexpr (std::is_same_v<O, op::ScoreHead>) {
           const WeightDecl& weight = graph.weights[static_cast<std::size_t>(o.weight)];
           const std::int64_t rows = value(o.x).rows, vocab = weight.shape.back();
@@ -266,7 +271,6 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
     return Error{ErrorCode::kUsage,
                  fmt::format("{} rows of {} sequences that see {} keys", graph.shape.rows, load.sequences, load.keys),
                  "", "each sequence has at least one row and one key"};
-  const double ghz = device_.clock.ghz;
   StepCost step;
   step.operators.reserve(alike.empty() ? graph.ops.size() : 1 + static_cast<std::size_t>(std::ranges::max(alike)));
   OperatorCost& sum = step.total;
@@ -296,17 +300,6 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
     sum.serial += c.serial;
     sum.lower_bound += c.lower_bound;
   }
-  const WindowKeys& window = device_.window;
-  if (const auto resident = static_cast<double>(window.bytes - window.staging_bytes);
-      window.bytes > 0 && sum.weight_bytes > resident) {
-    const double outside = sum.weight_bytes - resident;
-    const double half = std::max(1.0, static_cast<double>(window.staging_bytes) / 2);
-    step.mapping = (std::ceil(outside / half) * window.map_us +
-                    std::ceil(outside / static_cast<double>(window.page_bytes)) * window.map_us_per_page) *
-                   ghz * 1e3;
-  }
-  sum.cycles += step.mapping;
-  sum.serial += step.mapping;
   // With one port, matrix SRAM can be written only while the array does not read it.
   double array = sum.matrix;
   if (device_.sram.matrix_ports == 1) {
@@ -315,7 +308,7 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
   }
   const double most = std::max({array, sum.vector, sum.memory});
   sum.bound = most == sum.memory ? Bound::kMemory : most == array ? Bound::kMatrix : Bound::kVector;
-  step.overlapped = most + sum.host + step.mapping;
+  step.overlapped = most + sum.host;
   step.lower_bound = std::max({lower_matrix, lower_vector, lower_memory});
   return step;
 }

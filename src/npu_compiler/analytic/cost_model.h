@@ -63,7 +63,6 @@ struct StepCost {
   OperatorCost total;      ///< sums; `cycles`: operators in sequence, with overlap only within each
   double overlapped = 0;   ///< units overlap across operators: max of their sums, + host
   double lower_bound = 0;  ///< max over units of the sums of lower bounds
-  double mapping = 0;      ///< of weights outside the address window, included in total.cycles and overlapped
   double seconds(const Device& device) const;
 };
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/analytic/step_work.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
 #include "npu_core/device/profile.h"

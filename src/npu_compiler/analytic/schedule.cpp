@@ -10,6 +10,7 @@
 
 #include "base/try.h"
 #include "npu_compiler/analytic/schedule_attention.h"
+#include "npu_compiler/analytic/schedule_blocks.h"
 #include "npu_compiler/analytic/schedule_experts.h"
 #include "npu_compiler/analytic/schedule_panels.h"
 #include "npu_compiler/analytic/schedule_shapes.h"
@@ -40,8 +41,11 @@ class Scheduler {
         continue;
       }
       if (const auto* store = at<op::StoreKv>(i)) {
-        // V after K, which was stored in a product's shadow; attention waits for it.
-        kv_stored_ = static_cast<double>(rows() * lanes(store->v)) * d_.numerics.kv_bytes / bytes_per_cycle_;
+        // The rows of RoPE in a product's shadow are stored there too, unless they are to be smoothed.
+        const bool smooth = d_.numerics.smooth_keys != "none" || d_.numerics.smooth_values != "none";
+        const std::size_t rope = shapes_.rope_into(store->k);
+        stores_ = {cycles_of_stores(store->k), cycles_of_stores(store->v), slabs(store->k),
+                   !smooth && rope < done_.size() && done_[rope]};
         ++i;
         continue;
       }
@@ -78,7 +82,9 @@ class Scheduler {
   const O* at(std::size_t i) const {
     return shapes_.at<O>(i);
   }
-
+  double cycles_of_stores(ValueId id) const {
+    return static_cast<double>(rows() * lanes(id)) * d_.numerics.kv_bytes / bytes_per_cycle_;
+  }
   struct Product {
     std::int64_t rows = 0, n = 0, k = 0;  ///< rows, output and input lanes
     int matrices = 1;
@@ -108,59 +114,56 @@ class Scheduler {
       }
     }
   }
-  /// Panels stream through two buffers. A block of rows of a panel takes as long as the slower of its tiles and the
-  /// concurrent accesses of vector SRAM.
+  /// Panels stream through two buffers.
   void product(const Product& p) {
     const Panels shape(a_, weight_buffer_rows(d_), p.n, p.k);
-    const std::int64_t count = ceil_div(p.rows, a_.blen);
-    const double operand_rows = std::min(static_cast<double>(a_.blen), std::floor(a_.tile_cycles));
+    const std::int64_t count = ceil_div(p.rows, a_.blen), panels = p.matrices * shape.count;
     if (count < 2) flush();
     double stream = std::exchange(streams_, 0);
-    const auto k_tiles = static_cast<double>(shape.k_tiles);
-    const double all_blocks = static_cast<double>(p.matrices * shape.count * count);
-    for (std::int64_t i = 0; i < p.matrices * shape.count; ++i) {
+    const auto side = static_cast<double>(a_.blen), k_tiles = static_cast<double>(shape.k_tiles);
+    for (std::int64_t i = 0; i < panels; ++i) {
       const std::int64_t index = i / p.matrices;  // two matrices alternate slab by slab
-      const std::int64_t lanes = shape.lanes(index);
-      const auto columns = static_cast<double>(lanes / a_.blen);
-      const double tiles = columns * k_tiles, array = block_cycles(d_, tiles, lanes * shape.k_tiles, count);
-      const double own =
-          tiles * operand_rows + static_cast<double>(lanes + (p.stored ? ceil_div(lanes * a_.blen, a_.vlen) : 0));
-      free_ports_ = std::max(0.0, 1 - own / (array * ports()));
-      const double issue = 2 * tiles;  // pointers of x and of the weights
-      const bool last = p.tail_slabs > 0 && i + 1 == p.matrices * shape.count;
+      const PanelBlocks blocks(d_, shape, shape.lanes(index), count, load_.queue, p.stored);
+      free_ports_ = blocks.free_ports();
       panels_.ask(alone_until_);
-      double time = 0, block = 0, slices = 0;
+      const PanelBlocks::Shadow streamed = stream_share(blocks, panels * count, stream);
+      PanelBlocks::Shadow tail;
+      if (p.tail_slabs > 0 && i + 1 == panels && count > 1) tail = blocks.beside(p.tail, p.tail_slabs, side, true);
+      double time = 0;
       for (std::int64_t b = 0; b < count; ++b) {
-        double shadow = 0;
-        if (b < 2) slices = 0;  // blocks from the second on are alike
-        if (const bool carried = i == 0 && b == 0 && carry_slabs_ > 0; carried || (last && b > 0)) {
-          const RowKernel& kernel = carried ? carry_ : p.tail;
-          const double n = carried ? std::exchange(carry_slabs_, 0) : p.tail_slabs;
-          shadow = kernel.accesses * n * static_cast<double>(a_.blen);
-          if (b < 2) slices = slices_cycles(d_, kernel, n, {columns, k_tiles, array});
+        PanelBlocks::Shadow shadow;
+        if (i == 0 && b == 0 && carry_slabs_ > 0) {
+          shadow = blocks.beside(carry_, std::exchange(carry_slabs_, 0), side, true);
+        } else if (tail.accesses > 0 && b > 0) {
+          shadow = tail;
         } else if (stream > 0) {
-          // Spread evenly, but a block gets no more rows than the array has cycles for.
-          shadow = std::min(
-              {stream, std::ceil(stream_rows_ / all_blocks) * stream_accesses_, std::max(array, stream_accesses_)});
-          stream -= shadow;
+          shadow = streamed;
+          shadow.accesses = std::min(shadow.accesses, stream);
+          stream -= shadow.accesses;
         }
-        if (p.matrices == 2 && index > 0 && i % 2 == 0)
-          shadow += swiglu_kernel(t_).accesses * static_cast<double>(a_.blen);
-        block = std::max({array, issue, (own + shadow) / ports(), slices});
-        time += block;
-        phase_.array += array;
-        phase_.ports += own + shadow;
+        if (p.matrices == 2 && index > 0 && i % 2 == 0) blocks.put_behind(shadow);
+        time += blocks.cycles(shadow);
+        phase_.array += blocks.array();
+        phase_.ports += blocks.own() + shadow.accesses;
       }
       const double load = panels_.load(), there = panels_.there();
       phase_.memory += load;
       // A panel is stored as [tile of K][output]: its first column of blocks needs the last tile's first rows, and the
       // last one the last rows. Later blocks of rows find all of it loaded.
       const double per_block = time / static_cast<double>(count);
-      now_ = std::max({now_ + time, there - load / k_tiles + time, there + time - per_block + per_block / columns});
+      now_ = std::max(
+          {now_ + time, there - load / k_tiles + time, there + time - per_block + per_block / blocks.columns()});
       panels_.finish(now_);
     }
     leftover_ = stream;
     end_product(p, k_tiles);
+  }
+  /// RoPE's rows in the shadow of a block: spread evenly, but no more of them than the array has cycles for.
+  PanelBlocks::Shadow stream_share(const PanelBlocks& blocks, std::int64_t all, double left) const {
+    if (left <= 0) return {};
+    const double fit = std::max(1.0, std::floor(blocks.array() / stream_accesses_));
+    const double rows_each = std::min(fit, std::ceil(stream_rows_ / static_cast<double>(all)));
+    return blocks.beside(rope_kernel(), stream_accesses_ / rope_kernel().accesses, rows_each, false);
   }
   /// The front end has dispatched everything in the array's queue; the last block of rows has its own work to come.
   void end_product(const Product& p, double k_tiles) {
@@ -262,16 +265,9 @@ class Scheduler {
   ExpertSchedule* experts_of(const op::Route& route) {
     const op::Experts* o = shapes_.reader_of(route);
     if (o == nullptr) return nullptr;
-    const ExpertShape shape{.rows = value(route.logits).rows,
-                            .used = route.used,
-                            .experts = value(route.logits).width,
-                            .width = lanes(o->x),
-                            .inner = weight(o->gate).shape[1],
-                            .out_width = lanes(o->out),
-                            .weight_buffer_rows = weight_buffer_rows(d_),
-                            .largest_panel = largest_panel_,
-                            .cycles_per_weight = cycles_per_weight(),
-                            .queue = load_.queue};
+    ExpertShape shape = shapes_.experts(route, *o);
+    shape.weight_buffer_rows = weight_buffer_rows(d_), shape.largest_panel = largest_panel_;
+    shape.cycles_per_weight = cycles_per_weight(), shape.queue = load_.queue;
     if (!experts_ || experts_->shape() != shape) experts_.emplace(d_, shape, load_.choices);
     return &*experts_;
   }
@@ -330,6 +326,7 @@ class Scheduler {
 
   /// K and V come from memory after V's stores, sequence by sequence; the work overlaps with them.
   bool attention(const op::Attention& o) {
+    const double lead = lead_;
     settle();
     const AttentionWork work = attention_work(d_, o,
                                               {.rows = ceil_div(rows(), load_.sequences),
@@ -339,14 +336,16 @@ class Scheduler {
     const auto sequences = static_cast<double>(load_.sequences);
     phase_.array += work.array * sequences;
     phase_.ports += work.accesses * sequences;
+    now_ += stores_.front_end_wait(static_cast<double>(load_.queue), sequences, lead);
     const double keys_bytes = work.key_lanes * sequences * d_.numerics.kv_bytes / bytes_per_cycle_;
-    phase_.memory = 2 * keys_bytes * work.key_loads + kv_stored_;
+    phase_.memory = 2 * keys_bytes * work.key_loads + stores_.values;
     // Before everything: K of the first two jobs, V's stores, V of the first; a job is what one buffer of matrix SRAM
     // holds.
-    const double begin = std::max(now_ + work.smoothing * sequences, panels_.dma);
-    const double lead = 3 * keys_bytes / (sequences * work.jobs) + std::exchange(kv_stored_, 0);
+    const double begin =
+        std::max(now_ + work.smoothing * sequences, panels_.dma) + (stores_.streamed ? 0 : stores_.keys);
+    const double first = 3 * keys_bytes / (sequences * work.jobs) + stores_.values;
     const double moved = begin + phase_.memory;
-    now_ = std::max(begin + lead + work.cycles * sequences, moved + work.unit_cycles) + result_delay(a_);
+    now_ = std::max(begin + first + work.cycles * sequences, moved + work.unit_cycles) + result_delay(a_);
     panels_.dma = moved;
     alone_until_ = now_;
     return true;
@@ -375,8 +374,9 @@ class Scheduler {
   const ScheduleLoad& load_;
   ScheduleShapes shapes_;
   std::vector<bool> done_;
-  double bytes_per_cycle_ = 0, kv_stored_ = 0;
-  double now_ = 0;  ///< time at which the array and the vector unit have finished all earlier work
+  double bytes_per_cycle_ = 0;
+  KvStores stores_;  ///< of the latest layer
+  double now_ = 0;   ///< time at which the array and the vector unit have finished all earlier work
   PanelStream panels_;
   std::int64_t largest_panel_ = 0;         ///< rows of matrix SRAM
   std::optional<ExpertSchedule> experts_;  ///< of the latest route

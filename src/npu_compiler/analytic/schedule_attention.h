@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "graph/graph.h"
@@ -21,6 +22,21 @@ struct AttentionWork {
   double array = 0, accesses = 0;       ///< cycles of tiles; accesses of vector SRAM
   double key_lanes = 0, key_loads = 1;  ///< K's elements with padding; how often they are loaded
   double jobs = 1;                      ///< pieces that fit a buffer of matrix SRAM
+};
+
+/// A layer's new keys and values on their way to memory. Keys that were stored in a product's shadow have kept the
+/// front end only while their transfers, one for each slab and sequence, did not fit its queue. Others are stored
+/// before attention, which waits for them.
+struct KvStores {
+  double keys = 0, values = 0;  ///< cycles of memory
+  double key_slabs = 0;         ///< of a row
+  bool streamed = false;        ///< keys, in a product's shadow
+
+  /// `lead`: cycles of the array's work that was queued before.
+  double front_end_wait(double queue, double sequences, double lead) const {
+    if (!streamed) return 0;
+    return std::max(0.0, keys * std::max(0.0, 1 - queue / (sequences * key_slabs)) - lead);
+  }
 };
 
 /// Blocks of a sequence's rows: the scores of one are multiplied during the softmax of the previous one.

@@ -19,7 +19,7 @@ inline std::int64_t weight_buffer_rows(const Device& device) {
 
 /// Vector code that unpacks weights is a stage after the memory.
 inline double cycles_per_weight(const Device& device, double bytes_per_cycle) {
-  const double unpacked = device.host.dequantize_gbps / device.clock.ghz;  // bytes per cycle; 0: at no cost
+  const double unpacked = device.unpack_gbps() / device.clock.ghz;  // bytes per cycle; 0: at no cost
   return device.numerics.weight_bytes / (unpacked > 0 ? std::min(bytes_per_cycle, unpacked) : bytes_per_cycle);
 }
 

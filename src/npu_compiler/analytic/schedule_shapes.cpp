@@ -58,6 +58,13 @@ const op::Experts* ScheduleShapes::reader_of(const op::Route& route) const {
   return nullptr;
 }
 
+std::size_t ScheduleShapes::rope_into(ValueId id) const {
+  std::size_t i = 0;
+  for (; i < graph_.ops.size(); ++i)
+    if (const auto* rope = at<op::Rope>(i); rope != nullptr && rope->out == id) break;
+  return i;
+}
+
 std::int64_t ScheduleShapes::rope_tables(const op::Rope& o) const {
   const std::int64_t segment = wide(o.head_dim) ? array_.vlen : array_.hlen;
   return o.dims == segment || o.dims > array_.vlen ? 2 : 3;
@@ -66,6 +73,15 @@ std::int64_t ScheduleShapes::rope_tables(const op::Rope& o) const {
 double ScheduleShapes::turned_slabs(const op::Rope& o) const {
   return wide(o.head_dim) ? slabs(o.x) * static_cast<double>(array_.vlen) / static_cast<double>(o.head_dim)
                           : slabs(o.x);
+}
+
+ExpertShape ScheduleShapes::experts(const op::Route& route, const op::Experts& o) const {
+  return {.rows = value(route.logits).rows,
+          .used = route.used,
+          .experts = value(route.logits).width,
+          .width = lanes(o.x),
+          .inner = graph_.weights[static_cast<std::size_t>(o.gate)].shape[1],
+          .out_width = lanes(o.out)};
 }
 
 double ScheduleShapes::constant_bytes() const {

@@ -8,6 +8,7 @@
 #include "base/integers.h"
 #include "graph/graph.h"
 #include "graph/patterns.h"
+#include "npu_compiler/analytic/schedule_experts.h"
 #include "npu_core/device/array_keys.h"
 
 namespace dllm::npu {
@@ -28,6 +29,8 @@ class ScheduleShapes {
   }
   double slabs(ValueId id) const { return static_cast<double>(ceil_div(lanes(id), array_.vlen)); }
   bool wide(std::int64_t head_dim) const { return head_dim > array_.hlen; }
+  /// Index of the RoPE that computes the value; the number of operators: none does.
+  std::size_t rope_into(ValueId id) const;
   /// Tables of factors that RopePlace has.
   std::int64_t rope_tables(const op::Rope& o) const;
   /// Slabs of a row that rotate: of a head of several slabs only the first one.
@@ -45,6 +48,8 @@ class ScheduleShapes {
   std::string name_of(const Op& any) const;
   /// The layer of experts that reads a route's choices; nullptr: none.
   const op::Experts* reader_of(const op::Route& route) const;
+  /// What these say about a layer of experts.
+  ExpertShape experts(const op::Route& route, const op::Experts& o) const;
   /// Bytes that are loaded before the first operator: gains, and the rows of RoPE.
   double constant_bytes() const;
 

@@ -63,28 +63,47 @@ inline double row_cycles(const Device& device, const RowKernel& k, double rows, 
   return rows * std::max({k.accesses * slabs / ports, issue, chain});
 }
 
-/// One block of rows of a product, with BLEN rows of other work between its column blocks.
+/// One block of rows of a product, with rows of other work between its column blocks.
 struct ShadowedBlock {
   double columns = 0, k_tiles = 0;
-  double array = 0;  ///< cycles of its tiles
+  double array = 0;   ///< cycles of its tiles
+  double queued = 0;  ///< cycles of tiles that the array's queue holds (queue_lead())
+  double rows = 0;    ///< of the other work
+  bool fresh = true;  ///< its rows are results of the block before, so that it does not begin at once
 };
 /// Cycles of the block if the front end limits them: it issues the slices of work between column blocks, in order, and
 /// slices begin only when the rows of the block before have been written. While operands and write-outs are moved at
 /// once, the array, whose instructions are older, takes two ports: of a column block of T cycles, on average the
-/// write-out's BLEN cycles times the share of T in which tiles run. T is the slice's cycles and these.
+/// write-out's BLEN cycles times the share of T in which tiles run. T is the slice's cycles and these. No tile is
+/// issued during a slice, so that an array whose tiles are short empties its queue and waits for the rest.
 inline double slices_cycles(const Device& device, const RowKernel& k, double slabs, const ShadowedBlock& block) {
   constexpr double kFill = 4;       // sub-arrays' sizes that fill and write-out take
   constexpr double kSlice = 30;     // cycles to save and set registers
   constexpr double kMostSlabs = 8;  // of rows that are interleaved
-  const auto rows = static_cast<double>(device.array.blen);
-  const double lead = std::min(block.columns - 1, std::ceil(kFill / block.k_tiles) + 1), rest = block.columns - lead;
-  const double each = std::ceil(rows / rest), slices = std::ceil(rows / each), between = std::floor(rest / slices);
+  const auto side = static_cast<double>(device.array.blen);
+  const double lead = block.fresh ? std::min(block.columns - 1, std::ceil(kFill / block.k_tiles) + 1) : 0;
+  const double rest = block.columns - lead;
+  const double each = std::ceil(block.rows / rest), slices = std::ceil(block.rows / each),
+               between = std::floor(rest / slices);
   const double together = slabs <= kMostSlabs && std::fmod(each, 2) == 0 ? 2 : 1;
   const double column = block.array / block.columns;
-  const double slice = 2 * between * block.k_tiles + kSlice + each * row_cycles(device, k, 1, slabs, together);
-  const double both = device.sram.vector_ports > 2 ? 0 : between * rows * between * column;
+  const double work = kSlice + each * row_cycles(device, k, 1, slabs, together);
+  const double slice = 2 * between * block.k_tiles + work;
+  const double both = device.sram.vector_ports > 2 ? 0 : between * side * between * column;
   const double period = (slice + std::sqrt(slice * slice + 4 * both)) / 2;
-  return (block.columns - slices * between) * column + slices * std::max(between * column, period);
+  const double starved = between * column + std::max(0.0, work - block.queued);
+  return (block.columns - slices * between) * column + slices * std::max(starved, period);
+}
+
+/// Cycles that an array waits while the front end issues SwiGLU of a slab's block, row after row, behind the block's
+/// column blocks: in quarters where these divide by four (compiler/matrix_product.cpp).
+inline double behind_block_wait(const Device& device, double columns, double queued) {
+  constexpr double kPointers = 10;
+  const std::int64_t rows = device.array.blen;
+  const double parts = std::fmod(columns, 4) == 0 && rows % 4 == 0 ? 4 : 1;
+  const double part =
+      kPointers + row_cycles(device, swiglu_kernel(device.latency), static_cast<double>(rows) / parts, 1, 1);
+  return parts * std::max(0.0, part - queued);
 }
 
 /// Norms of heads: accesses per row and slab.

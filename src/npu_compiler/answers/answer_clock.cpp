@@ -28,7 +28,7 @@ void AnswerClock::reset() {
 }
 
 void AnswerClock::advance(const StepWork& work, const StepProfile& step) {
-  steps_.push_back({work, step.time, 0, throttled(), step.simulated});
+  steps_.push_back({work, step.time, 0, throttled(), step.source == TimeSource::kSimulated});
   begin_ = now_;
   if (queue_ && !queue_->empty()) {
     const Overlap overlap = queue_->run(step.stretches, now_);

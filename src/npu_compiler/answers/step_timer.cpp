@@ -8,7 +8,7 @@
 
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/analytic/step_work.h"
 #include "npu_compiler/answers/answer_energy.h"
 #include "npu_compiler/answers/host_cpu.h"
 #include "npu_compiler/answers/paging.h"
@@ -240,7 +240,7 @@ StepProfile StepTimer::host_profile(const StepWork& work) const {
   time.host = host.seconds;
   time.energy.host_active = device.host.active_w * host.seconds;
   time.energy.dram = traffic_joules(device, host.bytes) + step_energy(device, {}, host.seconds).dram_background;
-  return {time, {{host.seconds, host.bytes, Stretch::Kind::kHost}}, false};
+  return {time, {{host.seconds, host.bytes, Stretch::Kind::kHost}}, TimeSource::kBound};
 }
 
 Expected<StepProfile> StepTimer::compute(const StepWork& work) {
@@ -261,7 +261,7 @@ Expected<StepProfile> StepTimer::compute(const StepWork& work) {
     time.energy.host_idle = h.idle_w * (time.seconds() - time.host - time.dispatch);
   }
   std::erase_if(step.stretches, [](const Stretch& one) { return one.seconds <= 0; });
-  return StepProfile{time, std::move(step.stretches), step.simulated};
+  return StepProfile{time, std::move(step.stretches), step.simulated ? TimeSource::kSimulated : TimeSource::kBound};
 }
 
 Expected<StepTime> StepTimer::time(const StepWork& work) {

@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_compiler/answers/host_queue.h"
+#include "npu_compiler/compiler/step_time.h"
 #include "npu_compiler/runtime/memory_plan.h"
 #include "npu_compiler/runtime/staging.h"
 
@@ -77,8 +78,8 @@ struct StepTime {
 /// A step that runs alone, and the work that it consists of, in its order.
 struct StepProfile {
   StepTime time;
-  std::vector<Stretch> stretches;  ///< their seconds sum to the time's
-  bool simulated = false;          ///< TimerOptions::simulate
+  std::vector<Stretch> stretches;          ///< their seconds sum to the time's
+  TimeSource source = TimeSource::kBound;  ///< operators in sequence, or simulated (TimerOptions::simulate)
 };
 
 /// Times steps of one model on one device in virtual time. Steps are padded to buckets (multiples of BLEN in rows of a

@@ -63,7 +63,7 @@ TEST(StepTimer, SimulatesWhatCompiles) {
   StepTimer simulator = *StepTimer::create(device, graph, kMost, {.simulate = true});
   const StepWork small{.sequences = 1, .rows = 32, .scored = 8, .keys = 256};
   const StepProfile a = **model.profile(small), b = **simulator.profile(small);
-  EXPECT_TRUE(b.simulated);
+  EXPECT_EQ(b.source, TimeSource::kSimulated);
   EXPECT_EQ(simulator.unsimulated(), "");
   EXPECT_NE(a.time.seconds(), b.time.seconds());
   EXPECT_NEAR(b.time.seconds() / a.time.seconds(), 1, 0.1);
@@ -74,7 +74,7 @@ TEST(StepTimer, SimulatesWhatCompiles) {
   EXPECT_NEAR(sum, b.time.seconds(), 1e-12);
 
   const StepWork large{.sequences = 1, .rows = 256, .scored = 8, .keys = 256};
-  EXPECT_FALSE((*simulator.profile(large))->simulated);
+  EXPECT_EQ((*simulator.profile(large))->source, TimeSource::kBound);
   EXPECT_NE(simulator.unsimulated(), "");
   EXPECT_EQ(simulator.time(large)->seconds(), model.time(large)->seconds());
 }

@@ -14,6 +14,7 @@
 #include "graph/builder.h"
 #include "npu_compiler/answers/host_cpu.h"
 #include "npu_compiler/calibrate/further_fits.h"
+#include "npu_compiler/calibrate/plausible.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
@@ -141,7 +142,7 @@ class TimeModel {
       const bool looks_up = host && std::holds_alternative<op::Embed>(graph.ops[i]);
       if (looks_up || operator_rows(graph, graph.ops[i]) == 0) continue;
       const OperatorCost& c = cost.operators[i];
-      const double unpack_gbps = device_.host.dequantize_gbps, unpacked = unpack_gbps > 0 ? c.weight_bytes : 0;
+      const double unpack_gbps = device_.unpack_gbps(), unpacked = unpack_gbps > 0 ? c.weight_bytes : 0;
       const double own = c.vector / hertz - (unpacked > 0 ? unpacked * 1e-9 / unpack_gbps : 0);
       std::vector<LinearForm> forms = {{0, {{kMultiply, c.matrix * device_.array.macs_per_pe / hertz}}},
                                        {0, {{kTransfer, (c.read_bytes + c.write_bytes) * 1e-9}}}};
@@ -171,6 +172,7 @@ std::string named_gemm(const char* kind, const Measurements::Gemm& m) {
 constexpr std::size_t kGroups = 3;
 struct TimedGroup {
   std::size_t group = 0;
+  std::string_view flag;  ///< that gave it
   MeasuredTime time;
 };
 
@@ -178,23 +180,26 @@ Expected<std::vector<TimedGroup>> times_of(const TimeModel& model, const Measure
                                            std::vector<CalibrationResidual>& residuals) {
   std::vector<TimedGroup> times;
   residuals.clear();
-  const auto add = [&](std::size_t group, Expected<MeasuredTime> time, std::string what) -> Expected<void> {
+  const auto add = [&](std::size_t group, std::string_view flag, Expected<MeasuredTime> time,
+                       std::string what) -> Expected<void> {
     if (!time) return time.error();
     residuals.push_back({std::move(what), time->seconds * 1e6, 0});
-    times.push_back({group, *std::move(time)});
+    times.push_back({group, flag, *std::move(time)});
     return {};
   };
-  for (const auto& m : all.gemms) DLLM_CHECK_OK(add(0, model.gemm(m), named_gemm("gemm", m)));
-  for (const auto& m : all.host_gemms) DLLM_CHECK_OK(add(1, model.host_gemm(m), named_gemm("host gemm", m)));
+  for (const auto& m : all.gemms) DLLM_CHECK_OK(add(0, "--gemms", model.gemm(m), named_gemm("gemm", m)));
+  for (const auto& m : all.host_gemms)
+    DLLM_CHECK_OK(add(1, "--host-gemms", model.host_gemm(m), named_gemm("host gemm", m)));
   std::optional<StepTimer> timer;
   if (!all.steps.empty()) {
     DLLM_TRY(StepTimer made, model.timer(all.steps));
     timer.emplace(std::move(made));
   }
-  for (const auto& m : all.steps) DLLM_CHECK_OK(add(0, model.step(m, *timer), named_step("step", m)));
-  for (const auto& m : all.host_steps) DLLM_CHECK_OK(add(1, model.host_step(m), named_step("host step", m)));
+  for (const auto& m : all.steps) DLLM_CHECK_OK(add(0, "--steps", model.step(m, *timer), named_step("step", m)));
+  for (const auto& m : all.host_steps)
+    DLLM_CHECK_OK(add(1, "--host-steps", model.host_step(m), named_step("host step", m)));
   for (const auto& m : all.mappings)
-    DLLM_CHECK_OK(add(2, model.mapping(m), fmt::format("mapping of {} bytes", m.bytes)));
+    DLLM_CHECK_OK(add(2, "--mappings", model.mapping(m), fmt::format("mapping of {} bytes", m.bytes)));
   return times;
 }
 
@@ -270,6 +275,15 @@ bool determined(const FittedParameter& parameter) {
 
 namespace {
 
+/// Every time against the profile's, before anything is fitted.
+Expected<void> check_units(const std::vector<TimedGroup>& times, const std::vector<CalibrationResidual>& residuals,
+                           const std::vector<double>& given) {
+  for (std::size_t i = 0; i < times.size(); ++i)
+    DLLM_CHECK_OK(check_plausible(times[i].flag, residuals[i].what, residuals[i].measured,
+                                  model_seconds(times[i].time, given) * 1e6));
+  return {};
+}
+
 /// Times of one processor. Precondition: there are some.
 Expected<void> fit_times(const Device& device, const StepTimer::GraphFactory& graph, const Measurements& m,
                          Calibration& result) {
@@ -279,6 +293,7 @@ Expected<void> fit_times(const Device& device, const StepTimer::GraphFactory& gr
     DLLM_TRY(const TimeModel model, TimeModel::create(now, graph));
     DLLM_TRY(const auto times, times_of(model, m, result.residuals));
     const std::vector<double> given = given_values(device, model.dram_gbps());
+    if (round == 0) DLLM_CHECK_OK(check_units(times, result.residuals, given));
     const PiecewiseFit fit = fit_groups(times, given);
     result.device = device;
     set_fitted(fit, model.dram_gbps(), result.device, result.keys);

@@ -186,6 +186,61 @@ TEST(Calibrate, RefusesWhatItCannotUse) {
   EXPECT_EQ(calibrate(*load_device("mobile-v79"), small_graphs(), host).error().code, ErrorCode::kUnsupported);
 }
 
+/// Times of the profile itself in other units, for every file of times.
+TEST(Calibrate, RefusesTimesInOtherUnits) {
+  const Device device = *load_device("mobile-sm8750");
+  const auto usual = [&](double factor) {
+    Measurements m;
+    m.gemms = {{32, 4096, 4096, 400 * factor}};
+    m.host_gemms = {{32, 4096, 4096, 800 * factor}};
+    m.mappings = {{1 << 20, 240 * factor}};
+    return m;
+  };
+  EXPECT_TRUE(calibrate(device, small_graphs(), usual(1)));
+  for (const double other : {0.05, 20.0}) EXPECT_TRUE(calibrate(device, small_graphs(), usual(other))) << other;
+  for (const auto& [factor, unit] : {std::pair{1e-6, "look like seconds"},
+                                     {1e-3, "look like milliseconds"},
+                                     {1e3, "look like nanoseconds"},
+                                     {1e9, "begin with a profile"}})
+    for (const char* flag : {"--gemms", "--host-gemms", "--mappings"}) {
+      Measurements m, all = usual(factor);
+      if (flag == std::string_view("--gemms")) m.gemms = all.gemms;
+      if (flag == std::string_view("--host-gemms")) m.host_gemms = all.host_gemms;
+      if (flag == std::string_view("--mappings")) m.mappings = all.mappings;
+      const auto result = calibrate(device, small_graphs(), m);
+      ASSERT_FALSE(result) << flag << " " << factor;
+      EXPECT_EQ(result.error().where, flag);
+      EXPECT_NE(result.error().hint.find(unit), std::string::npos) << flag << ": " << result.error().hint;
+    }
+}
+
+/// One row in another unit does not hide among the others.
+TEST(Calibrate, RefusesOneTimeInAnotherUnit) {
+  const Device device = *load_device("mobile-sm8750");
+  StepTimer timer = *StepTimer::create(device, small_graphs(), {1, 64, 64, 128}, {});
+  Measurements m;
+  for (const std::int64_t rows : {16, 32, 64})
+    m.steps.push_back({rows, 128, timer.time({1, rows, rows, 128})->seconds() * 1e6});
+  EXPECT_TRUE(calibrate(device, small_graphs(), m));
+  m.steps[1].us *= 1e3;
+  const auto result = calibrate(device, small_graphs(), m);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().where, "--steps");
+  EXPECT_NE(result.error().what.find("step of 32 rows"), std::string::npos) << result.error().what;
+  Measurements shared;
+  shared.shared_steps = {{32, 128, 8, 64, 1e9}};
+  EXPECT_EQ(calibrate(device, small_graphs(), shared).error().where, "--shared-steps");
+}
+
+TEST(Measurements, BeginWithAByteOrderMark) {
+  const std::string plain = "rows,keys,us\n32,512,1e5\n";
+  EXPECT_TRUE(parse_steps("\xEF\xBB\xBF" + plain, "s.csv"));
+  EXPECT_FALSE(parse_steps("\xEF\xBB\xBF\xEF\xBB\xBF" + plain, "s.csv"));
+  const auto wide = parse_steps(std::string("\xFF\xFEr\0o\0w\0s\0", 10), "s.csv");
+  ASSERT_FALSE(wide);
+  EXPECT_NE(wide.error().what.find("UTF-16"), std::string::npos);
+}
+
 TEST(Measurements, Reads) {
   const auto gemms =
       parse_gemms("# a phone\ninputs, rows,us,outputs\n4096,1,12.5,128 # cold\r\n\n64,2,3e2,32\n", "g.csv");

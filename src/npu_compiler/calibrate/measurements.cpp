@@ -45,6 +45,11 @@ class MeasurementTable {
 
   Expected<std::vector<SizedRow>> read(std::string_view text) {
     std::vector<SizedRow> rows;
+    // What spreadsheets put before the first cell.
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
+      return Error{ErrorCode::kInvalidFile, "the text is UTF-16", file_, "save it as UTF-8"};
     while (!text.empty()) {
       ++line_;
       const std::size_t end = text.find('\n');

@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "npu_compiler/answers/host_cpu.h"
 #include "npu_compiler/calibrate/further_fits.h"
+#include "npu_compiler/calibrate/plausible.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
@@ -152,6 +153,11 @@ Expected<void> fit_shared_memory(const StepTimer::GraphFactory& graph,
   }
   const double given = device.host.shared_gbps > 0 ? device.host.shared_gbps : device.memory_config.peak_gbps();
   const SharedFit fit(device, std::move(all));
+  const auto named = [](const Measurements::Shared& m) {
+    return fmt::format("step of {} rows, {} keys, host {} rows, {} keys", m.rows, m.keys, m.host_rows, m.host_keys);
+  };
+  for (std::size_t i = 0; i < measured.size(); ++i)
+    DLLM_CHECK_OK(check_plausible("--shared-steps", named(measured[i]), measured[i].us, fit.seconds(i, given) * 1e6));
   CalibratedKey key{"host.shared_gbps", "GB/s", device.host.shared_gbps, judged(fit, given), {}};
   double used = given;
   if (determined(key.fit))
@@ -160,9 +166,7 @@ Expected<void> fit_shared_memory(const StepTimer::GraphFactory& graph,
     key.fit.value = key.before;
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const Measurements::Shared& m = measured[i];
-    result.residuals.push_back(
-        {fmt::format("step of {} rows, {} keys, host {} rows, {} keys", m.rows, m.keys, m.host_rows, m.host_keys), m.us,
-         fit.seconds(i, used) * 1e6});
+    result.residuals.push_back({named(m), m.us, fit.seconds(i, used) * 1e6});
   }
   if (determined(key.fit)) result.device.host.shared_gbps = used;
   result.keys.push_back(std::move(key));

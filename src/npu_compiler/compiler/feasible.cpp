@@ -37,20 +37,18 @@ struct LaidOut {
 
 class StepFitter {
  public:
-  static Expected<StepFitter> create(const Device& device, const ModelShape& shape, const Workload& workload) {
+  static Expected<StepFitter> create(const Device& device, const ModelShape& shape, const RegularStep& step,
+                                     const ChoiceAssumption& choices) {
     StepFitter fitter;
     DLLM_TRY(fitter.machine_, machine_config(device));
     fitter.shape_ = shape;
-    fitter.work_ = {.batch = 1,
-                    .rows = refine_rows(workload),
-                    .context = workload.context,
-                    .scored = std::min(workload.block, refine_rows(workload))};
-    fitter.options_.choices = workload.choices;
+    fitter.work_ = {.batch = 1, .rows = step.rows, .context = step.keys, .scored = std::min(step.scored, step.rows)};
+    fitter.options_.choices = choices;
     if (const auto format = mx_format_from_name(device.numerics.logits)) fitter.options_.logits = *format;
     for (int i = 0; i < 2; ++i) {
       ModelShape few = shape;
       few.desc.layers = std::min(shape.desc.layers, shape.desc.experts.leading_dense + kFewLayers + i);
-      DLLM_TRY(fitter.few_[i], LaidOut::create(std::move(few), fitter.machine_, workload.context));
+      DLLM_TRY(fitter.few_[i], LaidOut::create(std::move(few), fitter.machine_, step.keys));
     }
     return fitter;
   }
@@ -114,19 +112,26 @@ Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences) {
       "npu compiler", "a smaller batch or context"};
 }
 
-Expected<std::vector<std::int64_t>> step_parts(const Device& device, const ModelShape& shape,
-                                               const Workload& workload) {
-  DLLM_TRY(const StepFitter fitter, StepFitter::create(device, shape, workload));
+Expected<std::vector<std::int64_t>> step_parts(const Device& device, const ModelShape& shape, const RegularStep& step,
+                                               const ChoiceAssumption& choices) {
+  DLLM_TRY(const StepFitter fitter, StepFitter::create(device, shape, step, choices));
   std::vector<std::int64_t> parts;
-  DLLM_CHECK_OK(fitter.cut(workload.batch, parts));
+  DLLM_CHECK_OK(fitter.cut(step.sequences, parts));
   return parts;
 }
 
 Expected<std::vector<std::int64_t>> check_feasible(const Device& device, const ModelShape& shape,
-                                                   const Workload& workload) {
-  DLLM_TRY(const MemoryNeed need, memory_need(device, shape, workload.context));
-  DLLM_CHECK_OK(check_caches(need, workload.batch));
-  return step_parts(device, shape, workload);
+                                                   const RegularStep& step, const ChoiceAssumption& choices) {
+  DLLM_TRY(const MemoryNeed need, memory_need(device, shape, step.keys));
+  DLLM_CHECK_OK(check_caches(need, step.sequences));
+  return step_parts(device, shape, step, choices);
+}
+
+Expected<BlockParts> check_feasible(const Device& device, const ModelShape& shape, const Workload& workload) {
+  BlockParts parts;
+  DLLM_TRY(parts.warm, check_feasible(device, shape, warm_step(workload), workload.choices));
+  DLLM_TRY(parts.refine, step_parts(device, shape, refine_step(workload), workload.choices));
+  return parts;
 }
 
 }  // namespace dllm::npu

@@ -24,14 +24,22 @@ Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, 
 /// Errors: caches that do not fit in addition to the weights.
 Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences);
 
-/// Number of sequences in each part of a refinement step that compile_split() would compile, with logits to memory;
-/// one part if the step fits at once. Two short models that differ by one layer show what all layers keep in vector
-/// SRAM; the whole model is compiled only if that does not fit. Errors: those of compile_step() for a single
-/// sequence.
-Expected<std::vector<std::int64_t>> step_parts(const Device& device, const ModelShape& shape, const Workload& workload);
+/// Number of sequences in each part of a step that compile_split() would compile, with logits to memory; one part if
+/// the step fits at once. Two short models that differ by one layer show what all layers keep in vector SRAM; the whole
+/// model is compiled only if that does not fit. Errors: those of compile_step() for a single sequence.
+Expected<std::vector<std::int64_t>> step_parts(const Device& device, const ModelShape& shape, const RegularStep& step,
+                                               const ChoiceAssumption& choices);
 
-/// All three, for models of time that run no program: the parts, or why the device cannot run the workload.
+/// Of both kinds of steps of a block.
+struct BlockParts {
+  std::vector<std::int64_t> warm, refine;
+};
+
+/// For models of time that run no program: whether the device can run a step, with its memory, caches and SRAM; and in
+/// which parts. Errors: those of `dllm npu step`.
 Expected<std::vector<std::int64_t>> check_feasible(const Device& device, const ModelShape& shape,
-                                                   const Workload& workload);
+                                                   const RegularStep& step, const ChoiceAssumption& choices);
+/// Both steps of a block: a device on which no warm step can be compiled decodes no block.
+Expected<BlockParts> check_feasible(const Device& device, const ModelShape& shape, const Workload& workload);
 
 }  // namespace dllm::npu

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "npu_compiler/analytic/refine_schedule.h"
+#include "npu_compiler/analytic/model_schedule.h"
 #include "npu_compiler/compiler/workload_step.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
@@ -181,17 +181,19 @@ TEST(Schedule, ShortModelsGiveTheWholeOne) {
   for (const char* model : {"llada-8b", "llada-moe", "llada2-mini"}) {
     const ModelShape shape = *load_model_shape(model);
     const Workload work{.batch = 4, .block = 32, .context = 256, .choices = {.lanes = 48}};
-    const auto whole = schedule_step(device, shape.architecture->build(shape.desc, refine_shape(work)),
-                                     {.sequences = work.batch,
-                                      .keys = work.context,
-                                      .logits = !work.fused_head,
-                                      .logit_bytes = device.numerics.logit_bytes,
-                                      .gbps = 700,
-                                      .choices = work.choices});
-    ASSERT_TRUE(whole) << model;
-    const std::optional<double> extrapolated = RefineSchedule(shape).cycles(device, work, 700);
-    ASSERT_TRUE(extrapolated) << model;
-    EXPECT_NEAR(*extrapolated, whole->total, 1e-3 * whole->total) << model;
+    const ScheduleLoad load{.sequences = work.batch,
+                            .keys = work.context,
+                            .logits = !work.fused_head,
+                            .logit_bytes = device.numerics.logit_bytes,
+                            .gbps = 700,
+                            .choices = work.choices};
+    for (const RegularStep& step : {warm_step(work), refine_step(work)}) {
+      const auto whole = schedule_step(device, shape.architecture->build(shape.desc, step.shape()), load);
+      ASSERT_TRUE(whole) << model;
+      const auto extrapolated = ModelSchedule(shape).cycles(device, step, load);
+      ASSERT_TRUE(extrapolated) << model;
+      EXPECT_NEAR(*extrapolated, whole->total, 1e-3 * whole->total) << model << " " << step.rows;
+    }
   }
 }
 

@@ -7,16 +7,11 @@
 
 #include "dllm/error.h"
 #include "graph/graph.h"
+#include "npu_compiler/workload/workload.h"
 
 namespace dllm::npu {
 
 struct Device;
-
-/// A step of equal sequences.
-struct RegularStep {
-  std::int64_t sequences = 1, rows = 32, keys = 256;  ///< rows of each sequence, positions that they see
-  std::int64_t scored = 0;                            ///< of each sequence's rows, the last
-};
 
 /// A step compiled and run on the cycle-accurate model.
 struct SimulatedStep {

@@ -10,9 +10,8 @@
 #include <fstream>
 
 #include "base/integers.h"
-#include "npu_compiler/analytic/block_cost.h"
-#include "npu_compiler/analytic/refine_schedule.h"
 #include "npu_compiler/analytic/schedule.h"
+#include "npu_compiler/compiler/block_cost.h"
 #include "npu_compiler/compiler/feasible.h"
 #include "npu_compiler/compiler/split_step.h"
 #include "npu_compiler/compiler/workload_step.h"
@@ -82,13 +81,12 @@ Expected<Analysis> analyze(const Device& device, const ModelShape& shape) {
   a.need = *memory_need(device, shape, kWork.context);
   static const double same_memory = *achieved_bandwidth(device);
   a.gbps = same_memory;
-  const std::optional<double> cycles = RefineSchedule(shape).cycles(device, kWork, a.gbps, *parts);
-  EXPECT_TRUE(cycles);
-  a.cycles = cycles.value_or(0);
-  a.block =
-      *evaluate_block(*CostModel::create(device, a.gbps), shape.architecture->build(shape.desc, warm_shape(kWork)),
-                      shape.architecture->build(shape.desc, refine_shape(kWork)), kWork, cycles,
-                      static_cast<std::int64_t>(parts->size()));
+  StepTimes times(shape);
+  a.block = *evaluate_block(times, *CostModel::create(device, a.gbps),
+                            shape.architecture->build(shape.desc, warm_shape(kWork)),
+                            shape.architecture->build(shape.desc, refine_shape(kWork)), kWork, *parts);
+  EXPECT_EQ(a.block.refine.time.source, TimeSource::kPriced);
+  a.cycles = a.block.refine.time.cycles();
   return a;
 }
 
@@ -151,8 +149,8 @@ TEST_F(Agreement, TimeBandwidthAndCapacityHaveTheirBounds) {
     const auto found = analyze(*device, shape_);
     if (!found) continue;
     SCOPED_TRACE(array.name());
-    const double hertz = device->clock.ghz * 1e9, seconds = found->block.refine_seconds;
-    const OperatorCost& sum = found->block.refine.total;
+    const double hertz = device->clock.ghz * 1e9, seconds = found->block.refine.seconds;
+    const OperatorCost& sum = found->block.refine.cost.total;
     const double peak = 2 * static_cast<double>(array.blen * array.mlen) * hertz;
     EXPECT_NEAR(device->peak_tops(), peak * 1e-12, 1e-9 * peak * 1e-12);
     EXPECT_LE(2 * static_cast<double>(sum.macs) / seconds, peak);
@@ -175,7 +173,7 @@ TEST_F(Agreement, TimeBandwidthAndCapacityHaveTheirBounds) {
       if (phase.name != "blk.0.attn_mix") products += phase.array;
     EXPECT_NEAR(products, hand, 0.02 * hand);
     // Tokens per second, from the cycles of both kinds of steps.
-    const double block = found->block.warm.overlapped / hertz + 31 * found->cycles / hertz;
+    const double block = found->block.warm.seconds + 31 * found->cycles / hertz;
     EXPECT_NEAR(found->block.tokens_per_second, 2 * 32 / block, 0.02 * 2 * 32 / block);
     ++checked;
   }
@@ -227,7 +225,7 @@ TEST_F(Agreement, StepSimulatesWhatAnalyzeSays) {
     const auto cycles = static_cast<double>(simulated->total);
     EXPECT_NEAR(found->cycles, cycles, 0.02 * cycles);
     const double seconds = simulated->seconds(device);
-    EXPECT_NEAR(found->block.refine_seconds, seconds, 0.02 * seconds);
+    EXPECT_NEAR(found->block.refine.seconds, seconds, 0.02 * seconds);
     EXPECT_LE(2 * simulated->macs / seconds, device.peak_tops() * 1e12);
     EXPECT_LE(static_cast<double>(simulated->read_bytes + simulated->write_bytes) / seconds,
               device.memory_gbps() * 1e9);

@@ -9,7 +9,6 @@
 #include "base/hash.h"
 #include "base/nearest.h"
 #include "base/try.h"
-#include "npu_compiler/analytic/block_cost.h"
 #include "npu_core/device/checks.h"
 #include "npu_core/device/energy.h"
 #include "npu_core/device/keys.h"
@@ -20,7 +19,7 @@ namespace dllm::npu {
 namespace {
 
 /// Part of every hash: another version of the models gives other results. Increment it when figures change.
-constexpr std::uint64_t kModelVersion = 5;
+constexpr std::uint64_t kModelVersion = 6;
 
 std::uint64_t mix(std::uint64_t x) { return splitmix64(x); }
 std::uint64_t text_hash(std::string_view text) { return Fnv1a().add(text).value(); }
@@ -109,8 +108,10 @@ std::uint64_t memory_hash(const Device& device) {
 std::uint64_t layout_hash(const Device& device, std::int64_t context) {
   const ArrayKeys& a = device.array;
   const SramKeys& s = device.sram;
-  std::uint64_t hash =
-      text_hash(device.numerics.weight) + 3 * text_hash(device.numerics.kv) + 5 * text_hash(device.numerics.activation);
+  const NumericsKeys& n = device.numerics;
+  std::uint64_t hash = text_hash(n.weight);
+  for (const std::string* format : {&n.kv, &n.activation, &n.logits, &n.smooth_keys, &n.smooth_values})
+    hash = mix(hash ^ text_hash(*format));
   for (const std::int64_t value :
        {a.blen, a.mlen, a.vlen, a.hlen, s.matrix_tiles, s.vector_rows, s.fp_words, s.int_words, context})
     hash = mix(hash ^ static_cast<std::uint64_t>(value));
@@ -323,20 +324,24 @@ Expected<double> SweepSpace::bandwidth(const Device& device) {
   return *measured;
 }
 
-Expected<std::span<const std::int64_t>> SweepSpace::feasible(const Device& device, const Workload& workload) {
+Expected<const BlockParts*> SweepSpace::feasible(const Device& device, const Workload& workload) {
   const std::uint64_t arrays = layout_hash(device, workload.context);
   DLLM_TRY(const MemoryNeed* need, kept(needs_, mix(arrays ^ device.memory_config.bytes()),
                                         [&] { return memory_need(device, shape_, workload.context); }));
   DLLM_CHECK_OK(check_caches(*need, workload.batch));
-  const std::uint64_t step =
-      mix(mix(arrays ^ static_cast<std::uint64_t>(workload.batch)) ^ static_cast<std::uint64_t>(workload.block));
-  DLLM_TRY(const std::vector<std::int64_t>* parts,
-           kept(parts_, step, [&] { return step_parts(device, shape_, workload); }));
-  return std::span<const std::int64_t>(*parts);
+  std::uint64_t step = arrays;
+  for (const std::int64_t value : {workload.batch, workload.block, refine_rows(workload)})
+    step = mix(step ^ static_cast<std::uint64_t>(value));
+  return kept(parts_, step, [&]() -> Expected<BlockParts> {
+    BlockParts parts;
+    DLLM_TRY(parts.warm, step_parts(device, shape_, warm_step(workload), workload.choices));
+    DLLM_TRY(parts.refine, step_parts(device, shape_, refine_step(workload), workload.choices));
+    return parts;
+  });
 }
 
 PointEvaluator::PointEvaluator(SweepSpace& space)
-    : space_(space), device_(space.base()), warm_(space.shape()), refine_(space.shape()), schedule_(space.shape()) {}
+    : space_(space), device_(space.base()), warm_(space.shape()), refine_(space.shape()), times_(space.shape()) {}
 
 Expected<SweepMetrics> PointEvaluator::evaluate(const std::vector<std::uint32_t>& indices) {
   DLLM_CHECK_OK(space_.resolve(indices, device_, workload_));
@@ -349,13 +354,12 @@ Expected<SweepMetrics> PointEvaluator::evaluate(std::span<const Override> change
 }
 
 Expected<SweepMetrics> PointEvaluator::evaluate_resolved() {
-  DLLM_TRY(const std::span<const std::int64_t> parts, space_.feasible(device_, workload_));
+  DLLM_TRY(const BlockParts* const parts, space_.feasible(device_, workload_));
   DLLM_TRY(const double gbps, space_.bandwidth(device_));
   DLLM_TRY(const CostModel model, CostModel::create(device_, gbps));
   DLLM_TRY(const BlockCost block,
-           evaluate_block(model, warm_.with(warm_shape(workload_)), refine_.with(refine_shape(workload_)), workload_,
-                          schedule_.cycles(device_, workload_, gbps, parts), static_cast<std::int64_t>(parts.size()),
-                          warm_.alike()));
+           evaluate_block(times_, model, warm_.with(warm_shape(workload_)), refine_.with(refine_shape(workload_)),
+                          workload_, *parts, warm_.alike()));
   constexpr double kMs = 1e3;
   return SweepMetrics{block.tokens_per_second,
                       block.tokens_per_joule,
@@ -364,8 +368,8 @@ Expected<SweepMetrics> PointEvaluator::evaluate_resolved() {
                       block.joules / block.seconds,
                       area(device_).total(),
                       block.serial_seconds,
-                      block.warm_seconds * kMs,
-                      block.refine_seconds * kMs,
+                      block.warm.seconds * kMs,
+                      block.refine.seconds * kMs,
                       gbps,
                       device_.peak_tops(),
                       device_.clock.voltage};

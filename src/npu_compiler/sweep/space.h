@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "npu_compiler/analytic/refine_schedule.h"
+#include "npu_compiler/compiler/block_cost.h"
 #include "npu_compiler/compiler/feasible.h"
 #include "npu_compiler/sweep/spec.h"
 #include "npu_core/device/device.h"
@@ -42,8 +42,8 @@ class SweepSpace {
   Expected<void> resolve(std::span<const Override> changes, Device& device, Workload& workload);
   /// GB/s of the device's memory. Errors: of the simulation.
   Expected<double> bandwidth(const Device& device);
-  /// The parts of a refinement step, as check_feasible(); valid as long as the space.
-  Expected<std::span<const std::int64_t>> feasible(const Device& device, const Workload& workload);
+  /// As check_feasible(); valid as long as the space.
+  Expected<const BlockParts*> feasible(const Device& device, const Workload& workload);
 
   const Device& base() const { return base_; }
 
@@ -87,7 +87,7 @@ class SweepSpace {
   std::unordered_map<std::uint64_t, std::shared_ptr<const Memory>> memories_;
   std::unordered_map<std::uint64_t, Expected<double>> bandwidths_;
   std::unordered_map<std::uint64_t, Expected<MemoryNeed>> needs_;
-  std::unordered_map<std::uint64_t, Expected<std::vector<std::int64_t>>> parts_;
+  std::unordered_map<std::uint64_t, Expected<BlockParts>> parts_;
 };
 
 /// Evaluates points in sequence, for one thread.
@@ -106,7 +106,7 @@ class PointEvaluator {
   Device device_;
   Workload workload_;
   GraphTemplate warm_, refine_;
-  RefineSchedule schedule_;
+  StepTimes times_;
 };
 
 }  // namespace dllm::npu

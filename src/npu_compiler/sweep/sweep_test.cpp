@@ -1,11 +1,14 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/testing/fuzz_replay.h"
-#include "npu_compiler/analytic/block_cost.h"
+#include "npu_compiler/compiler/block_cost.h"
 #include "npu_compiler/sweep/finished.h"
 #include "npu_compiler/sweep/run.h"
 #include "npu_compiler/sweep/testing/fuzz_entry.h"
@@ -155,18 +158,51 @@ TEST(Sweep, AgreesWithAnalyze) {
     w.batch = std::stol(values[3]);
     const double gbps = *achieved_bandwidth(device);
     const auto model = CostModel::create(device, gbps);
-    const auto block = evaluate_block(*model, shape.architecture->build(shape.desc, warm_shape(w)),
-                                      shape.architecture->build(shape.desc, refine_shape(w)), w,
-                                      RefineSchedule(shape).cycles(device, w, gbps), 1);
+    StepTimes times(shape);
+    const auto block =
+        evaluate_block(times, *model, shape.architecture->build(shape.desc, warm_shape(w)),
+                       shape.architecture->build(shape.desc, refine_shape(w)), w, *check_feasible(device, shape, w));
     ASSERT_TRUE(block);
     EXPECT_EQ(row.metrics[metric_index("tokens_per_second")], block->tokens_per_second);
     EXPECT_EQ(row.metrics[metric_index("tokens_per_joule")], block->tokens_per_joule);
     EXPECT_EQ(row.metrics[metric_index("serial_seconds")], block->serial_seconds);
-    EXPECT_EQ(row.metrics[metric_index("warm_ms")], block->warm_seconds * 1e3);
+    EXPECT_EQ(row.metrics[metric_index("warm_ms")], block->warm.seconds * 1e3);
     EXPECT_EQ(row.metrics[metric_index("peak_tops")], device.peak_tops());
     ++compared;
   }
   EXPECT_EQ(compared, 16);
+}
+
+/// Work that points share is shared only among points that need the same room: smoothing takes some.
+TEST(Sweep, PartsAreThoseOfEveryPoint) {
+  const Database database;
+  const char* kText =
+      "name = \"p\"\nmodel = \"llada-8b\"\n[device]\nbase = \"dart-2048\"\n"
+      "\"numerics.smooth_keys\" = [\"none\", \"minmax\"]\n"
+      "\"sram.vector_rows\" = [2048, 2560, 3072, 3584, 4096]\n[workload]\nbatch = [16]\n";
+  const auto report = run(kText, database, 1);
+  ASSERT_TRUE(report) << report.error().message();
+  const SweepSpec spec = *parse_sweep(kText, "s");
+  const ModelShape shape = *load_model_shape("llada-8b");
+  std::map<std::string, std::vector<std::string>> parts;  // by rows
+  for (const SweepRow& row : report->rows) {
+    const std::vector<std::string> at = spec.at(row.point);
+    const Device device = *load_device("dart-2048", {{"numerics.smooth_keys", at[0]}, {"sram.vector_rows", at[1]}});
+    const auto found = check_feasible(device, shape, Workload{});
+    ASSERT_EQ(static_cast<bool>(found), row.error == 0) << at[0] << " " << at[1];
+    parts[at[1]].push_back(found ? fmt::format("{} {}", found->warm.size(), found->refine.size())
+                                 : found.error().message());
+    if (!found) {
+      EXPECT_EQ(report->errors[row.error], found.error().message());
+      continue;
+    }
+    StepTimes times(shape);
+    const auto block = evaluate_block(times, *CostModel::create(device, *achieved_bandwidth(device)),
+                                      shape.architecture->build(shape.desc, warm_shape({})),
+                                      shape.architecture->build(shape.desc, refine_shape({})), {}, *found);
+    EXPECT_EQ(row.metrics[metric_index("tokens_per_second")], block->tokens_per_second) << at[0] << " " << at[1];
+  }
+  EXPECT_TRUE(std::ranges::any_of(parts, [](const auto& one) { return one.second[0] != one.second[1]; }));
 }
 
 /// Pieces of a sweep, as computed on several machines, add up to the sweep.

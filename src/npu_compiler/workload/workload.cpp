@@ -26,8 +26,10 @@ Expected<void> check(const Workload& w) {
   return {};
 }
 
-StepShape warm_shape(const Workload& w) { return {.rows = w.batch * w.context, .scored = w.batch * w.block}; }
-StepShape refine_shape(const Workload& w) { return {.rows = w.batch * refine_rows(w), .scored = w.batch * w.block}; }
+RegularStep warm_step(const Workload& w) { return {w.batch, w.context, w.context, w.block}; }
+RegularStep refine_step(const Workload& w) { return {w.batch, refine_rows(w), w.context, w.block}; }
+StepShape warm_shape(const Workload& w) { return warm_step(w).shape(); }
+StepShape refine_shape(const Workload& w) { return refine_step(w).shape(); }
 
 std::int64_t usual_suffix(std::int64_t block, std::int64_t context) {
   return std::max<std::int64_t>(0, (context / 2 - block) / 2);

@@ -39,7 +39,16 @@ std::int64_t usual_suffix(std::int64_t block, std::int64_t context);
 /// Positions of each sequence that a step after the first runs.
 std::int64_t refine_rows(const Workload& workload);
 
-/// Shapes of the two kinds of steps.
+/// A step of equal sequences.
+struct RegularStep {
+  std::int64_t sequences = 1, rows = 32, keys = 256;  ///< rows of each sequence, positions that they see
+  std::int64_t scored = 0;                            ///< of each sequence's rows, the last
+  StepShape shape() const { return {.rows = sequences * rows, .scored = sequences * scored}; }
+};
+/// The two kinds of steps.
+RegularStep warm_step(const Workload& workload);
+RegularStep refine_step(const Workload& workload);
+/// Their shapes.
 StepShape warm_shape(const Workload& workload);
 StepShape refine_shape(const Workload& workload);
 

@@ -189,6 +189,12 @@ class Assembler {
                              std::size_t rest_column) {
     const auto rows = find_mnemonic(word);
     if (rows.empty()) {
+      if (const OtherInstruction* other = find_other(word))
+        return expander_.error(
+            source, column,
+            fmt::format("{} is an instruction of PLENA's branch {}, which this machine does not have", other->mnemonic,
+                        kWordSources[static_cast<std::size_t>(other->source)]),
+            fmt::format("its opcode 0x{:02X} is another instruction here: docs/guide/npu.md", other->opcode));
       const std::string near = nearest_mnemonic(word);
       return expander_.error(
           source, column, fmt::format("unknown instruction '{}'", word.substr(0, 64)),

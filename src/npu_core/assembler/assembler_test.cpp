@@ -234,6 +234,28 @@ TEST(RoundTrip, ProgramsWithLoopsAndBranches) {
   }
 }
 
+/// A branch of PLENA has other instructions at two opcodes.
+TEST(WordFile, OfAnotherBranchIsRefusedWhereItDiffers) {
+  const std::vector<std::uint32_t> max = {0x35u | 1u << 6 | 2u << 10, 0x34u}, sum = {0x3Cu, 0x34u};
+  const std::vector<std::uint32_t> same = {0x0Du | 1u << 6 | 2u << 10 | 3u << 14, 0x34u};
+  for (const auto& words : {max, sum, same}) EXPECT_TRUE(program_from_words(words, "x"));
+  EXPECT_TRUE(program_from_words(same, "x", WordSource::kPlenaCompiler));
+  for (const auto& [words, name] : {std::pair{max, "S_MAP_FP_V"}, std::pair{sum, "M_TMM_A"}}) {
+    const auto other = program_from_words(words, "x", WordSource::kPlenaCompiler);
+    ASSERT_FALSE(other) << name;
+    EXPECT_NE(other.error().what.find(name), std::string::npos) << other.error().what;
+  }
+  const Assembly named = assemble_all("m_tmm_a 0, gp1, gp2\n");
+  ASSERT_EQ(named.errors.size(), 1u);
+  EXPECT_NE(named.errors.front().what.find("plena-compiler"), std::string::npos) << named.errors.front().what;
+}
+
+TEST(Assembler, TakesTheOtherNameOfShifts) {
+  const auto ours = assemble("V_SHFT_V gp1, gp2, gp3, 1\n"), other = assemble("V_SHIFT_V gp1, gp2, gp3, 1\n");
+  ASSERT_TRUE(ours && other);
+  EXPECT_EQ(ours->words, other->words);
+}
+
 TEST(ProgramFile, DamagedFiles) {
   EXPECT_FALSE(program_from_bytes("abc", "x"));
   EXPECT_FALSE(program_from_bytes(std::string(4, '\0'), "x"));

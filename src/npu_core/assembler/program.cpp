@@ -127,11 +127,16 @@ Expected<void> link(Program& program) {
   return check_branches(program);
 }
 
-Expected<Program> program_from_words(std::vector<std::uint32_t> words, std::string name) {
+Expected<Program> program_from_words(std::vector<std::uint32_t> words, std::string name, WordSource source) {
   Program program;
   program.name = std::move(name);
   program.code.reserve(words.size());
   for (std::size_t i = 0; i < words.size(); ++i) {
+    if (const OtherInstruction* other = find_other(source, words[i]))
+      return fault(program, i,
+                   fmt::format("word 0x{:08x} is {} of {}, which this machine does not have", words[i], other->mnemonic,
+                               kWordSources[static_cast<std::size_t>(source)]),
+                   "docs/guide/npu.md, Words of other branches");
     auto instruction = decode(words[i]);
     if (!instruction) return fault(program, i, instruction.error().what, instruction.error().hint);
     program.code.push_back(*instruction);
@@ -140,7 +145,7 @@ Expected<Program> program_from_words(std::vector<std::uint32_t> words, std::stri
   return program;
 }
 
-Expected<Program> program_from_bytes(std::string_view bytes, std::string name) {
+Expected<Program> program_from_bytes(std::string_view bytes, std::string name, WordSource source) {
   std::vector<std::uint32_t> words;
   if (is_hex_text(bytes)) {
     DLLM_TRY(words, words_of_text(bytes, name));
@@ -154,7 +159,7 @@ Expected<Program> program_from_bytes(std::string_view bytes, std::string name) {
       for (std::size_t b = 0; b < 4; ++b)
         words[i] |= std::uint32_t{static_cast<unsigned char>(bytes[4 * i + b])} << (8 * b);
   }
-  return program_from_words(std::move(words), std::move(name));
+  return program_from_words(std::move(words), std::move(name), source);
 }
 
 std::string to_binary(const Program& program) {

@@ -8,6 +8,7 @@
 #include "dllm/error.h"
 #include "npu_core/assembler/choices.h"
 #include "npu_core/isa/encoding.h"
+#include "npu_core/isa/other_words.h"
 
 namespace dllm::npu {
 
@@ -42,10 +43,12 @@ Expected<void> link(Program& program);
 
 /// Decodes words (and links); `half_scalars`, which words do not tell, is false. Errors: kInvalidFile with the index of
 /// the bad word.
-Expected<Program> program_from_words(std::vector<std::uint32_t> words, std::string name);
+/// Words of another `source` are refused where it has an instruction that the machine lacks.
+Expected<Program> program_from_words(std::vector<std::uint32_t> words, std::string name,
+                                     WordSource source = WordSource::kOurs);
 
 /// A program file: raw little-endian words, or text with one hexadecimal word per line (PLENA's .mem files).
-Expected<Program> program_from_bytes(std::string_view bytes, std::string name);
+Expected<Program> program_from_bytes(std::string_view bytes, std::string name, WordSource source = WordSource::kOurs);
 
 std::string to_binary(const Program& program);    ///< little-endian words
 std::string to_hex_text(const Program& program);  ///< "0x%08X" per line

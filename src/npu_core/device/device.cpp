@@ -27,6 +27,8 @@ void Device::derive_bytes() {
   numerics.activation_bytes = bytes(numerics.activation);
   numerics.kv_bytes = bytes(numerics.kv);
   numerics.logit_bytes = bytes(numerics.logits);
+  const auto weights = mx_format_from_name(numerics.weight);
+  numerics.weights_packed = weights && weights->packed();
 }
 
 double Device::peak_tops() const { return 2 * macs_per_cycle() * clock.ghz * 1e-3; }

@@ -53,6 +53,9 @@ struct Device {
   double peak_tops() const;        ///< 1e12 operations (two per multiply-accumulate) per second
   double memory_gbps() const;      ///< peak of the memory, or of the DMA engines if lower
   std::int64_t period_fs() const;  ///< of the clock
+  /// Bytes of the device's weights that vector code unpacks in a nanosecond; 0: nothing is to be unpacked, or hardware
+  /// does it. Models ask this, not host.dequantize_gbps, which a device has whatever its weights are.
+  double unpack_gbps() const { return numerics.weights_packed ? host.dequantize_gbps : 0; }
   std::int64_t vector_sram_bytes() const { return sram.vector_rows * array.vlen * 2; }
 };
 

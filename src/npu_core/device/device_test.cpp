@@ -18,9 +18,34 @@ std::string message(const std::string& text) {
 
 constexpr const char* kHead = "base = \"dart-2048\"\nname = \"x\"\nsummary = \"\"\n";
 
+/// A name may not promise a standard that the profile does not have; the hint has the new one.
+TEST(Device, FormerNamesAreRefusedWithTheNewOne) {
+  for (const std::string array : {"dart-512", "dart-1024", "dart-2048"}) {
+    const std::string old = array + "-hbm4", now = array + "-hbm2e-x4";
+    const auto device = load_device(old);
+    ASSERT_FALSE(device) << old;
+    EXPECT_NE(device.error().hint.find("'" + now + "'"), std::string::npos) << device.error().hint;
+    const auto derived = parse_device("base = \"" + old + "\"\nname = \"x\"\nsummary = \"\"\n", "x.toml");
+    ASSERT_FALSE(derived) << old;
+    EXPECT_NE(derived.error().hint.find("'" + now + "'"), std::string::npos) << derived.error().hint;
+    EXPECT_EQ(load_device(now)->memory.standard, "hbm2e-3200");
+    EXPECT_EQ(load_device(now)->memory.stacks, 4);
+  }
+}
+
+/// HBM and its generation in a shipped name are those of the profile's memory.
+TEST(Device, NamesAgreeWithTheMemory) {
+  for (const std::string& name : device_names()) {
+    const std::size_t at = name.find("hbm");
+    if (at == std::string::npos) continue;
+    const std::string generation = name.substr(at, name.find('-', at) - at);
+    EXPECT_TRUE(load_device(name)->memory.standard.starts_with(generation + "-")) << name;
+  }
+}
+
 TEST(Device, ShippedProfiles) {
   const std::vector<std::string> names = device_names();
-  for (const char* name : {"dart-512", "dart-1024", "dart-2048", "dart-2048-hbm4", "dart-2048-smooth", "plena-64",
+  for (const char* name : {"dart-512", "dart-1024", "dart-2048", "dart-2048-hbm2e-x4", "dart-2048-smooth", "plena-64",
                            "mobile-v75", "mobile-v79", "mobile-v81"}) {
     ASSERT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
     const auto device = load_device(name);
@@ -31,7 +56,7 @@ TEST(Device, ShippedProfiles) {
   const auto dart = load_device("dart-2048");
   EXPECT_NEAR(dart->peak_tops(), 524.3, 0.1);
   EXPECT_NEAR(dart->memory_gbps(), 819.2, 1e-9);
-  EXPECT_NEAR(load_device("dart-2048-hbm4")->memory_gbps(), 1638.4, 1e-9);
+  EXPECT_NEAR(load_device("dart-2048-hbm2e-x4")->memory_gbps(), 1638.4, 1e-9);
   EXPECT_NEAR(load_device("mobile-v79")->peak_tops(), 21.6, 0.1);  // llada.cpp, arXiv 2606.13740, achieves 20.96
   EXPECT_NEAR(load_device("mobile-v79")->memory_gbps(), 60, 1e-9);
 }

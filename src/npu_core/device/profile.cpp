@@ -18,6 +18,21 @@ namespace {
 
 constexpr std::string_view kFolder = "devices/";
 
+/// Names that promised what the profiles are not: HBM4 is a standard, and these have four stacks of HBM2e.
+struct FormerName {
+  std::string_view old, now;
+};
+constexpr FormerName kFormerNames[] = {{"dart-512-hbm4", "dart-512-hbm2e-x4"},
+                                       {"dart-1024-hbm4", "dart-1024-hbm2e-x4"},
+                                       {"dart-2048-hbm4", "dart-2048-hbm2e-x4"}};
+
+/// Why a name is none any more; empty: it never was one.
+std::optional<std::string> former_name_hint(std::string_view name) {
+  const auto found = std::ranges::find(kFormerNames, name, &FormerName::old);
+  if (found == std::end(kFormerNames)) return std::nullopt;
+  return fmt::format("it is now called '{}': it has four stacks of HBM2e, and HBM4 is another standard", found->now);
+}
+
 Expected<void> read_key(TomlTable& section, const DeviceKey& key, Device& device) {
   if (key.kind == DeviceKey::kText) {
     DLLM_TRY(key.text(device), section.text(key.key));
@@ -82,6 +97,8 @@ Expected<Device> parse_device(std::string_view text, const std::string& file, co
   DLLM_TRY(const std::optional<std::string> base, root.optional_text("base"));
   if (base) {
     const auto shipped = find_embedded_file(core_profiles(), std::string(kFolder) + *base);
+    if (!shipped && former_name_hint(*base))
+      return root.error("base", fmt::format("there is no shipped device '{}'", *base), *former_name_hint(*base));
     if (!shipped)
       return root.error("base", fmt::format("there is no shipped device '{}'", *base),
                         fmt::format("shipped: {}", fmt::join(device_names(), ", ")));
@@ -97,8 +114,13 @@ Expected<Device> parse_device(std::string_view text, const std::string& file, co
 }
 
 Expected<Device> load_device(const std::string& name_or_path, const std::vector<Override>& overrides) {
-  DLLM_TRY(const NamedText named, read_named(core_profiles(), kFolder, "device", name_or_path, device_names()));
-  return parse_device(named.text, named.file, overrides);
+  Expected<NamedText> named = read_named(core_profiles(), kFolder, "device", name_or_path, device_names());
+  if (!named) {
+    Error error = std::move(named).error();
+    if (const auto former = former_name_hint(name_or_path)) error.hint = *former;
+    return error;
+  }
+  return parse_device(named->text, named->file, overrides);
 }
 
 std::vector<std::string> device_names() { return shipped_names(core_profiles(), kFolder); }

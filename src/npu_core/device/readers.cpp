@@ -34,7 +34,8 @@ std::span<const ReaderInfo> reader_infos() {
 
 std::span<const DeviceVerb> device_verbs() {
   constexpr Readers kTimed = kMachine | kSimulator | kEnergy | kArea;
-  constexpr Readers kBlocks = kLayout | kCost | kDispatch | kSchedule | kEnergy | kArea;
+  constexpr Readers kStep = kLayout | kCost | kDispatch | kSchedule | kWindow;
+  constexpr Readers kBlocks = kStep | kEnergy | kArea;
   constexpr Readers kAnswers = kCost | kDispatch | kLogits | kEnergy | kWindow | kHost;
   constexpr bool kOption = true;
   // Compiled steps set the lengths of their transfers, and add no prefixes.
@@ -58,7 +59,7 @@ std::span<const DeviceVerb> device_verbs() {
       {"npu analyze", kBlocks},
       {"npu analyze --unfused-head", kLogits, {}, kOption},
       {"npu sweep", kBlocks},
-      {"npu plan", kCost | kDispatch | kWindow},
+      {"npu plan", kStep},
       {"npu plan --program", kWindow},
       {"npu calibrate", kAnswers, "numerics.smooth_keys numerics.smooth_values"},
       {"bench --backend npu", kAnswers | kHeat},

@@ -110,7 +110,8 @@ constexpr Row kMatrixRows[] = {
         .touches({accumulate(Space::kAccMm), accumulate(Space::kAccBmm), accumulate(Space::kAccMv),
                   accumulate(Space::kAccBmv)})
         .doc("flushes the adder tree after the sub-arrays",
-             "The write-out instructions do so themselves: no effect on values."),
+             "The write-out instructions do so themselves: no effect on values. PLENA's branch plena-compiler has "
+             "M_TMM_A at this opcode: --words plena-compiler."),
 };
 
 }  // namespace

@@ -97,6 +97,7 @@ constexpr Row kVectorRows[] = {
                optional(uint("mode", Field::kFunct, 2))})
         .touches({load(Space::kVram, Base::kRs1, Extent::kRow), store(Space::kVram, Base::kRd, Extent::kRow)})
         .reads(kUsesSegment)
+        .also_named("V_SHIFT_V")
         .doc(
             "VRAM[gp[rd]] <- VRAM[gp[rs1]] moved gp[rs2] lanes up",
             "mode 0: zeros come in, as in PLENA; 1: rotation of the row; 2: rotation within sections of segment_length "
@@ -111,7 +112,8 @@ constexpr Row kVectorRows[] = {
              "The operand form is this project's: PLENA's emulator does not decode the opcode."),
     row_scalar(vector(Op::V_MAX_VF, "V_MAX_VF", 0x35, Latency::kVectorMax))
         .variant(kFunctLow, kFunctWidth, 0)
-        .doc("VRAM[gp[rd]] <- max(VRAM[gp[rs1]], f[rs2])"),
+        .doc("VRAM[gp[rd]] <- max(VRAM[gp[rs1]], f[rs2])",
+             "PLENA's branch plena-compiler has S_MAP_FP_V at this opcode: --words plena-compiler."),
     row_row(vector(Op::V_MAX_VV, "V_MAX_VV", 0x35, Latency::kVectorMax))
         .variant(kFunctLow, kFunctWidth, 1)
         .doc("VRAM[gp[rd]] <- max(VRAM[gp[rs1]], VRAM[gp[rs2]])", "Extension."),

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <optional>
 #include <span>
 #include <vector>
 
+#include "dllm/error.h"
 #include "graph/graph.h"
+#include "npu_compiler/analytic/schedule.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
 
@@ -27,20 +28,19 @@ class GraphTemplate {
   std::vector<std::size_t> of_all_, of_scored_;  ///< values
 };
 
-/// The scheduled time (schedule.h) of a workload's steps after the first. As layers repeat, two short models that
-/// differ by one layer give the time of the whole one.
-class RefineSchedule {
+/// The scheduled time (schedule.h) of a model's steps. As layers repeat, two short models that differ by one layer give
+/// the time of the whole one.
+class ModelSchedule {
  public:
-  explicit RefineSchedule(const ModelShape& shape);
+  explicit ModelSchedule(const ModelShape& shape);
 
-  /// Cycles; nullopt if there is no schedule: operators without one, and devices that unpack weights with vector code,
-  /// that a host dispatches operator by operator, or that see memory through a window. `parts`: sequences of each part
-  /// of the step (step_parts()); empty: all run at once.
-  std::optional<double> cycles(const Device& device, const Workload& workload, double gbps,
-                               std::span<const std::int64_t> parts = {});
+  /// Cycles of the device. `like`: everything but sequences and keys. `parts`: sequences of each part of the step
+  /// (step_parts()); empty: all run at once. Errors: those of schedule_step().
+  Expected<double> cycles(const Device& device, const RegularStep& step, const ScheduleLoad& like,
+                          std::span<const std::int64_t> parts = {});
 
  private:
-  std::optional<double> part_cycles(const Device& device, const Workload& workload, double gbps);
+  Expected<double> part_cycles(const Device& device, const RegularStep& step, ScheduleLoad load);
 
   GraphTemplate fewer_, more_;
   double left_out_ = 0;  ///< layers

@@ -1,10 +1,9 @@
-#include "npu_compiler/analytic/refine_schedule.h"
+#include "npu_compiler/analytic/model_schedule.h"
 
 #include <algorithm>
 #include <map>
 
-#include "npu_compiler/analytic/schedule.h"
-#include "npu_core/device/device.h"
+#include "base/try.h"
 
 namespace dllm::npu {
 namespace {
@@ -60,47 +59,35 @@ const Graph& GraphTemplate::with(StepShape shape) {
   return graph_;
 }
 
-RefineSchedule::RefineSchedule(const ModelShape& shape)
+ModelSchedule::ModelSchedule(const ModelShape& shape)
     : fewer_(shape, std::max<std::int64_t>(1, short_layers(shape) - 1)),
       more_(shape, short_layers(shape)),
       left_out_(static_cast<double>(shape.desc.layers - short_layers(shape))) {}
 
-std::optional<double> RefineSchedule::cycles(const Device& device, const Workload& workload, double gbps,
-                                             std::span<const std::int64_t> parts) {
-  if (parts.size() < 2) return part_cycles(device, workload, gbps);
+Expected<double> ModelSchedule::cycles(const Device& device, const RegularStep& step, const ScheduleLoad& like,
+                                       std::span<const std::int64_t> parts) {
+  if (parts.empty()) return part_cycles(device, step, like);
   double sum = 0, last = 0;
-  Workload part = workload;
-  part.batch = 0;
+  RegularStep part = step;
+  part.sequences = 0;
   for (const std::int64_t sequences : parts) {
-    if (sequences != part.batch) {
-      part.batch = sequences;
-      const std::optional<double> found = part_cycles(device, part, gbps);
-      if (!found) return std::nullopt;
-      last = *found;
+    if (sequences != part.sequences) {
+      part.sequences = sequences;
+      DLLM_TRY(last, part_cycles(device, part, like));
     }
     sum += last;
   }
   return sum;
 }
 
-std::optional<double> RefineSchedule::part_cycles(const Device& device, const Workload& workload, double gbps) {
-  const HostKeys& host = device.host;
-  if (host.dispatch_us > 0 || host.batch_us > 0 || host.dequantize_gbps > 0 || device.window.bytes > 0)
-    return std::nullopt;
-  const ScheduleLoad load{.sequences = workload.batch,
-                          .keys = workload.context,
-                          .logits = !workload.fused_head,
-                          .logit_bytes = device.numerics.logit_bytes,
-                          .gbps = gbps,
-                          .queue = device.issue.queue,
-                          .choices = workload.choices,
-                          .phases = false};
-  const auto more = schedule_step(device, more_.with(refine_shape(workload)), load);
-  if (!more) return std::nullopt;
-  if (left_out_ == 0) return more->total;
-  const auto fewer = schedule_step(device, fewer_.with(refine_shape(workload)), load);
-  if (!fewer) return std::nullopt;
-  return more->total + left_out_ * (more->total - fewer->total);
+Expected<double> ModelSchedule::part_cycles(const Device& device, const RegularStep& step, ScheduleLoad load) {
+  load.sequences = step.sequences;
+  load.keys = step.keys;
+  load.phases = false;
+  DLLM_TRY(const StepSchedule more, schedule_step(device, more_.with(step.shape()), load));
+  if (left_out_ == 0) return more.total;
+  DLLM_TRY(const StepSchedule fewer, schedule_step(device, fewer_.with(step.shape()), load));
+  return more.total + left_out_ * (more.total - fewer.total);
 }
 
 }  // namespace dllm::npu

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "npu_compiler/analytic/schedule_attention.h"
+#include "npu_compiler/analytic/schedule_panels.h"
+#include "npu_compiler/analytic/vector_kernels.h"
+
+namespace dllm::npu {
+
+/// The blocks of rows of one panel. A block takes as long as the slowest of its tiles, the front end, and the accesses
+/// of vector SRAM by it and by what runs in its shadow. Borrows the device.
+class PanelBlocks {
+ public:
+  /// `lanes`: of the panel; `blocks`: of BLEN rows; `queue`: instructions waiting for the array; `stored`: results go
+  /// to memory.
+  PanelBlocks(const Device& device, const Panels& shape, std::int64_t lanes, std::int64_t blocks, std::int64_t queue,
+              bool stored)
+      : device_(device), k_tiles_(static_cast<double>(shape.k_tiles)) {
+    const ArrayKeys& a = device.array;
+    columns_ = static_cast<double>(lanes / a.blen);
+    array_ = block_cycles(device, columns_ * k_tiles_, lanes * shape.k_tiles, blocks);
+    const double operand_rows = std::min(static_cast<double>(a.blen), std::floor(a.tile_cycles));
+    own_ = columns_ * k_tiles_ * operand_rows +
+           static_cast<double>(lanes + (stored ? ceil_div(lanes * a.blen, a.vlen) : 0));
+    queued_ = queue_lead(a, static_cast<double>(queue), k_tiles_);
+  }
+
+  double columns() const { return columns_; }
+  double array() const { return array_; }  ///< cycles of a block's tiles
+  double own() const { return own_; }      ///< its accesses of vector SRAM
+  double free_ports() const { return std::max(0.0, 1 - own_ / (array_ * ports())); }
+
+  /// Other work during a block.
+  struct Shadow {
+    double accesses = 0;
+    double slices = 0;  ///< cycles of the block if the front end limits it
+    double waits = 0;   ///< of the array for the front end
+  };
+  /// `rows` rows of `slabs` slabs between the column blocks. `fresh`: they are results of the block before.
+  Shadow beside(const RowKernel& kernel, double slabs, double rows, bool fresh) const {
+    return {kernel.accesses * slabs * rows,
+            slices_cycles(device_, kernel, slabs, {columns_, k_tiles_, array_, queued_, rows, fresh}), 0};
+  }
+  /// SwiGLU of the same block of the slab before.
+  void put_behind(Shadow& shadow) const {
+    shadow.accesses += swiglu_kernel(device_.latency).accesses * static_cast<double>(device_.array.blen);
+    shadow.waits += behind_block_wait(device_, columns_, queued_);
+  }
+  double cycles(const Shadow& shadow) const {
+    const double issue = 2 * columns_ * k_tiles_;  // pointers of x and of the weights
+    return std::max({array_ + shadow.waits, issue, (own_ + shadow.accesses) / ports(), shadow.slices});
+  }
+
+ private:
+  double ports() const { return static_cast<double>(device_.sram.vector_ports); }
+
+  const Device& device_;
+  double k_tiles_ = 0, columns_ = 0, array_ = 0, own_ = 0, queued_ = 0;
+};
+
+}  // namespace dllm::npu

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_compiler/workload/workload.h"
+#include "npu_core/device/energy.h"
+
+namespace dllm::npu {
+
+/// The load of both kinds of steps of a workload.
+StepLoad step_load(const Workload& workload);
+
+/// An operator's work in the energy model's terms. Instructions are estimated: three per tile of the array, two per
+/// vector instruction.
+Work work(const Device& device, const OperatorCost& cost);
+
+}  // namespace dllm::npu

@@ -1,0 +1,48 @@
+#include "npu_compiler/compiler/block_cost.h"
+
+#include "base/try.h"
+#include "npu_compiler/analytic/step_work.h"
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+namespace {
+
+Expected<PhaseCost> evaluate_phase(StepTimes& times, const CostModel& model, const Graph& graph,
+                                   const Workload& workload, const RegularStep& step,
+                                   std::span<const std::int64_t> parts, std::span<const std::int32_t> alike) {
+  PhaseCost phase;
+  StepLoad load = step_load(workload);
+  load.parts = static_cast<std::int64_t>(parts.size());
+  DLLM_TRY(phase.cost, model.evaluate(graph, load, alike));
+  DLLM_TRY(
+      phase.time,
+      times.time(model, {.step = step, .choices = workload.choices, .logits = !workload.fused_head, .parts = parts},
+                 phase.cost));
+  const Device& device = model.device();
+  phase.seconds = phase.time.seconds(device);
+  phase.energy = step_energy(device, work(device, phase.cost.total), phase.seconds);
+  return phase;
+}
+
+}  // namespace
+
+Expected<BlockCost> evaluate_block(StepTimes& times, const CostModel& model, const Graph& warm, const Graph& refine,
+                                   const Workload& workload, const BlockParts& parts,
+                                   std::span<const std::int32_t> alike) {
+  DLLM_CHECK_OK(check(workload));
+  BlockCost block;
+  DLLM_TRY(block.warm, evaluate_phase(times, model, warm, workload, warm_step(workload), parts.warm, alike));
+  DLLM_TRY(block.refine, evaluate_phase(times, model, refine, workload, refine_step(workload), parts.refine, alike));
+  const Device& device = model.device();
+  const auto refinements = static_cast<double>(workload.steps - 1);
+  block.seconds = block.warm.seconds + refinements * block.refine.seconds;
+  block.joules = block.warm.energy.total() + refinements * block.refine.energy.total();
+  block.serial_seconds =
+      (block.warm.cost.total.serial + refinements * block.refine.cost.total.serial) / (device.clock.ghz * 1e9);
+  const auto tokens = static_cast<double>(workload.batch * workload.block);
+  block.tokens_per_second = tokens / block.seconds;
+  block.tokens_per_joule = tokens / block.joules;
+  return block;
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,73 @@
+#include "npu_compiler/compiler/step_time.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/try.h"
+#include "npu_compiler/runtime/step_memory.h"
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+
+std::string_view source_name(TimeSource source) {
+  constexpr std::string_view kNames[] = {"priced schedule", "simulated", "bound"};
+  return kNames[static_cast<std::size_t>(source)];
+}
+
+double StepCycles::seconds(const Device& of) const { return cycles() / (of.clock.ghz * 1e9); }
+
+nlohmann::ordered_json time_json(const StepCycles& time) {
+  return {{"source", source_name(time.source)},
+          {"cycles", time.cycles()},
+          {"device_cycles", time.device},
+          {"dispatch_cycles", time.dispatch},
+          {"mapping_cycles", time.mapping}};
+}
+
+Expected<StepCycles> StepTimes::time(const CostModel& model, const StepQuestion& question, const StepCost& cost) {
+  const Device& device = model.device();
+  const double parts = std::max(1.0, static_cast<double>(question.parts.size()));
+  StepCycles timed{.source = TimeSource::kPriced, .dispatch = parts * cost.total.host};
+  const Expected<double> cycles = schedule_.cycles(device, question.step,
+                                                   {.logits = question.logits,
+                                                    .logit_bytes = device.numerics.logit_bytes,
+                                                    .gbps = model.achieved_gbps(),
+                                                    .queue = device.issue.queue,
+                                                    .choices = question.choices},
+                                                   question.parts);
+  if (cycles) {
+    timed.device = *cycles;
+  } else if (cycles.error().code == ErrorCode::kUnsupported) {
+    timed.source = TimeSource::kBound;
+    timed.device = cost.overlapped - cost.total.host;
+  } else {
+    return cycles.error();
+  }
+  if (device.window.bytes == 0) return timed;
+  DLLM_TRY(const MemoryProgram planned, program(model, question, timed));
+  DLLM_TRY(const MemoryLimits limits, memory_limits(device));
+  DLLM_TRY(const MemoryPlan plan, plan_memory(planned, limits));
+  // Hidden transfers leave rounding errors of the sums.
+  const double waits = plan.waiting_seconds > 1e-9 * plan.seconds ? plan.waiting_seconds : 0;
+  timed.mapping = waits * device.clock.ghz * 1e9;
+  return timed;
+}
+
+Expected<MemoryProgram> StepTimes::program(const CostModel& model, const StepQuestion& question,
+                                           const StepCycles& timed) {
+  const StepLoad load{.sequences = question.step.sequences,
+                      .keys = question.step.keys,
+                      .fused_head = !question.logits,
+                      .choices = question.choices,
+                      .parts = static_cast<std::int64_t>(question.parts.size())};
+  const Graph& graph = whole_.with(question.step.shape());
+  DLLM_TRY(StepCost cost, model.evaluate(graph, load));
+  double work = 0, host = 0;
+  for (const OperatorCost& c : cost.operators) work += std::max({c.matrix, c.vector, c.memory}), host += c.host;
+  for (OperatorCost& c : cost.operators)
+    c.cycles = std::max({c.matrix, c.vector, c.memory}) * timed.device / work +
+               (host > 0 ? c.host * timed.dispatch / host : 0);
+  return step_program(graph, model.device(), load, cost);
+}
+
+}  // namespace dllm::npu

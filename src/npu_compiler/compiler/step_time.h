@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string_view>
+
+#include "dllm/error.h"
+#include "npu_compiler/analytic/cost_model.h"
+#include "npu_compiler/analytic/model_schedule.h"
+#include "npu_compiler/runtime/memory_plan.h"
+#include "npu_compiler/workload/workload.h"
+
+// How long does a step take? Every verb asks here, and says where the answer is from.
+
+namespace dllm::npu {
+
+/// What a time is.
+enum class TimeSource : std::uint8_t {
+  kPriced,     ///< the compiled program's schedule in closed form (schedule.h)
+  kSimulated,  ///< the compiled program, cycle by cycle (simulated_step.h)
+  kBound,      ///< units overlapped operator by operator, which no program need reach (cost_model.h)
+};
+/// "priced schedule", "simulated", "bound".
+std::string_view source_name(TimeSource source);
+
+/// A step's time in cycles of the device's clock, by cause.
+struct StepCycles {
+  TimeSource source = TimeSource::kBound;
+  double device = 0;    ///< the program
+  double dispatch = 0;  ///< the host submits operators
+  double mapping = 0;   ///< waiting for weights outside the address window, as the planner stages them
+  double cycles() const { return device + dispatch + mapping; }
+  double seconds(const Device& device) const;
+};
+
+nlohmann::ordered_json time_json(const StepCycles& time);
+
+struct StepQuestion {
+  RegularStep step;
+  ChoiceAssumption choices = {};
+  bool logits = true;                        ///< go to memory; false: reduced on chip, at no cost
+  std::span<const std::int64_t> parts = {};  ///< sequences of each part that is compiled (step_parts())
+};
+
+/// Times of one model's steps on any device. Keeps graphs of the model: not thread-safe.
+class StepTimes {
+ public:
+  explicit StepTimes(const ModelShape& shape) : whole_(shape), schedule_(shape) {}
+
+  /// The priced schedule; the bound for operators that have none. `cost`: of the whole step with its parts. Errors:
+  /// those of the planner on a device with an address window: a step that it cannot hold.
+  Expected<StepCycles> time(const CostModel& model, const StepQuestion& question, const StepCost& cost);
+
+  /// The step for the planner, with `timed`'s cycles shared among operators in proportion to their costs.
+  Expected<MemoryProgram> program(const CostModel& model, const StepQuestion& question, const StepCycles& timed);
+
+ private:
+  GraphTemplate whole_;
+  ModelSchedule schedule_;
+};
+
+}  // namespace dllm::npu

@@ -1,0 +1,122 @@
+#include "npu_compiler/compiler/step_time.h"
+
+#include <gtest/gtest.h>
+
+#include "npu_compiler/analytic/step_work.h"
+#include "npu_compiler/compiler/block_cost.h"
+#include "npu_compiler/runtime/step_memory.h"
+#include "npu_core/device/profile.h"
+
+namespace dllm::npu {
+namespace {
+
+ModelShape short_shape(const char* name, std::int64_t layers) {
+  ModelShape shape = *load_model_shape(name);
+  shape.desc.layers = layers;
+  return shape;
+}
+
+/// A device with the times of a model's steps on it.
+struct TimedModel {
+  Device device;
+  ModelShape shape;
+  CostModel model;
+  StepTimes times;
+
+  TimedModel(const char* name, const char* of, const std::vector<Override>& changes = {}, std::int64_t layers = 32)
+      : device(*load_device(name, changes)),
+        shape(short_shape(of, layers)),
+        model(*CostModel::create(device, *achieved_bandwidth(device))),
+        times(shape) {}
+
+  StepCycles of(const StepQuestion& question) {
+    const StepLoad load{.sequences = question.step.sequences,
+                        .keys = question.step.keys,
+                        .parts = static_cast<std::int64_t>(question.parts.size())};
+    const auto cost = model.evaluate(shape.architecture->build(shape.desc, question.step.shape()), load);
+    return *times.time(model, question, *cost);
+  }
+};
+
+constexpr RegularStep kRefine = {.sequences = 4, .rows = 32, .keys = 256, .scored = 32};
+
+TEST(StepTimes, EveryPartReadsAllWeightsAndIsDispatched) {
+  TimedModel t("dart-2048", "llada-8b", {{"host.dispatch_us", "3"}});
+  const std::vector<std::int64_t> one = {4}, four = {1, 1, 1, 1};
+  const StepCycles whole = t.of({.step = kRefine, .parts = one}), cut = t.of({.step = kRefine, .parts = four});
+  EXPECT_EQ(whole.source, TimeSource::kPriced);
+  EXPECT_EQ(source_name(whole.source), "priced schedule");
+  RegularStep single = kRefine;
+  single.sequences = 1;
+  const std::vector<std::int64_t> alone = {1};
+  const StepCycles part = t.of({.step = single, .parts = alone});
+  EXPECT_NEAR(cut.device, 4 * part.device, 1e-6 * cut.device);
+  EXPECT_GT(cut.device, 3 * whole.device);  // limited by the weights
+  EXPECT_NEAR(cut.dispatch, 4 * part.dispatch, 1e-6 * cut.dispatch);
+  EXPECT_GT(part.dispatch, 500 * 3e3);  // more than 500 operators
+  EXPECT_EQ(part.cycles(), part.device + part.dispatch);
+}
+
+/// Logits that go to memory are written there.
+TEST(StepTimes, LogitsTakeTime) {
+  TimedModel t("dart-2048", "llada-8b");
+  const double stored = t.of({.step = kRefine}).device, reduced = t.of({.step = kRefine, .logits = false}).device;
+  EXPECT_GT(stored, reduced);
+  EXPECT_LT(stored, 1.02 * reduced);
+}
+
+/// One treatment of the window: what the planner cannot hide.
+TEST(StepTimes, MappingsAreThePlanners) {
+  const RegularStep step{.sequences = 1, .rows = 32, .keys = 64, .scored = 32};
+  double before = 0;
+  for (const char* window : {"1500000000", "700000000", "450000000"}) {
+    TimedModel t("mobile-v79", "llada-8b", {{"window.bytes", window}, {"window.map_us", "20000"}}, 4);
+    const StepQuestion question{.step = step};
+    const StepCycles timed = t.of(question);
+    const MemoryPlan plan = *plan_memory(*t.times.program(t.model, question, timed), *memory_limits(t.device));
+    const double hertz = t.device.clock.ghz * 1e9;
+    EXPECT_NEAR(plan.compute_seconds * hertz, timed.device + timed.dispatch, 1e-9 * timed.cycles()) << window;
+    EXPECT_NEAR(plan.seconds * hertz, timed.cycles(), 1e-6 * timed.cycles()) << window;
+    EXPECT_GE(timed.mapping, before) << window;
+    before = timed.mapping;
+  }
+  EXPECT_GT(before, 0);
+  EXPECT_EQ(TimedModel("mobile-v81", "llada-8b").of({.step = step}).mapping, 0);
+}
+
+/// Both phases of a block, in the parts that are compiled, sum to it.
+TEST(StepTimes, BlocksAreJudgedByBothPhases) {
+  TimedModel t("dart-2048", "llada-8b");
+  const Workload w;
+  const BlockParts parts = *check_feasible(t.device, t.shape, w);
+  EXPECT_EQ(parts.warm, std::vector<std::int64_t>(8, 2));
+  EXPECT_EQ(parts.refine, std::vector<std::int64_t>{16});
+  const auto block = evaluate_block(t.times, t.model, t.shape.architecture->build(t.shape.desc, warm_shape(w)),
+                                    t.shape.architecture->build(t.shape.desc, refine_shape(w)), w, parts);
+  ASSERT_TRUE(block) << block.error().message();
+  // docs/guide/npu.md has 118.3 and 15.77 ms, simulated.
+  EXPECT_NEAR(block->warm.seconds, 0.1183, 0.01 * 0.1183);
+  EXPECT_NEAR(block->refine.seconds, 0.01577, 0.01 * 0.01577);
+  EXPECT_NEAR(block->seconds, block->warm.seconds + 31 * block->refine.seconds, 1e-9);
+  EXPECT_NEAR(block->tokens_per_second, 16 * 32 / block->seconds, 1e-6);
+  EXPECT_NEAR(block->joules, block->warm.energy.total() + 31 * block->refine.energy.total(), 1e-6);
+  EXPECT_GT(block->serial_seconds, 2 * block->seconds);
+  // Weights count once per part.
+  EXPECT_GT(block->warm.cost.total.read_bytes, 8 * block->warm.cost.total.weight_bytes);
+}
+
+TEST(StepTimes, WithoutAProgramThereIsNoBlock) {
+  const Device phone = *load_device("mobile-v79");
+  const ModelShape shape = *load_model_shape("llada-8b");
+  Workload w{.batch = 1, .context = 256};
+  const auto refused = check_feasible(phone, shape, w);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  EXPECT_TRUE(check_feasible(phone, shape, refine_step(w), {}));
+  EXPECT_EQ(refused.error().message(), check_feasible(phone, shape, warm_step(w), {}).error().message());
+  w.context = 64;
+  EXPECT_TRUE(check_feasible(phone, shape, w));
+}
+
+}  // namespace
+}  // namespace dllm::npu
