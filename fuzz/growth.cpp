@@ -83,9 +83,8 @@ std::string growth_problem(const Make& make, const Call& call, const GrowthLimit
     // What takes so long is not measured wrongly by as much.
     if (large < 20 * limits.enough_seconds) large = std::min(large, seconds_of(call, input, 1));
   }
-  // A limit that is reached between the two sizes is no growth: longer inputs cost no more.
-  const double beyond = large <= limits.limit_seconds ? seconds_of(call, make(2 * parts), 1) : limits.factor * large;
-  if (beyond <= 1.5 * large && seconds_of(call, make(4 * parts), 1) <= 1.5 * large) return "";
+  // Neither a limit that is reached between the two sizes nor the end of a cache is growth: it does not go on.
+  if (large <= limits.limit_seconds && seconds_of(call, make(2 * parts), 1) <= limits.factor * large) return "";
   char text[200];
   std::snprintf(text, sizeof text, "%zu parts (%zu bytes) take %.1f ms, 4 times as many (%zu bytes) %.1f ms", parts / 4,
                 quarter.size(), 1e3 * small, input.size(), 1e3 * large);

@@ -23,8 +23,8 @@ struct GrowthLimits {
 };
 
 /// Doubles the input until a call takes `enough_seconds` or `most_bytes` are reached, and compares its time with that
-/// of a quarter of the parts: two doublings, since one may coincide with the end of a cache. Measures again where it
-/// seems too much. "" or what is wrong, with the figures.
+/// of a quarter of the parts: two doublings, since one may coincide with the end of a cache. Where it seems too much,
+/// it measures again, and one doubling more. "" or what is wrong, with the figures.
 std::string growth_problem(const Make& make, const Call& call, const GrowthLimits& limits = {});
 
 /// The same in a child process that ends after `seconds` of processor time, which is a problem too: exponential inputs

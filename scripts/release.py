@@ -37,7 +37,7 @@ def check_requirements(path: pathlib.Path) -> None:
             raise Failure(f"{path}: '{line.strip()[:60]}' has no version or no digest: run scripts/lock")
         locked[package[1].lower().replace("_", "-")] = package[2]
     for line in path.with_suffix(".in").read_text().split():
-        name, version = line.split("==")
+        name, version = re.sub(r"\[.*?\]", "", line).split("==")  # without extras
         if locked.get(name.lower().replace("_", "-")) != version:
             raise Failure(f"{path}: {line} is not locked: run scripts/lock")
 

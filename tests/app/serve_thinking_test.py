@@ -105,8 +105,11 @@ class Chat(Thinking):
                 self.assertTrue(whole["message"]["reasoning"], bound)
         cut = self.post(CHAT, {**asked, "tool_choice": "required", "max_tokens": 8}).json["choices"][0]
         self.assertEqual(cut["finish_reason"], "length")
-        # Words of our choosing and tools exclude each other, so that an opened thought is made by a form.
-        self.refused(400, CHAT, {**asked, **says(ANSWER + call)}, "tools")
+        # Words of our choosing: a thought, an answer and a call.
+        words = self.post(CHAT, {**asked, **says(ANSWER + call)}).json["choices"][0]
+        self.assertEqual((words["message"]["content"], words["message"]["reasoning"], words["finish_reason"]),
+                         (TEXT, THOUGHTS, "tool_calls"))
+        self.assertEqual(words["message"]["tool_calls"][0]["function"]["name"], "weather")
 
     def test_structures(self):
         schema = {"type": "integer", "minimum": 1, "maximum": 99}
