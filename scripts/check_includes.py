@@ -218,7 +218,8 @@ def check_includes(module: str, parts: dict[str, set[str]], path: pathlib.Path) 
         if "/" not in included or target == "dllm":
             continue
         if "/testing/" in included:
-            if "testing" not in path.parts and not path.stem.endswith("_test"):
+            of_tests = path.stem.endswith("_test") or path.stem.startswith("test_")
+            if "testing" not in path.parts and not of_tests:
                 errors.append(f"{place}: '{included}' is for tests")
             elif target == module:
                 continue

@@ -1,26 +1,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <ostream>
 
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
 #include "app/key_file.h"
+#include "base/file_descriptor.h"
 #include "base/try.h"
 #include "serve/server.h"
 
 namespace dllm::app {
 namespace {
-
-/// Not through stdio, whose lock a thread that is blocked for ever would hold at the program's exit.
-void write_to_standard_error(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno != EINTR) return;
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
 
 class Serve final : public Verb {
  public:
@@ -52,7 +43,9 @@ class Serve final : public Verb {
     const bool loopback = server_.host == "localhost" || server_.host == "::1" || server_.host.starts_with("127.");
     if (!loopback && server_.socket.empty() && server_.keys.empty())
       terminal.err << "warning: everyone who reaches " << server_.host << " may use this server: give --api-key\n";
-    DLLM_CHECK_OK(serve::serve(model, server_, write_to_standard_error, [&](std::uint16_t port) {
+    // Not through stdio, whose lock a thread that is blocked for ever would hold at the program's exit.
+    const auto log = [](std::string_view text) { write_all(STDERR_FILENO, text); };
+    DLLM_CHECK_OK(serve::serve(model, server_, log, [&](std::uint16_t port) {
       if (!server_.socket.empty()) {
         terminal.out << "listening on unix:" << server_.socket << "\n" << std::flush;
         return;

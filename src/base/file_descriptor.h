@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "dllm/error.h"
@@ -31,5 +32,8 @@ struct OpenFile {
 /// Opens a path of any kind for reading, and reports its kind. Never waits for the writer of a named pipe (the
 /// descriptor is non-blocking). Errors: kIo.
 Expected<OpenFile> open_for_reading(const std::string& path);
+
+/// Writes all bytes. False: `errno` tells why (ENOSPC if the system takes none).
+bool write_all(int descriptor, std::string_view bytes);
 
 }  // namespace dllm

@@ -42,8 +42,9 @@ void keep_limits(const std::string& mount, std::string group, const char* limit,
         if (key == "inactive_file" || key == "active_file") pages += bytes;
       keep_less(least, *most - std::max<std::int64_t>(number_in(folder + "/" + used).value_or(0) - pages, 0));
     }
-    if (group.empty() || group == "/") return;
-    group.erase(group.rfind('/'));
+    const std::size_t last = group.rfind('/');
+    if (last == group.npos) return;
+    group.erase(last);
   }
 }
 

@@ -1,11 +1,12 @@
 #include "base/free_memory.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "base/testing/temp_dir.h"
 
 namespace dllm {
 namespace {
@@ -15,12 +16,8 @@ namespace fs = std::filesystem;
 class FreeMemory : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dllm-memory-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    root_ = name;
     write("proc/meminfo", "MemTotal:       16000000 kB\nMemFree:         1000000 kB\nMemAvailable:    8000000 kB\n");
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   void write(const std::string& path, const std::string& text) const {
     const fs::path whole = root_ / path;
@@ -29,7 +26,8 @@ class FreeMemory : public ::testing::Test {
   }
   std::int64_t free() const { return free_memory(root_.string()).value_or(-1); }
 
-  fs::path root_;
+  test::TempDir temporary_;
+  fs::path root_ = temporary_.path();
 };
 
 TEST_F(FreeMemory, IsWhatTheSystemHas) {

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/testing/temp_dir.h"
+
 namespace dllm {
 namespace {
 
@@ -17,15 +19,10 @@ namespace fs = std::filesystem;
 
 class InputFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dllm-input-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
-  fs::path directory_;
+  test::TempDir temporary_;
+  fs::path directory_ = temporary_.path();
 };
 
 TEST_F(InputFiles, AreReadWholeUpToALimit) {

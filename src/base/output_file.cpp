@@ -15,6 +15,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/system_error.h"
 #include "base/try.h"
 
@@ -266,13 +267,7 @@ Expected<void> OutputFile::append(const void* data, std::size_t size) {
 }
 
 Expected<void> OutputFile::write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    // Linux writes at most one page less than 2 GiB at once.
-    const ssize_t written = ::write(temporary_->fd, bytes.data(), std::min(bytes.size(), std::size_t{1} << 30));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return system_error("cannot write", written < 0 ? errno : ENOSPC, target_);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (!write_all(temporary_->fd, bytes)) return system_error("cannot write", errno, target_);
   return {};
 }
 

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/temp_dir.h"
+
 #include "base/output_file.h"
 
 namespace {
@@ -56,16 +58,10 @@ namespace fs = std::filesystem;
 
 class OutputFilesOrder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dllm-order-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-    calls = &noted_;
-  }
+  void SetUp() override { calls = &noted_; }
   void TearDown() override {
     calls = nullptr;
     before_rename = {};
-    fs::remove_all(directory_);
   }
   std::string target() const { return (directory_ / "x").string(); }
   std::string content() const {
@@ -73,7 +69,8 @@ class OutputFilesOrder : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  fs::path directory_;
+  test::TempDir temporary_;
+  fs::path directory_ = temporary_.path();
   std::vector<std::string> noted_;
 };
 

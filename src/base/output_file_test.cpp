@@ -16,6 +16,8 @@
 
 #include <vector>
 
+#include "base/testing/temp_dir.h"
+
 namespace dllm {
 namespace {
 
@@ -23,13 +25,6 @@ namespace fs = std::filesystem;
 
 class OutputFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dllm-output-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
   void put(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
   std::string get(const std::string& name) const {
@@ -46,7 +41,8 @@ class OutputFiles : public ::testing::Test {
     return result ? ErrorCode::kMismatch : result.error().code;
   }
 
-  fs::path directory_;
+  test::TempDir temporary_;
+  fs::path directory_ = temporary_.path();
 };
 
 TEST_F(OutputFiles, AreWholeOrAsTheyWere) {

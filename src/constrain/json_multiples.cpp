@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/checksum.h"
+#include "base/testing/temp_dir.h"
 #include "cpu/packed_weights.h"
 #include "cpu/testing/tiny_model.h"
 
@@ -24,18 +25,12 @@ using test::TinyShape;
 class WeightCache : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dllm-weight-cache-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
     options_.path = (directory_ / "m.gguf.dllm-packed").string();
     options_.source_size = 1234;
     options_.source_stamp = 99;
     options_.log = Log([this](LogLevel, const std::string& line) { warnings_.push_back(line); });
   }
-  void TearDown() override {
-    ::chmod(directory_.c_str(), 0700);
-    fs::remove_all(directory_);
-  }
+  void TearDown() override { ::chmod(directory_.c_str(), 0700); }
 
   static TinyModel model(TensorType type = TensorType::kQ4_0, std::uint64_t seed = 1) {
     TinyShape shape;
@@ -78,7 +73,8 @@ class WeightCache : public ::testing::Test {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()));
   }
 
-  fs::path directory_;
+  dllm::test::TempDir temporary_;
+  fs::path directory_ = temporary_.path();
   WeightCacheOptions options_;
   std::vector<std::string> warnings_;
   ThreadPool pool_{2};

@@ -1,7 +1,6 @@
 #include "engine/latency_file.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/testing/fuzz_replay.h"
+#include "base/testing/temp_dir.h"
 #include "engine/testing/fuzz_entry.h"
 
 namespace dllm {
@@ -41,14 +41,10 @@ class CountingBackend : public Backend {
 class LatencyFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dllm-latency-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
     key_.model = "m.gguf";
     key_.model_stamp = 7;
     key_.threads = 2;
   }
-  void TearDown() override { fs::remove_all(directory_); }
 
   LatencyResult get(bool renew = false) {
     warnings_.clear();
@@ -61,7 +57,8 @@ class LatencyFile : public ::testing::Test {
     return *std::move(result);
   }
 
-  fs::path directory_;
+  test::TempDir temporary_;
+  fs::path directory_ = temporary_.path();
   LatencyKey key_;
   CountingBackend backend_;
   std::vector<std::string> warnings_;

@@ -1,12 +1,13 @@
 // What identifies the model that a weight cache belongs to: the sizes and times of all its files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "base/testing/temp_dir.h"
 
 #include "engine/load.h"
 
@@ -17,13 +18,6 @@ namespace fs = std::filesystem;
 
 class WeightCacheKey : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "dllm-key-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   std::string file(const std::string& name, std::size_t size) const {
     std::ofstream(directory_ / name) << std::string(size, 'x');
     return written(name, 0);
@@ -40,7 +34,8 @@ class WeightCacheKey : public ::testing::Test {
     return std::pair(identity.size, identity.stamp);
   }
 
-  fs::path directory_;
+  test::TempDir temporary_;
+  fs::path directory_ = temporary_.path();
 };
 
 TEST_F(WeightCacheKey, TellsTimesWithinASecondApart) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -12,6 +10,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/testing/temp_dir.h"
 
 /// Helpers of the format tests: raw little-endian bytes, so that files are built without the tested code.
 namespace dllm::test {
@@ -41,28 +41,5 @@ inline void write_file(const std::filesystem::path& path, std::string_view bytes
 }
 
 inline std::string fixture(const std::string& name) { return DLLM_SOURCE_DIR "/src/format/testdata/" + name; }
-
-/// A temporary directory, removed at the end of the test.
-class TempDir {
- public:
-  TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "dllm-test-XXXXXX").string();
-    if (::mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
-  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
-  std::size_t entries() const {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace dllm::test

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/file_lock.h"
 #include "base/try.h"
 #include "hub/cache.h"
@@ -53,15 +54,7 @@ class GrowingFile {
     const auto at = static_cast<off_t>(from);
     return check(descriptor_ >= 0 && ftruncate(descriptor_, at) == 0 && lseek(descriptor_, at, SEEK_SET) == at);
   }
-  bool write(std::span<const char> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (!check(count > 0)) return false;
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-    }
-    return true;
-  }
+  bool write(std::span<const char> bytes) { return check(write_all(descriptor_, {bytes.data(), bytes.size()})); }
   bool sync() { return check(descriptor_ >= 0 && fsync(descriptor_) == 0); }
 
   std::optional<Error> failure() const {

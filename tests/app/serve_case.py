@@ -12,6 +12,10 @@ from cli_case import DLLM, clean_environment
 
 QUESTION = [{"role": "user", "content": "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many pens does Ben have now?"}]
 
+# The embedded model's own chat template, which says that it knows tools: their texts would be a language that it has not learned.
+TOOL_TEMPLATE = ("{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content or '' }}"
+                 "<|eot_id|>{% endfor %}{% if tools %}{% endif %}<|start_header_id|>assistant<|end_header_id|>\n\n")
+
 
 class Reply:
     def __init__(self, response, body):

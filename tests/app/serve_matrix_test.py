@@ -43,12 +43,9 @@ except ImportError as error:
     print(f"skipped: {error} (scripts/setup --clients)")
     sys.exit(77)
 
-from serve_case import QUESTION, Server  # noqa: E402  (after the packages, as it reads the arguments)
+from serve_case import QUESTION, TOOL_TEMPLATE, Server  # noqa: E402  (after the packages, as it reads the arguments)
 
 TEXT = QUESTION[0]["content"]
-# The embedded model's own, which says that it knows tools: their texts would be a language that it has not learned.
-TEMPLATE = ("{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content or '' }}"
-            "<|eot_id|>{% endfor %}{% if tools %}{% endif %}<|start_header_id|>assistant<|end_header_id|>\n\n")
 OPENAI_NAME, ANTHROPIC_NAME = "gpt-4o", "claude-sonnet-4-5"  # packages know what these can do, so they ask for all of it
 
 
@@ -65,7 +62,7 @@ def weather(city: str) -> str:
 class MatrixCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("--any-model", "--chat-template", TEMPLATE)
+        cls.server = Server("--any-model", "--chat-template", TOOL_TEMPLATE)
         cls.root = f"http://127.0.0.1:{cls.server.port}"
         cls.url = cls.root + "/v1"
         cls.text = cls.server.post("/v1/chat/completions", {"messages": QUESTION}).json["choices"][0]["message"]["content"]

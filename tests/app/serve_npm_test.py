@@ -21,11 +21,7 @@ if int(VERSION.lstrip("v").split(".")[0]) < 20:
     print(f"skipped: the npm package openai needs Node 20, this is {VERSION}")
     sys.exit(77)
 
-from serve_case import QUESTION, Server  # noqa: E402  (reads the arguments)
-
-# Says that it knows tools, in the embedded model's own form.
-TEMPLATE = ("{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content or '' }}"
-            "<|eot_id|>{% endfor %}{% if tools %}{% endif %}<|start_header_id|>assistant<|end_header_id|>\n\n")
+from serve_case import QUESTION, TOOL_TEMPLATE, Server  # noqa: E402  (reads the arguments)
 
 
 class NpmPackages(unittest.TestCase):
@@ -41,7 +37,7 @@ class NpmPackages(unittest.TestCase):
 
     @unittest.skipUnless((PACKAGES / "node_modules" / "ai").exists(), "Vercel's AI SDK is not installed (scripts/setup --clients)")
     def test_ai_sdk_and_ollama(self):
-        with Server("--any-model", "--chat-template", TEMPLATE) as server:
+        with Server("--any-model", "--chat-template", TOOL_TEMPLATE) as server:
             text = server.post("/v1/chat/completions", {"messages": QUESTION}).json["choices"][0]["message"]["content"]
             self.run_client("serve_matrix.mjs", server, QUESTION[0]["content"], text)
 

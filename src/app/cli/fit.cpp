@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/free_memory.h"
@@ -15,27 +14,30 @@
 #include "base/thread_pool.h"
 #include "cpu/peak.h"
 #include "format/gguf.h"
+#include "numerics/tensor_type.h"
+#include "quant/recipe.h"
 
 namespace dllm::app {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Bits a weight takes, by the type that a file's name ends with. Names of longer types first.
-constexpr std::pair<std::string_view, double> kBits[] = {
-    {"BF16", 16}, {"F16", 16},  {"FP16", 16},   {"F32", 32},  {"Q8_0", 8.5}, {"Q6_K", 6.6}, {"Q5_", 5.7},
-    {"Q4_", 4.8}, {"IQ4", 4.5}, {"MXFP4", 4.3}, {"Q3_", 3.9}, {"IQ3", 3.5},  {"Q2_", 3.0},  {"IQ2", 2.6}};
 constexpr std::string_view kSmaller = "Q4_K_M";
-constexpr double kSmallerBits = 4.85;
-/// Products reach some 60 % of the measured peak at 32 rows (docs/guide/benchmarking.md).
+constexpr double kSmallerBits = 4.85;  ///< of Q4_K, and of Q6_K in about an eighth of the weights
+/// Products of 32 rows reach somewhat more than half of the measured peak: 54.6 % with sdar-1.7b in Q4_0 on a Zen 4
+/// (`dllm bench -r 32 -c 64`, a busy machine).
 constexpr double kShareOfPeak = 0.6, kRows = 32;
 
+/// Bits that a weight takes, by the longest name of a type within the file's: "x-BF16.gguf" is not F16.
 std::optional<double> bits_of(std::string_view name) {
   std::string upper(name);
   std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
-  for (const auto& [type, bits] : kBits)
-    if (upper.find(type) != upper.npos) return bits;
-  return std::nullopt;
+  const Recipe* found = nullptr;
+  for (const Recipe& one : recipes())
+    if (upper.find(one.name) != upper.npos && (found == nullptr || one.name.size() > found->name.size())) found = &one;
+  if (found == nullptr) return std::nullopt;
+  const Codec& of = codec(found->base);
+  return 8.0 * static_cast<double>(of.block_bytes) / static_cast<double>(of.block_elems);
 }
 
 /// Of 32 rows; nullopt: not measured. Experts that a pass does not choose are counted, so a mixture of experts is

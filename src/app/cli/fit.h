@@ -36,8 +36,8 @@ std::int64_t memory_needed(std::int64_t file_bytes);
 Fit judge(const FitFacts& facts);
 
 /// "4.90 GB on disk, 5.89 GB of memory needed, 22.10 GB free: fits; about 2.6 passes of 32 rows a second". Of a model
-/// that does not fit, which type would: "does not fit; about 4.90 GB in Q4_K_M would". A pass decides one token or
-/// more, so that its rate is the least rate of tokens.
+/// that does not fit, the size in a smaller type if that would: "does not fit; Q4_K_M takes about 4.85 GB". A pass
+/// decides one token or more, so that its rate is the least rate of tokens.
 std::string fit_text(const FitFacts& facts);
 
 /// {"file_bytes", "memory_bytes", "free_bytes" (null: unknown), "fit": "fits" | "tight" | "does not fit",

@@ -20,6 +20,14 @@ bool is_wide_short(std::string_view name) { return name.size() > 2 && name[0] ==
 
 std::string cli11_name(const std::string& name) { return is_wide_short(name) ? "-" + name : name; }
 
+/// Of a switch as it was written, with "true" or "false" behind it.
+Error detached_value(const Flag& flag, const std::string& written, const std::string& value) {
+  const std::string& name = flag.long_name();
+  return {
+      ErrorCode::kUsage, "the value of a switch is no word of its own", written + " " + value,
+      fmt::format("give {}, or -- before a prompt that begins so", value == "false" ? "--no-" + name.substr(2) : name)};
+}
+
 }  // namespace
 
 const std::string& Flag::long_name() const {
@@ -102,8 +110,8 @@ Flags::SplitArguments Flags::split(const std::vector<std::string>& args) const {
     }
     const Flag* flag = value_expected ? nullptr : find(args[i]);
     const bool a_switch = flag != nullptr && flag->value.empty();
-    if (a_switch && i + 1 < args.size() && (args[i + 1] == "true" || args[i + 1] == "false") && result.detached.empty())
-      result.detached = args[i] + " " + args[i + 1];
+    if (a_switch && i + 1 < args.size() && (args[i + 1] == "true" || args[i + 1] == "false") && !result.detached)
+      result.detached = detached_value(*flag, args[i], args[i + 1]);
     // -ngl is llama.cpp's flag, not -n with the value "gl".
     const bool unknown = !value_expected && flag == nullptr && is_wide_short(args[i]) &&
                          (!is_bundle(args[i]) || !llama_cpp_advice(args[i]).empty());
@@ -199,12 +207,7 @@ Expected<ParseOutcome> Flags::parse(const std::vector<std::string>& args, const 
   }
   SplitArguments split_args = split(args);
   if (!split_args.unknown.empty()) return unknown_flag(split_args.unknown);
-  if (const std::string& two = split_args.detached; !two.empty()) {
-    const std::string& name = find(two.substr(0, two.find(' ')))->long_name();
-    return Error{ErrorCode::kUsage, "the value of a switch is no word of its own", two,
-                 fmt::format("give {}, or -- before a prompt that begins so",
-                             two.ends_with("false") ? "--no-" + name.substr(2) : name)};
-  }
+  if (split_args.detached) return *split_args.detached;
   std::reverse(split_args.flags.begin(), split_args.flags.end());  // the order in which CLI11 takes them
   try {
     app.parse(split_args.flags);

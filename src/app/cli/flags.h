@@ -94,8 +94,8 @@ class Flags {
   /// The arguments for CLI11, in spellings that it supports, and the words after "--".
   struct SplitArguments {
     std::vector<std::string> flags, literal;
-    std::string unknown;   ///< the first word that is neither a flag nor a bundle of switches; empty: none
-    std::string detached;  ///< "--raw false": a switch whose value would be a word of the prompt; empty: none
+    std::string unknown;              ///< the first word that is neither a flag nor a bundle of switches; empty: none
+    std::optional<Error> detached{};  ///< "--raw false": a switch whose value would be a word of the prompt
   };
   SplitArguments split(const std::vector<std::string>& args) const;
   const Flag* find(std::string_view name) const;

@@ -187,6 +187,7 @@ class Revision : public Decoder, public Reviser {
     bool promoted = false, masks = false;
     ++pass_;
     const std::vector<const Candidate*> drafts = best_of_runs(context, candidates);
+    auto next_draft = drafts.begin();  // in the order of the candidates
     for (const Candidate& candidate : candidates) {
       if (!context.canvas.masked(candidate.position)) {
         look_again(context, candidate, edits);
@@ -195,7 +196,8 @@ class Revision : public Decoder, public Reviser {
       masks = true;
       if (!candidate.eligible) continue;
       if (!surest || candidate.log_odds > surest->log_odds) surest = &candidate;
-      const bool draft = std::ranges::find(drafts, &candidate) != drafts.end();
+      const bool draft = next_draft != drafts.end() && *next_draft == &candidate;
+      if (draft) ++next_draft;
       if (draft || reaches_visible(candidate)) {
         promote(candidate, edits, draft);
         promoted = true;

@@ -120,6 +120,13 @@ Expected<std::vector<std::int64_t>> step_parts(const Device& device, const Model
   return parts;
 }
 
+Expected<BlockParts> block_parts(const Device& device, const ModelShape& shape, const Workload& workload) {
+  BlockParts parts;
+  DLLM_TRY(parts.warm, step_parts(device, shape, warm_step(workload), workload.choices));
+  DLLM_TRY(parts.refine, step_parts(device, shape, refine_step(workload), workload.choices));
+  return parts;
+}
+
 Expected<std::vector<std::int64_t>> check_feasible(const Device& device, const ModelShape& shape,
                                                    const RegularStep& step, const ChoiceAssumption& choices) {
   DLLM_TRY(const MemoryNeed need, memory_need(device, shape, step.keys));
@@ -128,10 +135,10 @@ Expected<std::vector<std::int64_t>> check_feasible(const Device& device, const M
 }
 
 Expected<BlockParts> check_feasible(const Device& device, const ModelShape& shape, const Workload& workload) {
-  BlockParts parts;
-  DLLM_TRY(parts.warm, check_feasible(device, shape, warm_step(workload), workload.choices));
-  DLLM_TRY(parts.refine, step_parts(device, shape, refine_step(workload), workload.choices));
-  return parts;
+  const RegularStep warm = warm_step(workload);
+  DLLM_TRY(const MemoryNeed need, memory_need(device, shape, warm.keys));
+  DLLM_CHECK_OK(check_caches(need, warm.sequences));
+  return block_parts(device, shape, workload);
 }
 
 }  // namespace dllm::npu

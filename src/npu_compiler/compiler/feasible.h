@@ -35,6 +35,9 @@ struct BlockParts {
   std::vector<std::int64_t> warm, refine;
 };
 
+/// Errors: those of step_parts().
+Expected<BlockParts> block_parts(const Device& device, const ModelShape& shape, const Workload& workload);
+
 /// For models of time that run no program: whether the device can run a step, with its memory, caches and SRAM; and in
 /// which parts. Errors: those of `dllm npu step`.
 Expected<std::vector<std::int64_t>> check_feasible(const Device& device, const ModelShape& shape,

@@ -332,12 +332,7 @@ Expected<const BlockParts*> SweepSpace::feasible(const Device& device, const Wor
   std::uint64_t step = arrays;
   for (const std::int64_t value : {workload.batch, workload.block, refine_rows(workload)})
     step = mix(step ^ static_cast<std::uint64_t>(value));
-  return kept(parts_, step, [&]() -> Expected<BlockParts> {
-    BlockParts parts;
-    DLLM_TRY(parts.warm, step_parts(device, shape_, warm_step(workload), workload.choices));
-    DLLM_TRY(parts.refine, step_parts(device, shape_, refine_step(workload), workload.choices));
-    return parts;
-  });
+  return kept(parts_, step, [&] { return block_parts(device, shape_, workload); });
 }
 
 PointEvaluator::PointEvaluator(SweepSpace& space)

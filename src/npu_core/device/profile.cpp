@@ -26,7 +26,7 @@ constexpr FormerName kFormerNames[] = {{"dart-512-hbm4", "dart-512-hbm2e-x4"},
                                        {"dart-1024-hbm4", "dart-1024-hbm2e-x4"},
                                        {"dart-2048-hbm4", "dart-2048-hbm2e-x4"}};
 
-/// Why a name is none any more; empty: it never was one.
+/// Why a name is none any more; nullopt: it never was one.
 std::optional<std::string> former_name_hint(std::string_view name) {
   const auto found = std::ranges::find(kFormerNames, name, &FormerName::old);
   if (found == std::end(kFormerNames)) return std::nullopt;
@@ -97,11 +97,9 @@ Expected<Device> parse_device(std::string_view text, const std::string& file, co
   DLLM_TRY(const std::optional<std::string> base, root.optional_text("base"));
   if (base) {
     const auto shipped = find_embedded_file(core_profiles(), std::string(kFolder) + *base);
-    if (!shipped && former_name_hint(*base))
-      return root.error("base", fmt::format("there is no shipped device '{}'", *base), *former_name_hint(*base));
     if (!shipped)
       return root.error("base", fmt::format("there is no shipped device '{}'", *base),
-                        fmt::format("shipped: {}", fmt::join(device_names(), ", ")));
+                        former_name_hint(*base).value_or(fmt::format("shipped: {}", fmt::join(device_names(), ", "))));
     DLLM_TRY(device, parse_device(shipped->text, *base + ".toml"));
   }
   DLLM_TRY(device.name, root.text("name"));
