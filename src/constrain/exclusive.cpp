@@ -1,11 +1,16 @@
 #include "constrain/exclusive.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "constrain/schema_node.h"
 
 namespace dllm::constrain {
@@ -16,7 +21,10 @@ using Json = nlohmann::ordered_json;
 /// Unordered objects compare by their members.
 using Plain = nlohmann::json;
 
-constexpr int kMostSchemaPairs = 80'000, kDeepestPair = 16;
+/// In steps along lists of hashes, a nanosecond or two each: 20 ms at most.
+constexpr std::int64_t kMostWork = 10'000'000;
+constexpr std::int64_t kPropertyWork = 16, kPairWork = 32;
+constexpr int kDeepestPair = 16;
 
 const Json& target(const Json& schema, const Json& root) {
   const Json* place = &schema;
@@ -29,69 +37,135 @@ const Json& target(const Json& schema, const Json& root) {
   return *place;
 }
 
-std::optional<std::vector<Plain>> values_of(const Json& schema) {
-  if (schema.contains("const")) return std::vector<Plain>{schema["const"]};
-  if (!schema.contains("enum")) return std::nullopt;
-  std::vector<Plain> values;
-  for (const Json& one : schema["enum"]) values.emplace_back(one);
-  return values;
+/// A bit per type as JSON distinguishes them: every integer is a number.
+unsigned kind_bit(std::string_view type) {
+  static constexpr std::string_view kKinds[] = {"number", "string", "boolean", "null", "array", "object"};
+  return 1U << (std::ranges::find(kKinds, type == "integer" ? "number" : type) - std::begin(kKinds));
 }
 
-/// Types as JSON distinguishes them: every integer is a number.
-std::optional<std::vector<std::string>> kinds_of(const Json& schema) {
-  std::vector<std::string> kinds;
-  if (const auto values = values_of(schema)) {
-    for (const Plain& value : *values) kinds.emplace_back(value.type_name());
+/// Which types fit; nullopt: any.
+std::optional<unsigned> kinds_of(const Json& schema) {
+  unsigned kinds = 0;
+  if (schema.contains("const")) return kind_bit(schema["const"].type_name());
+  if (schema.contains("enum")) {
+    for (const Json& value : schema["enum"]) kinds |= kind_bit(value.type_name());
     return kinds;
   }
   const auto types = SchemaNode{schema, ""}.types();
   if (!types || types->empty()) return std::nullopt;
-  for (const std::string& type : *types) kinds.push_back(type == "integer" ? "number" : type);
+  for (const std::string& type : *types) kinds |= kind_bit(type);
   return kinds;
 }
 
-template <class T>
-bool disjoint(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::ranges::none_of(a, [&](const T& one) { return std::ranges::count(b, one) > 0; });
-}
-
-bool requires_property(const Json& schema, const std::string& name) {
-  return schema.contains("required") && std::ranges::count(schema["required"], Json(name)) > 0;
-}
-
-/// Without `type`, values of all types fit to which no keyword applies.
-bool names_kinds(const Json& schema) {
-  return schema.contains("type") || schema.contains("const") || schema.contains("enum");
-}
-
-/// Whether the answers that are produced for a schema are of one type.
 bool only_of_kind(const Json& schema, std::string_view wanted) {
-  if (!schema.is_object()) return false;
-  const auto kinds = kinds_of(schema);
-  return kinds && std::ranges::all_of(*kinds, [&](const std::string& kind) { return kind == wanted; });
+  return schema.is_object() && kinds_of(schema) == kind_bit(wanted);
+}
+
+/// Equal values have equal hashes: 1 and 1.0 are equal.
+std::uint64_t value_hash(const Json& value) {
+  if (value.is_number()) return std::hash<double>()(value.get<double>());
+  if (value.is_string()) return std::hash<std::string>()(value.get_ref<const std::string&>());
+  std::uint64_t hash = mix64(static_cast<std::uint64_t>(value.type()), value.is_boolean() && value.get<bool>() ? 1 : 0);
+  if (value.is_array())
+    for (const Json& item : value) hash = mix64(hash, value_hash(item));
+  if (value.is_object())  // whatever the order of its members
+    for (const auto& [name, member] : value.items()) hash += mix64(std::hash<std::string>()(name), value_hash(member));
+  return hash;
 }
 
 }  // namespace
 
-bool Exclusion::holds(const Json& first, const Json& second) {
-  if (++pairs_ > kMostSchemaPairs || depth_ >= kDeepestPair) return false;
-  const Json &a = target(first, root_), &b = target(second, root_);
-  if (!a.is_object() || !b.is_object()) return false;
-  const auto kinds_a = kinds_of(a), kinds_b = kinds_of(b);
-  if (kinds_a && kinds_b && names_kinds(a) && names_kinds(b) && disjoint(*kinds_a, *kinds_b)) return true;
-  const auto values_a = values_of(a), values_b = values_of(b);
-  if (values_a && values_b) return disjoint(*values_a, *values_b);
-  if (!only_of_kind(a, "object") || !only_of_kind(b, "object") || !a.contains("properties") ||
-      !b.contains("properties"))
-    return false;
-  for (const auto& [name, schema] : a["properties"].items()) {
-    if (!b["properties"].contains(name) || !requires_property(a, name) || !requires_property(b, name)) continue;
+/// What is compared of a schema, found once: a schema is one of up to 255 pairs.
+struct SchemaFacts {
+  struct Value {
+    std::uint64_t hash;
+    const Json* json;
+  };
+  struct Property {
+    const std::string* name;
+    const Json* schema;
+  };
+
+  bool object = false;  ///< a schema of keywords, not true or false
+  std::optional<unsigned> kinds{};
+  /// Whether values of other types do not fit: without `type`, they do unless a keyword applies to them.
+  bool names_kinds = false;
+  std::optional<std::vector<Value>> values{};  ///< of const or enum, by hash
+  std::vector<Property> required{};            ///< those with a schema, by name; only of objects
+
+  explicit SchemaFacts(const Json& schema);
+};
+
+SchemaFacts::SchemaFacts(const Json& schema) : object(schema.is_object()) {
+  if (!object) return;
+  kinds = kinds_of(schema);
+  names_kinds = schema.contains("type") || schema.contains("const") || schema.contains("enum");
+  const bool one = schema.contains("const");
+  if (one || schema.contains("enum")) {
+    values.emplace();
+    if (one) values->push_back({value_hash(schema["const"]), &schema["const"]});
+    if (!one)
+      for (const Json& value : schema["enum"]) values->push_back({value_hash(value), &value});
+    std::ranges::sort(*values, {}, &Value::hash);
+  }
+  if (kinds != kind_bit("object") || !schema.contains("properties") || !schema.contains("required")) return;
+  std::set<std::string_view> names;
+  for (const Json& name : schema["required"])
+    if (name.is_string()) names.insert(name.get_ref<const std::string&>());
+  for (const auto& member : schema["properties"].get_ref<const Json::object_t&>())
+    if (names.contains(member.first)) required.push_back({&member.first, &member.second});
+  std::ranges::sort(required, {}, [](const Property& property) -> const std::string& { return *property.name; });
+}
+
+Exclusion::Exclusion(const Json& root) : root_(root) {}
+Exclusion::~Exclusion() = default;
+
+const SchemaFacts& Exclusion::facts(const Json& schema) {
+  auto& known = facts_[&schema];
+  if (known == nullptr) known = std::make_unique<SchemaFacts>(target(schema, root_));
+  return *known;
+}
+
+bool Exclusion::disjoint_values(const SchemaFacts& a, const SchemaFacts& b) {
+  auto i = a.values->begin(), j = b.values->begin();
+  while (i != a.values->end() && j != b.values->end()) {
+    if (++work_ > kMostWork) return false;
+    if (i->hash != j->hash) {
+      ++(i->hash < j->hash ? i : j);
+      continue;
+    }
+    // Different integers that are the same as a double have the same hash, too.
+    for (auto same = j; same != b.values->end() && same->hash == i->hash; ++same)
+      if ((work_ += kPairWork) > kMostWork || Plain(*i->json) == Plain(*same->json)) return false;
+    ++i;
+  }
+  return true;
+}
+
+bool Exclusion::excluded_by_property(const SchemaFacts& a, const SchemaFacts& b) {
+  auto i = a.required.begin(), j = b.required.begin();
+  while (i != a.required.end() && j != b.required.end()) {
+    if ((work_ += kPropertyWork) > kMostWork) return false;
+    if (const auto order = *i->name <=> *j->name; order != 0) {
+      ++(order < 0 ? i : j);
+      continue;
+    }
     ++depth_;
-    const bool excluded = holds(schema, b["properties"][name]);
+    const bool excluded = holds(*i->schema, *j->schema);
     --depth_;
     if (excluded) return true;
+    ++i, ++j;
   }
   return false;
+}
+
+bool Exclusion::holds(const Json& first, const Json& second) {
+  if ((work_ += kPairWork) > kMostWork || depth_ >= kDeepestPair) return false;
+  const SchemaFacts &a = facts(first), &b = facts(second);
+  if (!a.object || !b.object) return false;
+  if (a.kinds && b.kinds && a.names_kinds && b.names_kinds && (*a.kinds & *b.kinds) == 0) return true;
+  if (a.values && b.values) return disjoint_values(a, b);
+  return excluded_by_property(a, b);
 }
 
 std::optional<std::vector<Json>> few_values(const Json& schema, const Json& root) {
@@ -112,12 +186,10 @@ std::optional<std::vector<Json>> few_values(const Json& schema, const Json& root
     }
   }
   std::vector<Json> different;
-  std::vector<Plain> seen;
+  std::set<Plain> seen;
   for (const Json& value : values) {
     const auto fits = SchemaNode{place, ""}.type_admits(value);
-    if (!fits || !*fits || std::ranges::count(seen, Plain(value)) > 0) continue;
-    seen.emplace_back(value);
-    different.push_back(value);
+    if (fits && *fits && seen.insert(Plain(value)).second) different.push_back(value);
   }
   return different;
 }

@@ -1,23 +1,38 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace dllm::constrain {
 
+struct SchemaFacts;
+
 /// Which schemas exclude each other ("oneOf"). The schemas must have been read without errors.
 class Exclusion {
  public:
-  explicit Exclusion(const nlohmann::ordered_json& root) : root_(root) {}
+  explicit Exclusion(const nlohmann::ordered_json& root);
+  ~Exclusion();
+  Exclusion(const Exclusion&) = delete;
+  Exclusion& operator=(const Exclusion&) = delete;
 
   /// Whether no value fits both, as far as their types, constants and required properties with constants tell. False:
-  /// one may, or it takes too long to tell: properties that refer to each other make exponentially many pairs.
+  /// one may, or it takes too long to tell: properties that refer to each other make exponentially many pairs, and
+  /// every pair of long lists is compared.
   bool holds(const nlohmann::ordered_json& first, const nlohmann::ordered_json& second);
 
  private:
+  /// Of the schema, or of the one to which it refers.
+  const SchemaFacts& facts(const nlohmann::ordered_json& schema);
+  bool disjoint_values(const SchemaFacts& a, const SchemaFacts& b);
+  bool excluded_by_property(const SchemaFacts& a, const SchemaFacts& b);
+
   const nlohmann::ordered_json& root_;
-  int pairs_ = 0;  ///< that were compared
+  std::unordered_map<const nlohmann::ordered_json*, std::unique_ptr<const SchemaFacts>> facts_;
+  std::int64_t work_ = 0;
   int depth_ = 0;
 };
 

@@ -209,6 +209,7 @@ TEST(JsonSchema, KeywordsMeanWhatTheStandardSays) {
       {R"({"type": "integer", "exclusiveMinimum": -0.5, "exclusiveMaximum": 2.0})", "0", true},
       {R"({"type": "integer", "exclusiveMinimum": -0.5, "exclusiveMaximum": 2.0})", "-1", false},
       {R"({"type": "integer", "exclusiveMinimum": -0.5, "exclusiveMaximum": 2.0})", "2", false},
+      {R"({"oneOf": [{"const": 9007199254740993}, {"const": 9007199254740992}]})", "9007199254740993", true},
       {R"({"type": "string", "enum": ["a", 1]})", R"("a")", true},
       {R"({"type": "string", "enum": ["a", 1]})", "1", false},
       {R"({"type": "string", "enum": ["a", 1, "b"]})", R"("b")", true},
@@ -269,6 +270,21 @@ TEST(JsonSchema, WhatIsTooLargeIsRefused) {
   const auto deep = schema_pattern(chain);
   EXPECT_FALSE(deep && compile(**deep));
 
+  // Every pair differs in the last of 60 properties only.
+  Json ladders = {{"oneOf", Json::array()}};
+  for (int i = 0; i < 250; ++i) {
+    Json one = {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}};
+    for (int j = 0; j < 60; ++j) {
+      const std::string name = "p" + std::to_string(j);
+      one["properties"][name] = {{"const", j == 59 ? i : 0}};
+      one["required"].push_back(name);
+    }
+    ladders["oneOf"].push_back(one);
+  }
+  const auto ladder = schema_pattern(ladders);
+  ASSERT_FALSE(ladder.has_value());
+  EXPECT_NE(ladder.error().what.find("may fit schemas"), std::string::npos) << ladder.error().what;
+
   for (const std::size_t levels : {std::size_t{61}, std::size_t{2000}, std::size_t{100'000}}) {
     std::string text;
     for (std::size_t i = 0; i < levels; ++i) text += R"({"items":)";
@@ -279,6 +295,18 @@ TEST(JsonSchema, WhatIsTooLargeIsRefused) {
   const auto stopped = compile(**parse_schema(R"({"type": "string"})"), {.stop = stop.get_token()});
   ASSERT_FALSE(stopped.has_value());
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+}
+
+TEST(JsonSchema, ManyLongListsAreComparedByHash) {
+  Json schema = {{"oneOf", Json::array()}};
+  for (int i = 0; i < 120; ++i) {
+    Json values = Json::array();
+    for (int j = 0; j < 80; ++j) values.push_back(i * 80 + j);
+    schema["oneOf"].push_back({{"enum", values}});
+  }
+  EXPECT_TRUE(schema_pattern(schema).has_value());
+  schema["oneOf"][119]["enum"].push_back(17.0);  // the first list has 17
+  EXPECT_FALSE(schema_pattern(schema).has_value());
 }
 
 TEST(JsonSchema, ReferencesRecurseToTheStatedDepth) {
@@ -370,6 +398,7 @@ TEST(JsonSchema, ErrorsOfContainersNameThePath) {
       {R"({"type": "array", "uniqueItems": true})", "$.uniqueItems"},
       {R"({"anyOf": [{"type": "null"}, {"type": "text"}]})", "$.anyOf[1].type"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "$.oneOf"},
+      {R"({"oneOf": [{"enum": [3, {"a": 1, "b": [2]}]}, {"enum": [4, {"b": [2.0], "a": 1}]}]})", "$.oneOf"},
       {R"({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]})", "$.oneOf"},
       {R"({"oneOf": [{"properties": {"a": {}}}, {"type": "string"}]})", "$.oneOf"},
       {R"({"allOf": [{"type": "null"}, {}]})", "$.allOf"},

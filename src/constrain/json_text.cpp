@@ -34,13 +34,19 @@ const CharSet& plain_chars() {
   return set;
 }
 
-PatternPtr string_char() {
+PatternPtr make_string_char() {
   CharSet low = hex_digits().minus(chars_of("dD")), d = chars_of("dD"), to_seven('0', '7');
   const PatternPtr hex = one_of(hex_digits());
   // A surrogate would need a second one.
   const PatternPtr code = either({sequence({one_of(low), hex}), sequence({one_of(d), one_of(to_seven)})});
   const PatternPtr escaped = either({one_of(chars_of("\"\\/bfnrt")), sequence({literal("u"), code, hex, hex})});
   return either({one_of(plain_chars()), sequence({literal("\\"), escaped})});
+}
+
+/// One object for all: what is compiled for it is shared, too.
+const PatternPtr& string_char() {
+  static const PatternPtr pattern = make_string_char();
+  return pattern;
 }
 
 /// How one character of a set is written in a string.

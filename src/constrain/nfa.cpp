@@ -1,5 +1,6 @@
 #include "constrain/nfa.h"
 
+#include <string_view>
 #include <unordered_map>
 
 #include "base/hash.h"
@@ -47,6 +48,8 @@ class NfaBuilder {
     switch (pattern.kind) {
       case Pattern::Kind::kChars:
         return chars(pattern.chars, next);
+      case Pattern::Kind::kText:
+        return text(pattern.text, next);
       case Pattern::Kind::kSequence:
         for (auto part = pattern.parts.rbegin(); part != pattern.parts.rend(); ++part) next = entry(**part, next);
         return next;
@@ -60,6 +63,16 @@ class NfaBuilder {
       }
       case Pattern::Kind::kRepeat:
         return repeats(pattern, next);
+    }
+    return next;
+  }
+
+  std::int32_t text(std::string_view text, std::int32_t next) {
+    for (std::size_t i = text.size(); i-- > 0 && !full_;) {
+      const auto byte = static_cast<std::uint8_t>(text[i]);
+      const std::int32_t from = add();
+      state(from).edges.push_back({byte, byte, next});
+      next = from;
     }
     return next;
   }

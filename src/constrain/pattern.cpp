@@ -13,23 +13,17 @@ PatternPtr make_pattern(Pattern::Kind kind, std::vector<PatternPtr> parts, std::
                         std::int32_t most = 0) {
   std::int32_t depth = 0;
   for (const PatternPtr& part : parts) depth = std::max(depth, part->depth + 1);
-  return std::make_shared<Pattern>(Pattern{kind, {}, std::move(parts), least, most, depth});
+  return std::make_shared<Pattern>(Pattern{kind, {}, {}, std::move(parts), least, most, depth});
 }
 
 }  // namespace
 
 PatternPtr one_of(CharSet chars) {
-  return std::make_shared<Pattern>(Pattern{Pattern::Kind::kChars, std::move(chars), {}, 0, 0, 0});
+  return std::make_shared<Pattern>(Pattern{Pattern::Kind::kChars, std::move(chars), {}, {}, 0, 0, 0});
 }
 
 PatternPtr literal(std::string_view text) {
-  std::vector<PatternPtr> parts;
-  for (std::size_t i = 0; i < text.size();) {
-    const Utf8Char c = utf8_at(text, i);
-    parts.push_back(one_of({c.code, c.code}));
-    i += c.size;
-  }
-  return sequence(std::move(parts));
+  return std::make_shared<Pattern>(Pattern{Pattern::Kind::kText, {}, std::string(text), {}, 0, 0, 0});
 }
 
 PatternPtr sequence(std::vector<PatternPtr> parts) {
@@ -57,6 +51,8 @@ class CharReplacement {
     PatternPtr result;
     if (pattern->kind == Pattern::Kind::kChars) {
       result = replace_(pattern->chars);
+    } else if (pattern->kind == Pattern::Kind::kText) {
+      result = text(pattern->text);
     } else {
       std::vector<PatternPtr> parts = pattern->parts;
       for (PatternPtr& part : parts) part = of(part);
@@ -67,6 +63,16 @@ class CharReplacement {
   }
 
  private:
+  PatternPtr text(std::string_view text) const {
+    std::vector<PatternPtr> parts;
+    for (std::size_t i = 0; i < text.size();) {
+      const Utf8Char c = utf8_at(text, i);
+      parts.push_back(replace_({c.code, c.code}));
+      i += c.size;
+    }
+    return sequence(std::move(parts));
+  }
+
   const std::function<PatternPtr(const CharSet&)>& replace_;
   std::map<const Pattern*, PatternPtr> done_;
 };

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,7 @@ using PatternPtr = std::shared_ptr<const Pattern>;
 struct Pattern {
   enum class Kind : std::uint8_t {
     kChars,     ///< one character of a set; the empty set matches nothing
+    kText,      ///< the text: a part for each of its characters would cost a hundred times its bytes
     kSequence,  ///< all parts, one after another; no parts: the empty text
     kEither,    ///< one of the parts; no parts: nothing
     kRepeat,    ///< the part, `least` to `most` times
@@ -26,6 +28,7 @@ struct Pattern {
 
   Kind kind = Kind::kSequence;
   CharSet chars{};
+  std::string text{};  ///< UTF-8
   std::vector<PatternPtr> parts{};
   std::int32_t least = 0, most = kUnbounded;
   /// Of the longest way down to a part without parts. What walks a pattern recurses, so that readers of untrusted texts
@@ -44,7 +47,8 @@ PatternPtr either(std::vector<PatternPtr> parts);
 PatternPtr repeat(PatternPtr part, std::int32_t least, std::int32_t most);
 inline PatternPtr maybe(PatternPtr part) { return repeat(std::move(part), 0, 1); }
 
-/// The pattern with every set of characters replaced by what `replace` makes of it. Parts stay shared.
+/// The pattern with every set of characters, and every character of a text, replaced by what `replace` makes of it.
+/// Parts stay shared.
 PatternPtr replace_chars(const PatternPtr& pattern, const std::function<PatternPtr(const CharSet&)>& replace);
 
 }  // namespace dllm::constrain

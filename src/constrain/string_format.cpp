@@ -91,6 +91,11 @@ class Lengths {
 
   TextLength measure(const Pattern& pattern) {
     if (pattern.kind == Pattern::Kind::kChars) return {1, 1};
+    if (pattern.kind == Pattern::Kind::kText) {
+      const auto continues = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; };
+      const auto chars = std::ranges::count_if(pattern.text, [&](char byte) { return !continues(byte); });
+      return {chars, chars};
+    }
     if (pattern.kind == Pattern::Kind::kRepeat) {
       const TextLength one = of(pattern.parts.front());
       return {times(one.least, pattern.least), times(one.most, pattern.most)};
