@@ -12,6 +12,7 @@
 #include "app/cli/written_files.h"
 #include "base/output_file.h"
 #include "base/try.h"
+#include "engine/backends.h"
 #include "engine/trace.h"
 
 namespace dllm::app {
@@ -56,8 +57,9 @@ class Run final : public Verb {
     DLLM_TRY(const std::string prompt, text_.read(flags, terminal));
     for (const std::string& target : {trace_, perfetto_})
       if (!target.empty()) DLLM_CHECK_OK(check_result(target, trace_output()));
-    if (!perfetto_.empty() && model_.load.backend != "npu")
-      return Error{ErrorCode::kUsage, "only a simulated device has virtual time", "--perfetto", "add --backend npu"};
+    DLLM_TRY(const BackendEntry* const backend, find_backend(model_.load.backend));
+    if (!perfetto_.empty() && !backend->virtual_time)
+      return Error{ErrorCode::kUsage, "only a simulated device has virtual time", "--perfetto", virtual_time_hint()};
     DLLM_TRY(const LanguageModel model, model_.open(session));
     std::vector<ChatTurn> turns;
     if (!system_.empty()) turns.push_back({"system", system_});

@@ -39,7 +39,7 @@ Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& option
 Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadOptions& options) {
   DLLM_TRY(const BackendEntry* const entry, find_backend(options.backend));
   DLLM_TRY(auto source, open_or_embedded(path));
-  source.device_tiles = options.backend == "npu";
+  source.device_tiles = entry->device_tiles;
   auto impl = std::make_unique<Impl>(options.poll);
   impl->log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
   const Error stopped{ErrorCode::kCancelled, "the load was stopped", path, ""};

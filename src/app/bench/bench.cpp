@@ -161,13 +161,16 @@ class Bench final : public Verb {
     add_load_flags(flags, model_flags_.load, {"threads", "lora", "lora_draft"});
   }
 
-  bool on_device() const { return model_flags_.load.backend == "npu"; }
   bool wants(std::string_view word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
 
   Expected<void> check_words() {
-    if (on_device() && (words_ != std::vector<std::string>{"generate"} || against_ || peak_))
-      return Error{ErrorCode::kUsage, "only `generate` counts virtual time", "--backend npu",
-                   "dllm bench generate --backend npu --replay FILE"};
+    DLLM_TRY(backend_, find_backend(model_flags_.load.backend));
+    if (backend_->virtual_time && backend_->make_valueless == nullptr)
+      return Error{ErrorCode::kUnsupported, "this backend has only virtual time, and does not run without values",
+                   "--backend " + backend_->name, "leave it out"};
+    if (backend_->virtual_time && (words_ != std::vector<std::string>{"generate"} || against_ || peak_))
+      return Error{ErrorCode::kUsage, "only `generate` counts virtual time", "--backend " + backend_->name,
+                   fmt::format("dllm bench generate --backend {} --replay FILE", backend_->name)};
     if (words_.empty() && !peak_ && !against_) words_ = {"load", "step"};
     for (const std::string& word : words_)
       if (word != "step" && word != "generate" && word != "load" && word != "latency")
@@ -234,7 +237,7 @@ class Bench final : public Verb {
       progress.clear();
       output.add(record);
     };
-    if (on_device()) return bench_answers(path, options, watch, add);
+    if (backend_->virtual_time) return bench_answers(*backend_, path, options, watch, add);
     if (wants("load")) {
       DLLM_TRY(const Json record, bench_load(path, options, watch));
       add(record);
@@ -255,6 +258,7 @@ class Bench final : public Verb {
   }
 
   std::vector<std::string> words_, paths_;
+  const BackendEntry* backend_ = nullptr;
   std::vector<std::int32_t> threads_{0};
   ModelFlags model_flags_;
   BenchOptions options_;

@@ -1,12 +1,12 @@
 // The simulated NPU: answers in a device's number formats, and in its virtual time.
-#include "engine/backend/npu.h"
-
 #include <fmt/format.h>
 
 #include "base/cache_directory.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "decode/loop/second_path_options.h"
+#include "engine/backend/npu_clock.h"
+#include "engine/backends.h"
 #include "engine/load_options.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
 #include "npu_backend/functional/npu_backend.h"
@@ -14,6 +14,7 @@
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_core/device/keys.h"
 #include "npu_core/device/profile.h"
+#include "npu_core/device/readers.h"
 #include "npu_core/machine/device_machine.h"
 
 namespace dllm {
@@ -85,30 +86,7 @@ Computer computer_of(const LoadOptions& options) {
   return options.npu_values == "machine" ? Computer::kMachine : Computer::kExecutor;
 }
 
-Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
-  DLLM_CHECK_OK(check_load(options, computer_of(options)));
-  if (model.adapts_drafts())
-    return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
-                 "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
-  DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, true)));
-  DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
-  DLLM_CHECK_OK(check_order(model, device));
-  DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
-  DLLM_TRY(std::unique_ptr<npu::TimedBackend> timed,
-           npu::TimedBackend::create(
-               std::move(values), device, [&model](StepShape shape) { return model.build(shape); }, timing));
-  RunningBackend running;
-  running.timed = timed.get();
-  running.device = device.name;
-  running.second_path = second_path_on_host(
-      device, *timed,
-      options.npu_values == "machine" ? &npu::NpuBackend::copy_rows : &npu::accuracy::AccuracyBackend::copy_rows);
-  running.backend = std::move(timed);
-  return running;
-}
-
-}  // namespace
-
+/// What answers read of the device; without `values`, which a replay of recorded answers does not compute.
 npu::VerbUse device_use(const LoadOptions& options, bool values) {
   const bool host = options.npu_processor == "host";
   if (!values) {
@@ -122,6 +100,8 @@ npu::VerbUse device_use(const LoadOptions& options, bool values) {
   return use;
 }
 
+/// The device that `options` name, with their changes. Errors: those of load_device(); kUsage for changes of keys that
+/// `use` does not read.
 Expected<npu::Device> requested_device(const LoadOptions& options, const npu::VerbUse& use) {
   DLLM_TRY(const std::vector<npu::Override> overrides, device_overrides(options));
   DLLM_TRY(npu::Device device, npu::load_device(device_name(options), overrides));
@@ -129,6 +109,8 @@ Expected<npu::Device> requested_device(const LoadOptions& options, const npu::Ve
   return device;
 }
 
+/// How its steps are timed, for options that check_load() has accepted. Errors: kUsage (steps of the host are not
+/// simulated).
 Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
   npu::TimerOptions timing{.planner = !options.npu_paging, .skip_logits = !options.npu_all_logits};
   if (options.npu_processor == "host") timing.processor = npu::StepProcessor::kHost;
@@ -140,6 +122,8 @@ Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
   return timing;
 }
 
+/// RunningBackend::second_path on the host next to a device. `timed` is borrowed; `copy_rows`: of the backend that
+/// computes its values.
 std::function<Expected<std::unique_ptr<PassRunner>>(int)> second_path_on_host(const npu::Device& device,
                                                                               npu::TimedBackend& timed,
                                                                               ThreadedPassRunner::CopyRows copy_rows) {
@@ -159,6 +143,51 @@ std::function<Expected<std::unique_ptr<PassRunner>>(int)> second_path_on_host(co
   };
 }
 
-BackendEntry npu_backend() { return {"npu", "a simulated NPU, in its number formats and its virtual time", make_npu}; }
+/// `values` on `device`, in its virtual time.
+Expected<RunningBackend> timed_values(std::unique_ptr<Backend> values, ThreadedPassRunner::CopyRows copy_rows,
+                                      const npu::Device& device, const GraphOfStep& graph,
+                                      const npu::TimerOptions& timing) {
+  DLLM_TRY(std::unique_ptr<npu::TimedBackend> timed,
+           npu::TimedBackend::create(std::move(values), device, graph, timing));
+  RunningBackend running;
+  running.clock = std::make_unique<NpuClock>(*timed, device.name, timing);
+  running.second_path = second_path_on_host(device, *timed, std::move(copy_rows));
+  running.backend = std::move(timed);
+  return running;
+}
+
+Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
+  DLLM_CHECK_OK(check_load(options, computer_of(options)));
+  if (model.adapts_drafts())
+    return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
+                 "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
+  DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, true)));
+  DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
+  DLLM_CHECK_OK(check_order(model, device));
+  DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
+  return timed_values(
+      std::move(values),
+      options.npu_values == "machine" ? &npu::NpuBackend::copy_rows : &npu::accuracy::AccuracyBackend::copy_rows,
+      device, [&model](StepShape shape) { return model.build(shape); }, timing);
+}
+
+Expected<RunningBackend> make_valueless_npu(const ModelDesc& desc, const GraphOfStep& graph,
+                                            const LoadOptions& options) {
+  DLLM_CHECK_OK(check_load(options, Computer::kExecutor));
+  DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, false)));
+  DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
+  return timed_values(std::make_unique<npu::ValuelessBackend>(desc), &npu::ValuelessBackend::copy_rows, device, graph,
+                      timing);
+}
+
+}  // namespace
+
+BackendEntry npu_backend() {
+  BackendEntry entry{"npu", "a simulated NPU, in its number formats and its virtual time", make_npu};
+  entry.virtual_time = true;
+  entry.device_tiles = true;
+  entry.make_valueless = make_valueless_npu;
+  return entry;
+}
 
 }  // namespace dllm
