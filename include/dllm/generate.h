@@ -62,6 +62,12 @@ struct VirtualParts {
   double contention = 0;                     ///< lost to the second path's use of memory
   double refresh = 0;                        ///< waiting for the second path
   double seconds() const { return array + vector + memory + dispatch + staging + host + contention + refresh; }
+  VirtualParts& operator+=(const VirtualParts& other) {
+    array += other.array, vector += other.vector, memory += other.memory;
+    dispatch += other.dispatch, staging += other.staging, host += other.host;
+    contention += other.contention, refresh += other.refresh;
+    return *this;
+  }
 };
 
 /// Joules by consumer; they sum to joules().
@@ -69,6 +75,11 @@ struct VirtualEnergy {
   double compute = 0, dram = 0, standby = 0;
   double host_active = 0, host_idle = 0;
   double joules() const { return compute + dram + standby + host_active + host_idle; }
+  VirtualEnergy& operator+=(const VirtualEnergy& other) {
+    compute += other.compute, dram += other.dram, standby += other.standby;
+    host_active += other.host_active, host_idle += other.host_idle;
+    return *this;
+  }
 };
 
 /// A forward pass on a simulated device.
@@ -79,7 +90,7 @@ struct VirtualStep {
   VirtualEnergy energy;
   double rise_kelvin = 0;  ///< of the device at its end, above the surroundings; 0 without a thermal limit
   bool throttled = false;  ///< it ran at the lowered clock
-  bool simulated = false;  ///< its operators were timed by the cycle-accurate model (LoadOptions::npu_timing)
+  bool simulated = false;  ///< its operators were timed by a cycle-accurate model
 };
 
 /// A pass of the second path on the device's host (`--refresh-path second`), at the same time as passes of the device.

@@ -20,11 +20,11 @@
 #include "cpu/hadamards.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
-#include "cpu/plan.h"
 #include "cpu/profile.h"
 #include "cpu/rope_table.h"
 #include "cpu/route.h"
 #include "cpu/score_head.h"
+#include "graph/plan.h"
 #include "model/weights.h"
 
 namespace dllm::cpu {

@@ -78,9 +78,9 @@ struct LanguageModel::Impl {
     DLLM_TRY(Turns::Turn turn, passes.take());
     DLLM_TRY(answering.latency, latency_table(resolved, std::move(stop)));
     DLLM_TRY(answering.second, second_path(resolved));
-    reset_clock(running);
+    if (running.clock) running.clock->reset();
     std::optional<Turns::Turn> whole;
-    if (running.timed != nullptr) whole.emplace(std::move(turn));
+    if (running.clock) whole.emplace(std::move(turn));
     answering.backend = std::make_unique<SharedBackend>(*running.backend, passes, std::move(whole));
     return answering;
   }
@@ -99,7 +99,7 @@ struct LanguageModel::Impl {
     DLLM_TRY(Generation answer,
              checked(dllm::generate(*answering.backend, model->tokenizer(), prompt, resolved, answering.latency,
                                     on_step, std::move(stop), answering.second, nullptr, constraint)));
-    if (running.timed != nullptr) answer.virtual_time = virtual_time(running, answer);
+    if (running.clock) answer.virtual_time = running.clock->read(answer);
     return answer;
   }
 
@@ -132,8 +132,8 @@ struct LanguageModel::Impl {
     const std::string name = latency_name(resolved);
     if (name.empty()) return nullptr;
     if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
-    if (running.timed != nullptr && name == "auto") {
-      DLLM_TRY(LatencyTable stairs, device_latency(running));
+    if (running.clock && name == "auto") {
+      DLLM_TRY(LatencyTable stairs, running.clock->latency_table());
       return &latency_tables.emplace(name, std::move(stairs)).first->second;
     }
     if (!running.latency && name == "auto")
@@ -148,12 +148,9 @@ struct LanguageModel::Impl {
   Expected<PassRunner*> second_path(const ResolvedOptions& resolved) {
     const auto wanted = second_path_of(resolved, model->desc());
     if (!wanted) return nullptr;
-    if (!running.second_path)
-      return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",
-                   "leave the option out"};
     OfThisProcess<PassRunner>& runner = second_paths[wanted->refresh_threads];
     if (!runner || is_stale(runner)) {
-      DLLM_TRY(auto made, running.second_path(wanted->refresh_threads));
+      DLLM_TRY(auto made, second_path_runner(running, wanted->refresh_threads));
       runner = OfThisProcess<PassRunner>(made.release());
     }
     return runner.get();

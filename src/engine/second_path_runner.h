@@ -14,10 +14,6 @@
 
 namespace dllm {
 
-namespace npu {
-class TimedBackend;
-}
-
 /// Runs passes on its own thread, with a backend that may run concurrently with the sequences' own. Passes of several
 /// sequences wait for each other.
 class ThreadedPassRunner final : public PassRunner {
@@ -49,26 +45,6 @@ class ThreadedPassRunner final : public PassRunner {
   std::deque<Job> jobs_;
   bool stop_ = false;
   std::thread thread_;
-};
-
-/// Runs passes on the host of a simulated device, in its virtual time: TimedBackend's second path. On the caller's
-/// thread.
-class TimedPassRunner final : public PassRunner {
- public:
-  /// `backend` is borrowed. `copy_rows`: of the backend that computes its values.
-  TimedPassRunner(npu::TimedBackend& backend, ThreadedPassRunner::CopyRows copy_rows)
-      : backend_(backend), copy_rows_(std::move(copy_rows)) {}
-
-  std::future<Expected<std::vector<Scores>>> start(SequenceStep step) override;
-  void wait_for(const KvCache& cache) override;
-  void drop(const KvCache& cache) override;
-  void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> rows) override {
-    copy_rows_(from, to, rows);
-  }
-
- private:
-  npu::TimedBackend& backend_;
-  ThreadedPassRunner::CopyRows copy_rows_;
 };
 
 }  // namespace dllm

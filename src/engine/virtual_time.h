@@ -1,19 +1,31 @@
 #pragma once
 
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+
 #include "backend/latency_table.h"
 #include "dllm/error.h"
 #include "dllm/generate.h"
-#include "engine/backends.h"
 
 namespace dllm {
 
-/// What the backend's clock has counted for an answer.
-VirtualTime virtual_time(const RunningBackend& running, const Generation& answer);
+/// The clock of a backend whose passes take another time than they take here: on a simulated device, or a modelled one.
+/// It counts one answer at a time.
+class VirtualClock {
+ public:
+  virtual ~VirtualClock() = default;
 
-/// Sets the clock of a backend that has one to zero.
-void reset_clock(const RunningBackend& running);
+  /// Before an answer.
+  virtual void reset() = 0;
+  /// What it has counted for `answer`, the one since the last reset().
+  virtual VirtualTime read(const Generation& answer) const = 0;
+  /// What a step of so many rows costs on the device. Errors: those of the device's model.
+  virtual Expected<LatencyTable> latency_table() = 0;
+  /// What the times depend on besides the model, for records of benchmarks: an object, whose "device" is a name.
+  virtual nlohmann::ordered_json settings() const = 0;
+};
 
-/// The stairs of a backend with a clock: what a step of so many rows costs on its device. Errors: those of the timer.
-Expected<LatencyTable> device_latency(const RunningBackend& running);
+/// The passes until the first block of the answer was decided.
+std::size_t first_block_passes(const Generation& answer);
 
 }  // namespace dllm

@@ -1,4 +1,4 @@
-// Whole answers in the virtual time of a simulated device: recorded commits, no values.
+// Whole answers in the virtual time of a backend: recorded commits, no values.
 #include "app/bench/answers.h"
 
 #include <algorithm>
@@ -9,18 +9,15 @@
 #include "app/bench/workload.h"
 #include "app/cli/report.h"
 #include "base/try.h"
-#include "engine/backend/npu.h"
 #include "engine/generate.h"
 #include "engine/latency_file.h"
 #include "engine/load.h"
-#include "engine/load_options.h"
 #include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/trace.h"
 #include "engine/virtual_time.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
-#include "npu_core/device/device.h"
 
 namespace dllm::app {
 namespace {
@@ -31,7 +28,8 @@ bool is_shape(const std::string& name) { return npu::is_model_shape(name) || nam
 
 /// Answers of a recording, one after the other.
 struct Replayed {
-  npu::StepTime time;
+  VirtualParts parts;
+  VirtualEnergy energy;
   double prompt = 0, first_block = 0;  ///< sums of seconds
   GenerateStats stats;
   std::int64_t simulated = 0;  ///< passes
@@ -41,44 +39,40 @@ struct Replayed {
 
 class AnswerBench {
  public:
-  AnswerBench(const ShapeModel& model, const npu::Device& device, const npu::TimerOptions& timing,
-              const BenchWatch& watch)
-      : model_(model), device_(device), timing_(timing), watch_(watch) {}
+  /// `running`: without values, with a clock.
+  AnswerBench(const ShapeModel& model, const RunningBackend& running, const BenchWatch& watch)
+      : model_(model), running_(running), watch_(watch) {}
 
   Expected<Json> run(const Workload& work) {
-    DLLM_TRY(const auto timed, npu::TimedBackend::create(std::make_unique<npu::ValuelessBackend>(model_.desc), device_,
-                                                         model_.graph, timing_));
-    RunningBackend running;
-    running.timed = timed.get();
-    running.device = device_.name;
-    running.second_path = second_path_on_host(device_, *timed, &npu::ValuelessBackend::copy_rows);
-    DLLM_TRY(const auto second, make_second_path(running, work.options, model_.desc));
+    VirtualClock& clock = *running_.clock;
+    DLLM_TRY(const auto second, make_second_path(running_, work.options, model_.desc));
     std::optional<LatencyTable> latency;
     if (const std::string name = latency_name(work.options); name == "auto") {
-      DLLM_TRY(latency, device_latency(running));
+      DLLM_TRY(latency, clock.latency_table());
     } else if (!name.empty()) {
-      DLLM_TRY(latency, requested_latency(name, *timed, LatencyKey(), Log(), watch_.stop));
+      DLLM_TRY(latency, requested_latency(name, *running_.backend, LatencyKey(), Log(), watch_.stop));
     }
     const auto start = std::chrono::steady_clock::now();
     Replayed sum;
     for (std::size_t i = 0; i < work.prompts.size(); ++i) {
       if (watch_.progress) watch_.progress("answers in virtual time");
-      reset_clock(running);
+      clock.reset();
       DLLM_TRY(const Generation answer,
-               generate(*timed, nullptr, work.prompts[i], work.options, latency ? &*latency : nullptr, {}, watch_.stop,
-                        second.get(), &work.replays[i]));
+               generate(*running_.backend, nullptr, work.prompts[i], work.options, latency ? &*latency : nullptr, {},
+                        watch_.stop, second.get(), &work.replays[i]));
       if (answer.finish == FinishReason::kCancelled)
         return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
       DLLM_CHECK_OK(check_replayed(answer, work.replays[i]));
-      add(virtual_time(running, answer), answer, timed->clock().sum(), sum);
+      add(clock.read(answer), answer, sum);
     }
     const std::chrono::duration<double> host = std::chrono::steady_clock::now() - start;
     return record(work, sum, host.count());
   }
 
  private:
-  static void add(const VirtualTime& time, const Generation& answer, const npu::StepTime& clock, Replayed& sum) {
-    sum.time += clock;
+  static void add(const VirtualTime& time, const Generation& answer, Replayed& sum) {
+    sum.parts += time.parts;
+    sum.energy += time.energy;
     sum.prompt += time.prompt_seconds;
     sum.first_block += time.first_block_seconds;
     sum.stats.answer_tokens += answer.stats.answer_tokens;
@@ -98,40 +92,34 @@ class AnswerBench {
 
   Json record(const Workload& work, const Replayed& sum, double host_seconds) const {
     const auto count = static_cast<double>(work.prompts.size());
-    const double seconds = sum.time.seconds();
-    return {{"test", "answers"},
-            {"name", model_.name},
-            {"architecture", model_.desc.architecture},
-            {"device", device_.name},
-            {"processor", timing_.processor == npu::StepProcessor::kHost ? "host" : "device"},
-            {"planner", timing_.planner},
-            {"skip_logits", timing_.skip_logits},
-            {"timing", timing_.simulate ? "simulated" : "analytic"},
-            {"replay", replay_json(work)},
-            {"options", options_json(work.options)},
-            {"requests", work.prompts.size()},
-            {"prompt_tokens", sum.stats.prompt_tokens / static_cast<std::int32_t>(work.prompts.size())},
-            {"answer_tokens", sum.stats.answer_tokens},
-            {"nfe", sum.stats.nfe},
-            {"second_passes", sum.stats.second_passes},
-            {"passes_simulated", sum.simulated},
-            {"unsimulated", sum.unsimulated},
-            {"rows_forwarded", sum.stats.rows_forwarded},
-            {"rows_scored", sum.stats.rows_scored},
-            {"virtual", npu::step_time_json(sum.time)},
-            {"virtual_ms_per_answer", seconds * 1e3 / count},
-            {"virtual_prompt_ms", sum.prompt * 1e3 / count},
-            {"virtual_first_block_ms", sum.first_block * 1e3 / count},
-            {"joules_per_answer", sum.time.energy.joules() / count},
-            {"tokens_per_second", sum.stats.answer_tokens / seconds},
-            {"tokens_per_joule", sum.stats.answer_tokens / sum.time.energy.joules()},
-            {"host_seconds", host_seconds},
-            {"answers", sum.answers}};
+    const double seconds = sum.parts.seconds();
+    Json json = {{"test", "answers"}, {"name", model_.name}, {"architecture", model_.desc.architecture}};
+    json.update(running_.clock->settings());
+    json.update(Json{{"replay", replay_json(work)},
+                     {"options", options_json(work.options)},
+                     {"requests", work.prompts.size()},
+                     {"prompt_tokens", sum.stats.prompt_tokens / static_cast<std::int32_t>(work.prompts.size())},
+                     {"answer_tokens", sum.stats.answer_tokens},
+                     {"nfe", sum.stats.nfe},
+                     {"second_passes", sum.stats.second_passes},
+                     {"passes_simulated", sum.simulated},
+                     {"unsimulated", sum.unsimulated},
+                     {"rows_forwarded", sum.stats.rows_forwarded},
+                     {"rows_scored", sum.stats.rows_scored},
+                     {"virtual", virtual_sum_json(sum.parts, sum.energy)},
+                     {"virtual_ms_per_answer", seconds * 1e3 / count},
+                     {"virtual_prompt_ms", sum.prompt * 1e3 / count},
+                     {"virtual_first_block_ms", sum.first_block * 1e3 / count},
+                     {"joules_per_answer", sum.energy.joules() / count},
+                     {"tokens_per_second", sum.stats.answer_tokens / seconds},
+                     {"tokens_per_joule", sum.stats.answer_tokens / sum.energy.joules()},
+                     {"host_seconds", host_seconds},
+                     {"answers", sum.answers}});
+    return json;
   }
 
   const ShapeModel& model_;
-  const npu::Device& device_;
-  const npu::TimerOptions timing_;
+  const RunningBackend& running_;
   const BenchWatch& watch_;
 };
 
@@ -159,21 +147,20 @@ Expected<ShapeModel> ShapeModel::open(const std::string& name, bool warnings) {
   return result;
 }
 
-Expected<void> bench_answers(const std::string& model, const BenchOptions& options, const BenchWatch& watch,
-                             const BenchSink& sink) {
+Expected<void> bench_answers(const BackendEntry& backend, const std::string& model, const BenchOptions& options,
+                             const BenchWatch& watch, const BenchSink& sink) {
   if (options.replays.empty())
     return Error{ErrorCode::kUsage, "which positions a pass decides depends on values, which are not computed here",
-                 "--backend npu", "add --replay FILE, or use `dllm run` for answers of the model itself"};
+                 "--backend " + backend.name, "add --replay FILE, or use `dllm run` for answers of the model itself"};
   DLLM_TRY(const ShapeModel shape, ShapeModel::open(model, options.load.warnings));
-  DLLM_CHECK_OK(check_load(options.load, Computer::kExecutor));
-  DLLM_TRY(const npu::Device device, requested_device(options.load, device_use(options.load, false)));
-  DLLM_TRY(const npu::TimerOptions timing, timer_options(options.load));
   for (const std::string& file : options.replays)
     for (const std::int32_t tokens : options.prompts.empty() ? std::vector{0} : options.prompts) {
+      // One for each recording, as it counts what it could not simulate.
+      DLLM_TRY(const RunningBackend running, backend.make_valueless(shape.desc, shape.graph, options.load));
       DLLM_TRY(const Workload work,
                recorded_workload(shape.desc, {file, options.answers, options.generate.length.value_or(0), tokens,
                                               options.generate.seed}));
-      DLLM_TRY(const Json record, AnswerBench(shape, device, timing, watch).run(work));
+      DLLM_TRY(const Json record, AnswerBench(shape, running, watch).run(work));
       sink(record);
     }
   return {};

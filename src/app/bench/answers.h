@@ -5,7 +5,7 @@
 #include <string>
 
 #include "app/bench/bench.h"
-#include "npu_backend/timed/timed_backend.h"
+#include "engine/backends.h"
 
 namespace dllm::app {
 
@@ -14,16 +14,16 @@ struct ShapeModel {
   std::string name;
   ModelDesc desc;
   std::shared_ptr<const Model> model;  ///< of a file; null: a shape without weights
-  npu::StepTimer::GraphFactory graph;
+  GraphOfStep graph;
 
   /// `name`: of a shape (`llada-8b`), a shape's file (.toml), or a model's. A shape has a mask and tokens that end
   /// answers, and the context of the largest recording. Errors: those of load_model_shape() and Model::load().
   static Expected<ShapeModel> open(const std::string& name, bool warnings);
 };
 
-/// One record per recording x prompt length: answers in the virtual time of a simulated device, without values. Errors:
-/// kUsage; those of the timer; as bench_generate().
-Expected<void> bench_answers(const std::string& model, const BenchOptions& options, const BenchWatch& watch,
-                             const BenchSink& sink);
+/// One record per recording x prompt length: answers in the virtual time of `backend`, without values. Precondition: it
+/// has `virtual_time` and `make_valueless`. Errors: kUsage; those of the device's model; as bench_generate().
+Expected<void> bench_answers(const BackendEntry& backend, const std::string& model, const BenchOptions& options,
+                             const BenchWatch& watch, const BenchSink& sink);
 
 }  // namespace dllm::app

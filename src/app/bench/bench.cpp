@@ -70,7 +70,7 @@ class Bench final : public Verb {
 
   Expected<ExitCode> run(const Flags&, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_flags_.list_isas(terminal)) return kExitOk;
+    if (model_flags_.listed(terminal)) return kExitOk;
     DLLM_CHECK_OK(check_words());
     DLLM_CHECK_OK(check_replays());
     // Work that does not depend on the model's predictions.
@@ -149,7 +149,8 @@ class Bench final : public Verb {
     flags.group("Model");
     flags.add({.names = {"-m", "--model"},
                .value = "PATH",
-               .help = "GGUF file or Hugging Face directory, with --backend npu also a shape; may be repeated",
+               .help = fmt::format("GGUF file or Hugging Face directory, with {} also a shape; may be repeated",
+                                   virtual_time_flags()),
                .default_text = "the embedded tiny-llada",
                .takes_path = true,
                .apply = into(paths_)});
@@ -159,15 +160,19 @@ class Bench final : public Verb {
                .default_text = "0",
                .apply = into_numbers(threads_, 0, 1024)});
     add_load_flags(flags, model_flags_.load, {"threads", "lora", "lora_draft"});
+    model_flags_.add_list_devices(flags);
   }
 
-  bool on_device() const { return model_flags_.load.backend == "npu"; }
   bool wants(std::string_view word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
 
   Expected<void> check_words() {
-    if (on_device() && (words_ != std::vector<std::string>{"generate"} || against_ || peak_))
-      return Error{ErrorCode::kUsage, "only `generate` counts virtual time", "--backend npu",
-                   "dllm bench generate --backend npu --replay FILE"};
+    DLLM_TRY(backend_, requested_backend(model_flags_.load));
+    if (backend_->virtual_time && backend_->make_valueless == nullptr)
+      return Error{ErrorCode::kUnsupported, "this backend has only virtual time, and does not run without values",
+                   "--backend " + backend_->name, "leave it out"};
+    if (backend_->virtual_time && (words_ != std::vector<std::string>{"generate"} || against_ || peak_))
+      return Error{ErrorCode::kUsage, "only `generate` counts virtual time", "--backend " + backend_->name,
+                   fmt::format("dllm bench generate --backend {} --replay FILE", backend_->name)};
     if (words_.empty() && !peak_ && !against_) words_ = {"load", "step"};
     for (const std::string& word : words_)
       if (word != "step" && word != "generate" && word != "load" && word != "latency")
@@ -234,7 +239,7 @@ class Bench final : public Verb {
       progress.clear();
       output.add(record);
     };
-    if (on_device()) return bench_answers(path, options, watch, add);
+    if (backend_->virtual_time) return bench_answers(*backend_, path, options, watch, add);
     if (wants("load")) {
       DLLM_TRY(const Json record, bench_load(path, options, watch));
       add(record);
@@ -255,6 +260,7 @@ class Bench final : public Verb {
   }
 
   std::vector<std::string> words_, paths_;
+  const BackendEntry* backend_ = nullptr;
   std::vector<std::int32_t> threads_{0};
   ModelFlags model_flags_;
   BenchOptions options_;

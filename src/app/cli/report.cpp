@@ -144,19 +144,32 @@ std::string virtual_line(const Generation& generation) {
                      measured(time.energy.joules(), "J"), notes);
 }
 
+namespace {
+
+nlohmann::ordered_json parts_ms(const VirtualParts& p) {
+  return {{"array", p.array * 1e3},           {"vector", p.vector * 1e3},   {"memory", p.memory * 1e3},
+          {"dispatch", p.dispatch * 1e3},     {"staging", p.staging * 1e3}, {"host", p.host * 1e3},
+          {"contention", p.contention * 1e3}, {"refresh", p.refresh * 1e3}};
+}
+
+nlohmann::ordered_json parts_joules(const VirtualEnergy& e) {
+  return {{"compute", e.compute},
+          {"dram", e.dram},
+          {"standby", e.standby},
+          {"host_active", e.host_active},
+          {"host_idle", e.host_idle}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json virtual_sum_json(const VirtualParts& parts, const VirtualEnergy& energy) {
+  return {{"ms", parts.seconds() * 1e3},
+          {"joules", energy.joules()},
+          {"parts_ms", parts_ms(parts)},
+          {"parts_joules", parts_joules(energy)}};
+}
+
 nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer_tokens) {
-  const auto parts = [](const VirtualParts& p) -> nlohmann::ordered_json {
-    return {{"array", p.array * 1e3},           {"vector", p.vector * 1e3},   {"memory", p.memory * 1e3},
-            {"dispatch", p.dispatch * 1e3},     {"staging", p.staging * 1e3}, {"host", p.host * 1e3},
-            {"contention", p.contention * 1e3}, {"refresh", p.refresh * 1e3}};
-  };
-  const auto energy = [](const VirtualEnergy& e) -> nlohmann::ordered_json {
-    return {{"compute", e.compute},
-            {"dram", e.dram},
-            {"standby", e.standby},
-            {"host_active", e.host_active},
-            {"host_idle", e.host_idle}};
-  };
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
   for (const VirtualStep& step : time.steps)
     steps.push_back({{"rows", step.rows},
@@ -167,7 +180,7 @@ nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer
                      {"rise_k", step.rise_kelvin},
                      {"throttled", step.throttled},
                      {"simulated", step.simulated},
-                     {"parts_ms", parts(step.parts)}});
+                     {"parts_ms", parts_ms(step.parts)}});
   nlohmann::ordered_json refreshes = nlohmann::ordered_json::array();
   for (const VirtualRefresh& one : time.refreshes)
     refreshes.push_back({{"rows", one.rows},
@@ -181,8 +194,8 @@ nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer
           {"prompt_ms", time.prompt_seconds * 1e3},
           {"first_block_ms", time.first_block_seconds * 1e3},
           {"tokens_per_second", ratio(answer_tokens, time.parts.seconds())},
-          {"parts_ms", parts(time.parts)},
-          {"parts_joules", energy(time.energy)},
+          {"parts_ms", parts_ms(time.parts)},
+          {"parts_joules", parts_joules(time.energy)},
           {"unsimulated", time.unsimulated},
           {"steps", steps},
           {"refreshes", refreshes}};

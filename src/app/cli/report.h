@@ -28,6 +28,8 @@ nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& 
 /// without virtual time.
 std::string virtual_line(const Generation& generation);
 
+/// {"ms", "joules", "parts_ms", "parts_joules"}: sums over answers
+nlohmann::ordered_json virtual_sum_json(const VirtualParts& parts, const VirtualEnergy& energy);
 /// {"device", "ms", "joules", "prompt_ms", "first_block_ms", "tokens_per_second", "parts_ms", "parts_joules", "steps"}
 nlohmann::ordered_json virtual_json(const VirtualTime& time, std::int32_t answer_tokens);
 

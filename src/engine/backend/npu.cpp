@@ -1,19 +1,22 @@
 // The simulated NPU: answers in a device's number formats, and in its virtual time.
-#include "engine/backend/npu.h"
-
 #include <fmt/format.h>
 
 #include "base/cache_directory.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "decode/loop/second_path_options.h"
+#include "engine/backend/npu_clock.h"
+#include "engine/backends.h"
 #include "engine/load_options.h"
+#include "engine/load_rows.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
 #include "npu_backend/functional/npu_backend.h"
 #include "npu_backend/timed/timed_backend.h"
+#include "npu_compiler/compiler/device_tiles.h"
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_core/device/keys.h"
 #include "npu_core/device/profile.h"
+#include "npu_core/device/readers.h"
 #include "npu_core/machine/device_machine.h"
 
 namespace dllm {
@@ -28,7 +31,9 @@ Expected<std::vector<npu::Override>> device_overrides(const LoadOptions& options
   return overrides;
 }
 
-std::string device_name(const LoadOptions& options) { return options.device.empty() ? "dart-2048" : options.device; }
+constexpr const char* kDefaultDevice = "dart-2048";
+
+std::string device_name(const LoadOptions& options) { return options.device.empty() ? kDefaultDevice : options.device; }
 
 /// The device's formats for the accuracy executor. With FP16 activations, everything else is FP16 too, as in the
 /// profile fp16-q4_0; otherwise BF16, as on the functional machine.
@@ -81,34 +86,25 @@ Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Devi
   return values;
 }
 
-Computer computer_of(const LoadOptions& options) {
-  return options.npu_values == "machine" ? Computer::kMachine : Computer::kExecutor;
+const char* const kArithmeticOfProfile = "the simulated device takes its arithmetic from its profile";
+const char* const kSetProfile = "leave it out, or change the profile with --set";
+
+/// The ways to compute the values: by the executor, or by the compiled programs.
+std::vector<LoadReader> npu_readers() {
+  std::vector<std::string> keys = {"lora",          "lora_draft", "device",     "device_changes", "npu_values",
+                                   "npu_processor", "npu_timing", "npu_paging", "npu_all_logits"};
+  LoadReader machine{"npu", keys, kArithmeticOfProfile, kSetProfile};
+  LoadReader executor = machine;
+  executor.keys.emplace_back("threads");
+  return {executor, machine};
 }
 
-Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
-  DLLM_CHECK_OK(check_load(options, computer_of(options)));
-  if (model.adapts_drafts())
-    return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
-                 "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
-  DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, true)));
-  DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
-  DLLM_CHECK_OK(check_order(model, device));
-  DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
-  DLLM_TRY(std::unique_ptr<npu::TimedBackend> timed,
-           npu::TimedBackend::create(
-               std::move(values), device, [&model](StepShape shape) { return model.build(shape); }, timing));
-  RunningBackend running;
-  running.timed = timed.get();
-  running.device = device.name;
-  running.second_path = second_path_on_host(
-      device, *timed,
-      options.npu_values == "machine" ? &npu::NpuBackend::copy_rows : &npu::accuracy::AccuracyBackend::copy_rows);
-  running.backend = std::move(timed);
-  return running;
+const LoadReader& reader_of(const LoadOptions& options) {
+  static const std::vector<LoadReader> readers = npu_readers();
+  return readers[options.npu_values == "machine" ? 1 : 0];
 }
 
-}  // namespace
-
+/// What answers read of the device; without `values`, which a replay of recorded answers does not compute.
 npu::VerbUse device_use(const LoadOptions& options, bool values) {
   const bool host = options.npu_processor == "host";
   if (!values) {
@@ -122,6 +118,8 @@ npu::VerbUse device_use(const LoadOptions& options, bool values) {
   return use;
 }
 
+/// The device that `options` name, with their changes. Errors: those of load_device(); kUsage for changes of keys that
+/// `use` does not read.
 Expected<npu::Device> requested_device(const LoadOptions& options, const npu::VerbUse& use) {
   DLLM_TRY(const std::vector<npu::Override> overrides, device_overrides(options));
   DLLM_TRY(npu::Device device, npu::load_device(device_name(options), overrides));
@@ -129,6 +127,8 @@ Expected<npu::Device> requested_device(const LoadOptions& options, const npu::Ve
   return device;
 }
 
+/// How its steps are timed, for options that check_load() has accepted. Errors: kUsage (steps of the host are not
+/// simulated).
 Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
   npu::TimerOptions timing{.planner = !options.npu_paging, .skip_logits = !options.npu_all_logits};
   if (options.npu_processor == "host") timing.processor = npu::StepProcessor::kHost;
@@ -140,6 +140,8 @@ Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
   return timing;
 }
 
+/// RunningBackend::second_path on the host next to a device. `timed` is borrowed; `copy_rows`: of the backend that
+/// computes its values.
 std::function<Expected<std::unique_ptr<PassRunner>>(int)> second_path_on_host(const npu::Device& device,
                                                                               npu::TimedBackend& timed,
                                                                               ThreadedPassRunner::CopyRows copy_rows) {
@@ -159,6 +161,105 @@ std::function<Expected<std::unique_ptr<PassRunner>>(int)> second_path_on_host(co
   };
 }
 
-BackendEntry npu_backend() { return {"npu", "a simulated NPU, in its number formats and its virtual time", make_npu}; }
+/// `values` on `device`, in its virtual time.
+Expected<RunningBackend> timed_values(std::unique_ptr<Backend> values, ThreadedPassRunner::CopyRows copy_rows,
+                                      const npu::Device& device, const GraphOfStep& graph,
+                                      const npu::TimerOptions& timing) {
+  DLLM_TRY(std::unique_ptr<npu::TimedBackend> timed,
+           npu::TimedBackend::create(std::move(values), device, graph, timing));
+  RunningBackend running;
+  running.clock = std::make_unique<NpuClock>(*timed, device.name, timing);
+  running.second_path = second_path_on_host(device, *timed, std::move(copy_rows));
+  running.backend = std::move(timed);
+  return running;
+}
+
+Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
+  DLLM_CHECK_OK(check_load(options, reader_of(options)));
+  if (model.adapts_drafts())
+    return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
+                 "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
+  DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, true)));
+  DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
+  DLLM_CHECK_OK(check_order(model, device));
+  DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
+  return timed_values(
+      std::move(values),
+      options.npu_values == "machine" ? &npu::NpuBackend::copy_rows : &npu::accuracy::AccuracyBackend::copy_rows,
+      device, [&model](StepShape shape) { return model.build(shape); }, timing);
+}
+
+Expected<RunningBackend> make_valueless_npu(const ModelDesc& desc, const GraphOfStep& graph,
+                                            const LoadOptions& options) {
+  DLLM_CHECK_OK(check_load(options, npu_readers().front()));
+  DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, false)));
+  DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
+  return timed_values(std::make_unique<npu::ValuelessBackend>(desc), &npu::ValuelessBackend::copy_rows, device, graph,
+                      timing);
+}
+
+std::vector<LoadOption> npu_options() {
+  using namespace load_rows;
+  return {
+      with_flags(list("device_changes", &LoadOptions::device_changes, "KEY=VALUE",
+                      "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may "
+                      "be repeated"),
+                 {"--set"}),
+      named("npu_values", &LoadOptions::npu_values, {"executor", "machine"}, "NAME", "executor",
+            "what computes the values of --backend npu, which are the same: machine runs the compiled "
+            "programs"),
+      named("npu_processor", &LoadOptions::npu_processor, {"device", "host"}, "NAME", "device",
+            "whose virtual time counts: the device's, or that of its host alone"),
+      named("npu_timing", &LoadOptions::npu_timing, {"analytic", "simulated"}, "NAME", "analytic",
+            "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds "
+            "to minutes for each shape of a step, kept in the cache)"),
+      with_flags(toggle("npu_paging", &LoadOptions::npu_paging,
+                        "without the device's memory runtime: weights outside its window are paged"),
+                 {"--no-somr"}),
+      with_flags(toggle("npu_all_logits", &LoadOptions::npu_all_logits,
+                        "the device's LM head computes every row, not only those that are scored"),
+                 {"--all-logits"}),
+  };
+}
+
+Expected<std::vector<DeviceInfo>> list_profiles() {
+  std::vector<DeviceInfo> list;
+  for (const std::string& name : npu::device_names()) {
+    DLLM_TRY(const npu::Device device, npu::load_device(name));
+    list.push_back({.name = name, .meaning = device.summary, .standard = name == kDefaultDevice});
+  }
+  return list;
+}
+
+/// A file with a mistake is a profile nevertheless: what it lacks may come from --set, and whoever loads it says more.
+Expected<void> check_profile(const std::string& name) {
+  const auto device = npu::load_device(name);
+  if (device || device.error().code != ErrorCode::kUsage) return {};
+  return device.error();
+}
+
+Expected<std::string> tiled_type(const std::string& name) {
+  DLLM_TRY(const npu::Device device, npu::load_device(name));
+  return npu::tile_recipe(device);
+}
+
+Expected<DeviceTiles::Report> write_tiles(const std::string& path, const std::string& name) {
+  DLLM_TRY(const npu::Device device, npu::load_device(name));
+  DLLM_TRY(const npu::TileReport report, npu::write_device_tiles(path, device));
+  return DeviceTiles::Report{report.tiled, report.kept};
+}
+
+}  // namespace
+
+BackendEntry npu_backend() {
+  BackendEntry entry{"npu", "a simulated NPU, in its number formats and its virtual time", make_npu};
+  entry.readers = npu_readers();
+  entry.options = npu_options();
+  entry.devices = {"a profile of an NPU, by name or file", list_profiles, check_profile};
+  entry.virtual_time = true;
+  entry.tiles = DeviceTiles{"a phone's NPU (mobile-sm8750)", tiled_type, write_tiles};
+  entry.make_valueless = make_valueless_npu;
+  return entry;
+}
 
 }  // namespace dllm

@@ -1,4 +1,4 @@
-#include "cpu/plan.h"
+#include "graph/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -6,14 +6,25 @@
 #include <string>
 #include <vector>
 
-#include "cpu/testing/tiny_model.h"
+#include "graph/testing/tiny_graph.h"
 
-namespace dllm::cpu {
+namespace dllm {
 namespace {
+
+struct PlanShape {
+  std::int64_t vocab = 150, width = 64, layers = 2, heads = 4, kv_heads = 2, head_dim = 16, ffn = 96;
+  std::int64_t rope_dims = 12;
+  RopeLayout layout = RopeLayout::kHalfSplit;
+  static constexpr bool head_norms = true;
+
+  WeightId bias(GraphBuilder& b, const std::string& name, std::int64_t n) const { return b.weight(name, {n}); }
+};
+
+Graph tiny_graph(StepShape step) { return tiny_transformer(PlanShape{}, step); }
 
 TEST(ExecutionPlan, ValuesThatLiveTogetherDoNotOverlap) {
   for (StepShape shape : {StepShape{1, 1}, StepShape{32, 7}, StepShape{64, 64}, StepShape{16, 0}}) {
-    const ExecutionPlan plan = make_plan(test::tiny_graph({}, shape));
+    const ExecutionPlan plan = make_plan(tiny_graph(shape));
     const std::vector<Lifetime> lives = lifetimes(plan.graph);
     const auto end = [&](std::size_t v) {
       return plan.offset[v] + plan.graph.values[v].rows * plan.graph.values[v].width;
@@ -33,7 +44,7 @@ TEST(ExecutionPlan, ValuesThatLiveTogetherDoNotOverlap) {
 }
 
 TEST(ExecutionPlan, OnlyElementwiseOperatorsRunInPlace) {
-  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {8, 8}));
+  const ExecutionPlan plan = make_plan(tiny_graph({8, 8}));
   int in_place = 0;
   for (const Op& op : plan.graph.ops)
     for (ValueId out : outputs(op))
@@ -52,7 +63,7 @@ TEST(ExecutionPlan, OnlyElementwiseOperatorsRunInPlace) {
 }
 
 TEST(ExecutionPlan, IsCloseToThePeakOfLiveValues) {
-  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {32, 32}));
+  const ExecutionPlan plan = make_plan(tiny_graph({32, 32}));
   const std::vector<Lifetime> lives = lifetimes(plan.graph);
   std::int64_t peak = 0;
   for (std::size_t op = 0; op < plan.graph.ops.size(); ++op) {
@@ -66,7 +77,7 @@ TEST(ExecutionPlan, IsCloseToThePeakOfLiveValues) {
 }
 
 TEST(ExecutionPlan, RunsHoldEveryOperatorOnce) {
-  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {8, 3}));
+  const ExecutionPlan plan = make_plan(tiny_graph({8, 3}));
   std::size_t next = 0;
   std::vector<std::string> fused;
   for (const OpRun& run : plan.runs) {
@@ -92,7 +103,7 @@ TEST(ExecutionPlan, RunsHoldEveryOperatorOnce) {
 }
 
 TEST(ExecutionPlan, GateAndUpRunApartWhereSomethingElseReadsThem) {
-  Graph graph = test::tiny_graph({}, {8, 3});
+  Graph graph = tiny_graph({8, 3});
   const auto swiglu = std::find_if(graph.ops.begin(), graph.ops.end(),
                                    [](const Op& op) { return std::holds_alternative<op::Glu>(op); });
   ASSERT_NE(swiglu, graph.ops.end());
@@ -107,7 +118,7 @@ TEST(ExecutionPlan, GateAndUpRunApartWhereSomethingElseReadsThem) {
 }
 
 TEST(ExecutionPlan, ValuesOfARunDoNotShareMemoryUnlessInPlace) {
-  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {8, 3}));
+  const ExecutionPlan plan = make_plan(tiny_graph({8, 3}));
   const auto meet = [&](std::size_t a, std::size_t b) {
     const auto end = [&](std::size_t v) {
       return plan.offset[v] + plan.graph.values[v].rows * plan.graph.values[v].width;
@@ -130,7 +141,7 @@ TEST(ExecutionPlan, ValuesOfARunDoNotShareMemoryUnlessInPlace) {
 }
 
 TEST(ExecutionPlan, ScoredRowsFollowTheGather) {
-  const ExecutionPlan plan = make_plan(test::tiny_graph({}, {8, 3}));
+  const ExecutionPlan plan = make_plan(tiny_graph({8, 3}));
   for (std::size_t v = 0; v < plan.graph.values.size(); ++v)
     EXPECT_EQ(plan.scored[v], plan.graph.values[v].rows == 3) << plan.graph.values[v].name;
   EXPECT_TRUE(plan.fits({8, 3}));
@@ -140,4 +151,4 @@ TEST(ExecutionPlan, ScoredRowsFollowTheGather) {
 }
 
 }  // namespace
-}  // namespace dllm::cpu
+}  // namespace dllm

@@ -5,7 +5,7 @@
 
 #include "graph/graph.h"
 
-namespace dllm::cpu {
+namespace dllm {
 
 /// Consecutive operators [first, last) that run as one parallel loop. The kernels are the same as in separate loops,
 /// and so are the bits; a step has a quarter of the loops, and an operator finds its predecessor's output in the cache.
@@ -46,4 +46,4 @@ struct ExecutionPlan {
 /// graphs). An elementwise operator may overwrite an operand that is not used afterwards.
 ExecutionPlan make_plan(Graph graph);
 
-}  // namespace dllm::cpu
+}  // namespace dllm

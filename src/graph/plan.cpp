@@ -1,4 +1,4 @@
-#include "cpu/plan.h"
+#include "graph/plan.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,7 @@
 
 #include "graph/patterns.h"
 
-namespace dllm::cpu {
+namespace dllm {
 namespace {
 
 constexpr std::int64_t kAlignFloats = 16;
@@ -157,4 +157,4 @@ ExecutionPlan make_plan(Graph graph) {
   return plan;
 }
 
-}  // namespace dllm::cpu
+}  // namespace dllm
