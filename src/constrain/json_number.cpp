@@ -1,6 +1,7 @@
 #include "constrain/json_number.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -15,8 +16,15 @@ constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(),
                        kGreatest = std::numeric_limits<std::int64_t>::max();
 constexpr double kTwoTo63 = 9223372036854775808.0;
 
-PatternPtr digit_range(char first, char last) {
-  return one_of({static_cast<char32_t>(first), static_cast<char32_t>(last)});
+/// One object for each range: a bound of many digits has dozens of them, and what is compiled for one is shared.
+const PatternPtr& digit_range(char first, char last) {
+  static const auto ranges = [] {
+    std::array<std::array<PatternPtr, 10>, 10> all;
+    for (char32_t a = 0; a < 10; ++a)
+      for (char32_t b = a; b < 10; ++b) all[a][b] = one_of({U'0' + a, U'0' + b});
+    return all;
+  }();
+  return ranges[static_cast<std::size_t>(first - '0')][static_cast<std::size_t>(last - '0')];
 }
 
 PatternPtr any_digits(std::int32_t least, std::int32_t most) { return repeat(digit_range('0', '9'), least, most); }
@@ -26,9 +34,7 @@ PatternPtr any_digits(std::int32_t least, std::int32_t most) { return repeat(dig
 /// would double at every digit.)
 class SameLength {
  public:
-  explicit SameLength(std::size_t most) {
-    for (std::size_t i = 0; i < most; ++i) any_.push_back(sequence({digit_range('0', '9'), any_.back()}));
-  }
+  SameLength() : any_(digits()) {}
 
   PatternPtr between(std::string_view low, std::string_view high) const {
     if (low.empty()) return sequence({});
@@ -64,7 +70,17 @@ class SameLength {
     return rest;
   }
 
-  std::vector<PatternPtr> any_ = {sequence({})};  ///< [n]: any n digits
+  static const std::vector<PatternPtr>& digits() {
+    static const auto all = [] {
+      std::vector<PatternPtr> any = {sequence({})};
+      for (int i = 0; i < std::numeric_limits<std::uint64_t>::digits10 + 1; ++i)
+        any.push_back(sequence({digit_range('0', '9'), any.back()}));
+      return any;
+    }();
+    return all;
+  }
+
+  const std::vector<PatternPtr>& any_;  ///< [n]: any n digits
 };
 
 /// -n, which may be 2^63, from n < 0.
@@ -80,7 +96,7 @@ constexpr std::int64_t most_without_bounds() {
 
 PatternPtr json_natural(std::uint64_t low, std::uint64_t high) {
   const std::string first = std::to_string(low), last = std::to_string(high);
-  const SameLength same(last.size());
+  const SameLength same;
   if (first.size() == last.size()) return same.between(first, last);
   std::vector<PatternPtr> ways = {same.between(first, std::string(first.size(), '9')),
                                   same.between("1" + std::string(last.size() - 1, '0'), last)};

@@ -13,6 +13,7 @@
 #include "constrain/json_number.h"
 #include "constrain/json_text.h"
 #include "constrain/schema_keywords.h"
+#include "constrain/schema_merge.h"
 #include "constrain/schema_reader.h"
 
 namespace dllm::constrain {
@@ -21,6 +22,10 @@ namespace {
 constexpr std::int64_t kMostCount = 100'000;
 constexpr std::size_t kMostBranches = 256;
 constexpr int kMostNesting = 64;
+/// Schemas that are read, those of what stands beside alternatives several times: with so many the automaton is nearly
+/// always too large, and an integer with bounds takes 20 us.
+constexpr int kMostRead = 4000;
+constexpr std::int64_t kMostMerged = 20'000;  ///< values of schemas that must all hold: they are read each time
 
 /// What a schema may take to read: it is kept with the requests that ask for it, and in a cache.
 constexpr std::size_t kMostSchemaBytes = std::size_t{256} << 10U;
@@ -33,8 +38,12 @@ std::string type_of(const nlohmann::ordered_json& value) { return value.is_numbe
 
 }  // namespace
 
+SchemaReader::SchemaReader(const nlohmann::ordered_json& root) : root_(root), merge_budget_(kMostMerged) {}
+SchemaReader::~SchemaReader() = default;
+
 Expected<PatternPtr> SchemaReader::read(const SchemaNode& node) {
   if (++depth_ > kMostNesting) return node.bad(fmt::format("more than {} levels", kMostNesting));
+  if (++read_ > kMostRead) return node.bad(fmt::format("more than {} schemas", kMostRead));
   auto result = any_of(node);
   --depth_;
   if (result && (*result)->depth > kDeepestPattern) return node.bad("too many schemas within each other");
@@ -45,10 +54,11 @@ Expected<PatternPtr> SchemaReader::any_of(const SchemaNode& node) {
   if (node.json == Json(true)) return open_value();
   if (node.json == Json(false)) return either({});
   if (!node.json.is_object()) return node.bad("a schema is an object, true or false", "write {\"type\": ...}");
-  if (node.json.contains("$ref")) return reference(node);
+  if (node.json.contains("$ref") && !restricts_beside(node.json, "$ref")) return reference(node);
+  if (node.json.contains("$ref") || node.json.contains("allOf")) return all_of(node);
   if (node.json.contains("const")) return constant(node);
   if (node.json.contains("enum")) return enumeration(node);
-  for (const char* key : {"anyOf", "oneOf", "allOf"})
+  for (const char* key : {"oneOf", "anyOf"})
     if (node.json.contains(key)) return branches(node, key);
   return typed(node);
 }
@@ -107,18 +117,27 @@ Expected<PatternPtr> SchemaReader::enumeration(const SchemaNode& node) const {
   return either(std::move(ways));
 }
 
+Expected<PatternPtr> SchemaReader::all_of(const SchemaNode& node) {
+  if (node.json.contains("allOf") && node.json["allOf"].is_array() && node.json["allOf"].size() > kMostBranches)
+    return node.at("allOf").bad(fmt::format("more than {} schemas", kMostBranches));
+  DLLM_TRY(Json all, flatten_schema(node, root_, merge_budget_));
+  made_.push_back(std::move(all));
+  return any_of({made_.back(), node.path});
+}
+
+/// Other keywords hold beside each of the schemas.
 Expected<PatternPtr> SchemaReader::branches(const SchemaNode& node, const char* key) {
-  DLLM_CHECK_OK(only(node, {key}));
   const SchemaNode own = node.at(key);
   const Json& list = own.json;
   if (!list.is_array() || list.empty()) return own.bad("it must be a list of schemas");
   if (list.size() > kMostBranches) return own.bad(fmt::format("more than {} schemas", kMostBranches));
-  if (key == std::string_view("allOf") && list.size() > 1)
-    return own.bad("more than one schema is not supported here", "write their keywords in one schema");
+  const bool alone = !restricts_beside(node.json, key);
+  const Json rest = without(node.json, key);
   Exclusion exclusion(root_);
   std::vector<PatternPtr> ways;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    DLLM_TRY(PatternPtr way, read({list[i], fmt::format("{}[{}]", own.path, i)}));
+    if (!alone) made_.push_back({{"allOf", Json::array({list[i], rest})}});
+    DLLM_TRY(PatternPtr way, read({alone ? list[i] : made_.back(), fmt::format("{}[{}]", own.path, i)}));
     ways.push_back(std::move(way));
     for (std::size_t j = 0; j < i && key == std::string_view("oneOf"); ++j)
       if (!exclusion.holds(list[i], list[j]))

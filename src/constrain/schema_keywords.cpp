@@ -71,6 +71,8 @@ bool applies(const Keyword& one, std::span<const std::string> types) {
 
 std::span<const std::string_view> schema_types() { return kTypes; }
 
+bool restricts(std::string_view key) { return keyword(key) != nullptr; }
+
 std::vector<std::string> implied_types(const nlohmann::ordered_json& schema) {
   std::vector<std::string> types;
   for (const auto& [key, value] : schema.items())

@@ -13,6 +13,9 @@ namespace dllm::constrain {
 /// The names of all types, as in `type`.
 std::span<const std::string_view> schema_types();
 
+/// Whether it is a keyword that restricts values, of any draft, supported or not.
+bool restricts(std::string_view key);
+
 /// The types to which the keywords of a schema apply; empty: it has none of these, so that any value fits.
 std::vector<std::string> implied_types(const nlohmann::ordered_json& schema);
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <initializer_list>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -18,7 +20,10 @@ namespace dllm::constrain {
 /// recursion, and shared. What the pattern stands for may be exponentially larger; compile() has limits for that.
 class SchemaReader {
  public:
-  explicit SchemaReader(const nlohmann::ordered_json& root) : root_(root) {}
+  explicit SchemaReader(const nlohmann::ordered_json& root);
+  ~SchemaReader();
+  SchemaReader(const SchemaReader&) = delete;
+  SchemaReader& operator=(const SchemaReader&) = delete;
 
   Expected<PatternPtr> read(const SchemaNode& node);
 
@@ -46,6 +51,7 @@ class SchemaReader {
   Expected<PatternPtr> any_of(const SchemaNode& node);
   PatternPtr open_value() const;
   Expected<PatternPtr> reference(const SchemaNode& node);
+  Expected<PatternPtr> all_of(const SchemaNode& node);
   Expected<PatternPtr> constant(const SchemaNode& node) const;
   Expected<PatternPtr> enumeration(const SchemaNode& node) const;
   Expected<PatternPtr> branches(const SchemaNode& node, const char* key);
@@ -75,6 +81,9 @@ class SchemaReader {
   std::map<std::pair<std::string, int>, PatternPtr> references_;  ///< by name and level of recursion
   std::set<std::string> open_;                                    ///< references that are being read
   int level_ = 0;                                                 ///< of recursion
+  std::deque<Json> made_;                                         ///< schemas that stand for several
+  std::int64_t merge_budget_;
+  int read_ = 0;
   int depth_ = 0;
 };
 

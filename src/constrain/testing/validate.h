@@ -101,7 +101,7 @@ inline bool validates(const nlohmann::ordered_json& value, const nlohmann::order
   const auto fits = [&](const ordered_json& one) { return validates(value, one, root); };
   if (schema.contains("$ref")) {
     const std::string place = std::regex_replace(schema["$ref"].get<std::string>().substr(1), std::regex("%20"), " ");
-    return fits(root.at(ordered_json::json_pointer(place)));
+    if (!fits(root.at(ordered_json::json_pointer(place)))) return false;
   }
   if (schema.contains("const") && value != schema["const"]) return false;
   if (schema.contains("enum") && std::ranges::count(schema["enum"], value) == 0) return false;

@@ -1,0 +1,267 @@
+#include "constrain/schema_merge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/try.h"
+#include "constrain/schema_keywords.h"
+
+namespace dllm::constrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kDeepestMerge = 64;
+constexpr std::int64_t kLargestMultiple = 999'999'999'999'999;
+
+Json all_of(const Json& a, const Json& b) { return Json{{"allOf", Json::array({a, b})}}; }
+
+std::int64_t count_values(const Json& value) {
+  std::int64_t count = 1;
+  if (value.is_structured())
+    for (const Json& one : value) count += count_values(one);
+  return count;
+}
+
+bool equal(const Json& a, const Json& b) { return nlohmann::json(a) == nlohmann::json(b); }
+
+enum class Rule {
+  kSame,     ///< one keyword says both only if they are the same
+  kLarger,   ///< the larger number
+  kSmaller,  ///< the smaller number
+  kBoth,     ///< a schema: both hold
+};
+
+Rule rule_of(std::string_view key) {
+  static constexpr std::string_view kLower[] = {"minimum", "exclusiveMinimum", "minLength", "minItems",
+                                                "minProperties"};
+  static constexpr std::string_view kUpper[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
+                                                "maxProperties"};
+  if (std::ranges::count(kLower, key) > 0) return Rule::kLarger;
+  if (std::ranges::count(kUpper, key) > 0) return Rule::kSmaller;
+  return key == "items" || key == "propertyNames" ? Rule::kBoth : Rule::kSame;
+}
+
+class Merge {
+ public:
+  Merge(const Json& root, std::int64_t& budget) : root_(root), budget_(budget) {}
+
+  /// The schema without "$ref" and "allOf".
+  Expected<Json> flat(const SchemaNode& node) {
+    if (node.json.is_boolean()) return node.json;
+    if (!node.json.is_object()) return node.bad("a schema is an object, true or false", "write {\"type\": ...}");
+    if (node.json.contains("$ref")) {
+      DLLM_TRY(const SchemaNode target, node.resolve(root_));
+      const Json rest = without(node.json, "$ref");
+      return of({rest, node.path}, target);
+    }
+    if (!node.json.contains("allOf")) return node.json;
+    const SchemaNode list = node.at("allOf");
+    if (!list.json.is_array() || list.json.empty()) return list.bad("it must be a list of schemas");
+    Json all = without(node.json, "allOf");
+    for (std::size_t i = 0; i < list.json.size(); ++i) {
+      DLLM_TRY(Json next, of({all, node.path}, {list.json[i], fmt::format("{}[{}]", list.path, i)}));
+      all = std::move(next);
+    }
+    return all;
+  }
+
+ private:
+  Expected<Json> of(const SchemaNode& first, const SchemaNode& second) {
+    if (++depth_ > kDeepestMerge)
+      return second.bad(fmt::format("more than {} schemas within each other", kDeepestMerge));
+    DLLM_TRY(const Json a, flat(first));
+    DLLM_TRY(const Json b, flat(second));
+    --depth_;
+    budget_ -= count_values(a) + count_values(b);
+    if (budget_ < 0) return second.bad("there are too many schemas that must all hold", "write their keywords in one");
+    if (a == Json(false) || b == Json(true)) return a;
+    if (b == Json(false) || a == Json(true)) return b;
+    return keywords({a, first.path}, {b, second.path});
+  }
+
+  Expected<Json> keywords(const SchemaNode& a, const SchemaNode& b) {
+    DLLM_CHECK_OK(check_lists(a, b));
+    Json result = a.json;
+    for (const auto& [key, value] : b.json.items()) {
+      if (key == "const" || key == "enum" || key == "properties" || key == "additionalProperties") continue;
+      if (!result.contains(key)) {
+        result[key] = value;
+      } else if (restricts(key)) {
+        DLLM_TRY(result[key], both(key, result[key], b.at(key)));
+        if (result[key].is_null()) return Json(false);
+      }
+    }
+    DLLM_CHECK_OK(properties(result, a, b));
+    if (!values(result, a.json, b.json)) return Json(false);
+    return result;
+  }
+
+  /// Which items or properties of the one a keyword of the other restricts depends on the rest of it.
+  static Expected<void> check_lists(const SchemaNode& a, const SchemaNode& b) {
+    const auto tuple = [](const Json& schema) {
+      return schema.contains("prefixItems") || (schema.contains("items") && schema["items"].is_array());
+    };
+    const auto any = [](const Json& schema) { return schema.contains("items") || schema.contains("prefixItems"); };
+    if ((tuple(a.json) && any(b.json)) || (tuple(b.json) && any(a.json)))
+      return b.bad("a list of items beside other items is not supported", "write the items in one schema");
+    const auto named = [](const Json& schema) {
+      return schema.contains("properties") || schema.contains("additionalProperties") ||
+             schema.contains("patternProperties");
+    };
+    if ((a.json.contains("patternProperties") && named(b.json)) ||
+        (b.json.contains("patternProperties") && named(a.json)))
+      return b.bad("patternProperties beside properties of another schema are not supported",
+                   "write the properties in one schema");
+    return {};
+  }
+
+  /// Null: nothing fits.
+  Expected<Json> both(const std::string& key, const Json& first, const SchemaNode& second) {
+    if (key == "type") return types(first, second.json);
+    if (key == "required" && first.is_array() && second.json.is_array()) {
+      Json names = first;
+      for (const Json& name : second.json)
+        if (std::ranges::count(names, name) == 0) names.push_back(name);
+      return names;
+    }
+    if (equal(first, second.json)) return first;
+    if (key == "uniqueItems" && first.is_boolean() && second.json.is_boolean()) return Json(true);
+    if (key == "multipleOf") return multiple(first, second);
+    if (key == "anyOf" || key == "oneOf") return alternatives(key, first, second);
+    switch (rule_of(key)) {
+      case Rule::kBoth:
+        return all_of(first, second.json);
+      case Rule::kLarger:
+      case Rule::kSmaller:
+        if (!first.is_number() || !second.json.is_number()) return second.bad("it must be a number");
+        return (first < second.json) == (rule_of(key) == Rule::kLarger) ? second.json : first;
+      case Rule::kSame:
+        break;
+    }
+    return second.bad("two schemas that must both hold have different ones", "write one that says both");
+  }
+
+  static Expected<Json> types(const Json& first, const Json& second) {
+    const auto list = [](const Json& type) { return type.is_array() ? type : Json::array({type}); };
+    const auto has = [](const Json& types, const Json& type) { return std::ranges::count(types, type) > 0; };
+    const Json a = list(first), b = list(second);
+    Json common = Json::array();
+    for (const Json& type : a)
+      if (has(b, type) || (type == "integer" && has(b, "number"))) common.push_back(type);
+    for (const Json& type : b)
+      if (type == "integer" && has(a, "number") && !has(common, type)) common.push_back(type);
+    return common.empty() ? Json() : common.size() == 1 ? common[0] : common;
+  }
+
+  static Expected<Json> multiple(const Json& first, const SchemaNode& second) {
+    const auto whole = [](const Json& value) {
+      return value.is_number_integer() && value > 0 && value <= kLargestMultiple;
+    };
+    if (!whole(first) || !whole(second.json)) return second.bad("two different multiples must be positive integers");
+    const auto a = first.get<std::int64_t>(), b = second.json.get<std::int64_t>();
+    const std::int64_t part = b / std::gcd(a, b);
+    if (part > kLargestMultiple / a) return second.bad("the least common multiple has more than 15 digits");
+    return Json(a * part);
+  }
+
+  /// Every pair of alternatives. Pairs of alternatives that exclude each other do, too.
+  static Expected<Json> alternatives(const std::string& key, const Json& first, const SchemaNode& second) {
+    constexpr std::size_t kMostPairs = 256;
+    if (!first.is_array() || !second.json.is_array()) return second.bad("it must be a list of schemas");
+    if (key == "oneOf") return second.bad("two lists of oneOf are not supported", "write one list, or anyOf");
+    if (first.size() * second.json.size() > kMostPairs)
+      return second.bad(fmt::format("more than {} pairs of alternatives", kMostPairs));
+    Json pairs = Json::array();
+    for (const Json& a : first)
+      for (const Json& b : second.json) pairs.push_back(all_of(a, b));
+    return pairs;
+  }
+
+  /// A property that only one schema names is an additional one to the other.
+  static Expected<void> properties(Json& result, const SchemaNode& a, const SchemaNode& b) {
+    const Json none = Json::object();
+    const auto named = [&](const SchemaNode& node) -> const Json& {
+      return node.json.contains("properties") ? node.json["properties"] : none;
+    };
+    const Json &of_a = named(a), &of_b = named(b);
+    for (const SchemaNode* node : {&a, &b})
+      if (!named(*node).is_object()) return node->at("properties").bad("it must be an object");
+    const auto restricted = [](const Json& schema, const SchemaNode& other) {
+      return other.json.contains("additionalProperties") ? all_of(schema, other.json["additionalProperties"]) : schema;
+    };
+    const auto index = [](const Json& properties) {
+      std::map<std::string_view, const Json*> schemas;
+      for (const auto& one : properties.get_ref<const Json::object_t&>()) schemas[one.first] = &one.second;
+      return schemas;
+    };
+    const auto in_a = index(of_a), in_b = index(of_b);
+    Json::object_t merged;  // a vector: its operator[] would compare all names each time
+    for (const auto& [name, schema] : of_a.get_ref<const Json::object_t&>()) {
+      const auto other = in_b.find(name);
+      merged.push_back({name, other != in_b.end() ? all_of(schema, *other->second) : restricted(schema, b)});
+    }
+    for (const auto& [name, schema] : of_b.get_ref<const Json::object_t&>())
+      if (!in_a.contains(name)) merged.push_back({name, restricted(schema, a)});
+    if (!merged.empty()) result["properties"] = std::move(merged);
+    if (!b.json.contains("additionalProperties")) return {};
+    const Json& others = b.json["additionalProperties"];
+    Json& own = result["additionalProperties"];
+    own = own.is_null() || own == Json(true)            ? others
+          : own == Json(false) || others == Json(false) ? Json(false)
+          : others == Json(true)                        ? own
+                                                        : all_of(own, others);
+    return {};
+  }
+
+  /// Constants and lists of values. False: none is left.
+  static bool values(Json& result, const Json& a, const Json& b) {
+    const auto list = [](const Json& schema) {
+      return schema.contains("const")                               ? Json::array({schema["const"]})
+             : schema.contains("enum") && schema["enum"].is_array() ? schema["enum"]
+                                                                    : Json();
+    };
+    const Json of_a = list(a), of_b = list(b);
+    if (of_b.is_null()) return true;
+    Json common = Json::array();
+    for (const Json& value : of_b)
+      if (of_a.is_null() || std::ranges::any_of(of_a, [&](const Json& one) { return equal(one, value); }))
+        common.push_back(value);
+    result.erase("const");
+    result["enum"] = common;
+    return !common.empty();
+  }
+
+  const Json& root_;
+  std::int64_t& budget_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+Expected<Json> flatten_schema(const SchemaNode& node, const Json& root, std::int64_t& budget) {
+  return Merge(root, budget).flat(node);
+}
+
+bool restricts_beside(const Json& schema, std::string_view key) {
+  return std::ranges::any_of(schema.items(),
+                             [&](const auto& member) { return member.key() != key && restricts(member.key()); });
+}
+
+Json without(const Json& schema, std::string_view key) {
+  Json rest = Json::object();
+  for (const auto& [name, value] : schema.items())
+    if (name != key) rest[name] = value;
+  return rest;
+}
+
+}  // namespace dllm::constrain
