@@ -13,11 +13,10 @@
 #include "app/cli/report.h"
 #include "app/cli/verb.h"
 #include "app/cli/write_report.h"
+#include "app/tile_layout.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "model/source.h"
-#include "npu_compiler/compiler/device_tiles.h"
-#include "npu_core/device/profile.h"
 #include "quant/calibrated.h"
 
 namespace dllm::app {
@@ -127,7 +126,7 @@ class Convert final : public WriteVerb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     if (input_.empty()) return Error{ErrorCode::kUsage, "no model is named", "dllm convert", "see dllm convert --help"};
-    DLLM_TRY(device_, layout_device());
+    DLLM_CHECK_OK(read_layout());
     if (!type_.empty()) options_.type = type_;
     DLLM_TRY(const Recipe* const recipe, find_recipe(options_.type));
     if (output_.empty()) {
@@ -142,31 +141,30 @@ class Convert final : public WriteVerb {
 
  private:
   Expected<void> finish(const std::string& output, Terminal& terminal) override {
-    if (!device_) return {};
-    auto report = write_device_tiles(output, *device_);
+    if (!tiles_) return {};
+    auto report = tiles_->apply(output);
     if (!report) {  // rows are not what was asked for
       std::error_code ignored;
       fs::remove(output, ignored);
       return std::move(report).error();
     }
-    terminal.err << fmt::format("{} matrices in tiles of {}, {} tensors in rows\n", report->tiled, device_->name,
-                                report->kept);
+    terminal.err << *report;
     return {};
   }
   /// The device of --layout; its type becomes the default.
-  Expected<std::optional<npu::Device>> layout_device() {
-    if (layout_.empty()) return std::optional<npu::Device>();
-    DLLM_TRY(npu::Device device, npu::load_device(layout_));
-    DLLM_TRY(options_.type, tile_recipe(device));
+  Expected<void> read_layout() {
+    if (layout_.empty()) return {};
+    DLLM_TRY(tiles_, TileLayout::of(layout_));
+    options_.type = tiles_->type();
     if (!type_.empty() && lower(type_) != lower(options_.type))
-      return Error{ErrorCode::kUsage, fmt::format("{} has {} weights, not {}", device.name, options_.type, type_),
+      return Error{ErrorCode::kUsage, fmt::format("{} has {} weights, not {}", tiles_->device(), options_.type, type_),
                    "--layout", "leave --type out"};
-    return std::optional<npu::Device>(std::move(device));
+    return {};
   }
 
   std::vector<std::string> input_;
   std::string output_, type_, layout_;
-  std::optional<npu::Device> device_;
+  std::optional<TileLayout> tiles_;
 };
 
 class Quantize final : public WriteVerb {

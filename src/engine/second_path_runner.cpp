@@ -4,8 +4,6 @@
 
 #include <system_error>
 
-#include "npu_backend/timed/timed_backend.h"
-
 namespace dllm {
 
 Expected<std::unique_ptr<ThreadedPassRunner>> ThreadedPassRunner::create(std::unique_ptr<Backend> backend,
@@ -55,13 +53,5 @@ void ThreadedPassRunner::work() {
     job.promise.set_value(backend_->forward({&job.step, 1}));
   }
 }
-
-std::future<Expected<std::vector<Scores>>> TimedPassRunner::start(SequenceStep step) {
-  return backend_.launch(std::move(step));
-}
-
-void TimedPassRunner::wait_for(const KvCache& cache) { backend_.wait_for(cache); }
-
-void TimedPassRunner::drop(const KvCache& cache) { backend_.drop(cache); }
 
 }  // namespace dllm
