@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "dllm/error.h"
 #include "dllm/generate.h"
 #include "dllm/options.h"
+#include "dllm/stop_token.h"
 
 namespace dllm {
 
@@ -133,13 +133,13 @@ class LanguageModel {
 
   /// Answers one user message through the model's chat template (raw text if it has none).
   Expected<Generation> generate(std::string_view prompt, const GenerateOptions& options = {},
-                                const StepCallback& on_step = {}, std::stop_token stop = {}) const;
+                                const StepCallback& on_step = {}, StopToken stop = {}) const;
   /// Answers a conversation.
   Expected<Generation> generate(const std::vector<ChatTurn>& turns, const GenerateOptions& options = {},
-                                const StepCallback& on_step = {}, std::stop_token stop = {}) const;
+                                const StepCallback& on_step = {}, StopToken stop = {}) const;
   /// Continues token ids as given. Errors: kUsage if an id is outside the vocabulary.
   Expected<Generation> generate_ids(const std::vector<std::int32_t>& prompt, const GenerateOptions& options = {},
-                                    const StepCallback& on_step = {}, std::stop_token stop = {}) const;
+                                    const StepCallback& on_step = {}, StopToken stop = {}) const;
 
   /// Answers many conversations, at most `batch` of them in one forward pass; each answer equals generate()'s.
   /// `on_answer` is called for each answer in the order in which they finish; after a stop, unfinished answers have
@@ -147,7 +147,7 @@ class LanguageModel {
   /// Errors: with the conversation's index in `where`.
   Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
                                                    const GenerateOptions& options, std::int32_t batch,
-                                                   const AnswerCallback& on_answer = {}, std::stop_token stop = {},
+                                                   const AnswerCallback& on_answer = {}, StopToken stop = {},
                                                    const std::vector<std::uint64_t>& seeds = {}) const;
 
   /// Replays `recorded`, a generation of this model: each position is committed in the pass that commit_step records,
@@ -155,7 +155,7 @@ class LanguageModel {
   /// eval --record` uses it to check that an answer can be replayed. Errors: kMismatch if passes, rows or commits
   /// differ, as they do where windows or rows depend on predictions; kUsage for a method that revises tokens, and with
   /// guidance.
-  Expected<Generation> replay(const Generation& recorded, std::stop_token stop = {}) const;
+  Expected<Generation> replay(const Generation& recorded, StopToken stop = {}) const;
 
   /// Raw logits [ids.size() x vocab_size()] of one full pass. `causal` overrides the model's attention mask. Models
   /// that refine canvases (DiffusionGemma) read a prompt causally and a canvas bidirectionally: the last `canvas` ids

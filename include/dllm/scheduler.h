@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "dllm/error.h"
 #include "dllm/generate.h"
 #include "dllm/model.h"
+#include "dllm/stop_token.h"
 
 namespace dllm {
 
@@ -56,7 +56,7 @@ struct ScheduledRequest {
   /// A request that has not ended by then ends with an Error kCancelled whose `where` is kDeadline.
   std::optional<std::chrono::steady_clock::time_point> deadline{};
   /// Ends submit() with kCancelled while it compiles the structure of the answer; a submitted request ends by cancel().
-  std::stop_token stop{};
+  StopToken stop{};
 };
 
 using RequestId = std::uint64_t;
@@ -125,7 +125,7 @@ class Scheduler {
   /// One round. False if there was nothing to do. Only one thread at a time may call it.
   bool step();
   /// Runs rounds while there is work, sleeps otherwise, until `stop`.
-  void run(std::stop_token stop);
+  void run(StopToken stop);
 
   SchedulerCounters counters() const;
   std::vector<RequestState> requests() const;  ///< running ones first

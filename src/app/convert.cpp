@@ -160,6 +160,7 @@ class Convert final : public WriteVerb {
     if (layout_.empty()) return {};
     Error unknown{ErrorCode::kUnsupported, "no backend of this build reads tiles", "--layout", "leave it out"};
     for (const BackendEntry& entry : backends()) {
+      if (!entry.missing.empty()) unknown.hint = fmt::format("for '{}', {}", entry.name, entry.missing);
       if (!entry.tiles || entry.devices.check == nullptr) continue;
       if (auto known = entry.devices.check(layout_); !known) {
         unknown = std::move(known).error();

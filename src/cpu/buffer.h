@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <new>
 
@@ -39,10 +41,15 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
+/// The most bytes of one buffer, where sizes and differences of pointers end at `size_max` and its half: 64 TiB, or 2
+/// GiB.
+constexpr std::uint64_t most_bytes(std::uint64_t size_max) { return std::min(std::uint64_t{1} << 46, size_max / 2); }
+
 /// sizeof(T) * count; throws std::bad_alloc if that overflows or is absurd.
 template <class T>
 std::size_t bytes_of(std::int64_t count) {
-  if (count < 0 || static_cast<std::uint64_t>(count) > (std::size_t{1} << 46) / sizeof(T)) throw std::bad_alloc();
+  constexpr std::uint64_t kMost = most_bytes(std::numeric_limits<std::size_t>::max()) / sizeof(T);
+  if (count < 0 || static_cast<std::uint64_t>(count) > kMost) throw std::bad_alloc();
   return static_cast<std::size_t>(count) * sizeof(T);
 }
 

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/parse_text.h"
+
 namespace dllm {
 namespace {
 
@@ -239,12 +241,11 @@ class Reader {
       digits.erase(0, std::min(digits.find_first_not_of("-0"), digits.size()));
       return digits.empty() ? "0" : (negative ? "-" : "") + digits;
     }
-    double value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (end != digits.data() + digits.size() || error != std::errc()) return std::nullopt;
-    if (value == std::floor(value) && std::abs(value) < 1e15)
-      return fmt::format("{}", static_cast<std::int64_t>(value));
-    return fmt::format("{}", value);
+    const auto value = parse_double(digits);
+    if (!value) return std::nullopt;
+    if (*value == std::floor(*value) && std::abs(*value) < 1e15)
+      return fmt::format("{}", static_cast<std::int64_t>(*value));
+    return fmt::format("{}", *value);
   }
 
   std::string_view text_;

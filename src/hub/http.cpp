@@ -7,9 +7,12 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cstdlib>
+#include <filesystem>
 #include <mutex>
 
 #include "dllm/version.h"
+#include "hub/certificates.h"
 #include "hub/text.h"
 
 namespace dllm::hub {
@@ -25,6 +28,26 @@ constexpr std::array<std::string_view, 5> kLasting = {"x-linked-etag", "x-linked
 void start_libcurl() {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+}
+
+Certificates certificates_of_this_system() {
+  const curl_version_info_data& curl = *curl_version_info(CURLVERSION_NOW);
+  const auto text = [](const char* value) { return std::string(value == nullptr ? "" : value); };
+  return find_certificates([](const std::string& name) { return std::getenv(name.c_str()); },
+                           {text(curl.cainfo), text(curl.capath)},
+                           [](const std::string& path) {
+                             std::error_code unknown;
+                             return std::filesystem::exists(path, unknown);
+                           });
+}
+
+/// What helps where a server could not be verified; empty: nothing known.
+std::string certificate_hint(CURLcode code, const Certificates& used) {
+  if (code == CURLE_SSL_CACERT_BADFILE ||
+      (code == CURLE_PEER_FAILED_VERIFICATION && used.file.empty() && used.folder.empty()))
+    return fmt::format("the certificates of this system {}: set SSL_CERT_FILE to a bundle in PEM format",
+                       used.file.empty() ? "were not found" : "cannot be read from " + used.file);
+  return "";
 }
 
 /// One request in progress.
@@ -108,6 +131,7 @@ struct HttpClient::Impl {
   curl_slist* headers = nullptr;
   std::array<char, CURL_ERROR_SIZE> message{};
   bool reached = false;
+  Certificates certificates;
 
   Expected<Response> perform(const std::string& url, Exchange& exchange) {
     exchange.handle = handle;
@@ -131,7 +155,8 @@ struct HttpClient::Impl {
           "the file at the hub is another one, or damaged"};
     if (exchange.wrong_range) return Error{ErrorCode::kIo, "the server sent another range than requested", url, ""};
     if (code != CURLE_OK)
-      return Error{ErrorCode::kIo, message[0] != '\0' ? message.data() : curl_easy_strerror(code), url, ""};
+      return Error{ErrorCode::kIo, message[0] != '\0' ? message.data() : curl_easy_strerror(code), url,
+                   certificate_hint(code, certificates)};
     // An empty file has no body.
     if (exchange.download != nullptr && exchange.succeeded() && !begin_download(exchange))
       return Error{ErrorCode::kCancelled, "the download was stopped", url, ""};
@@ -145,6 +170,12 @@ HttpClient::HttpClient(const Config& config) : impl_(std::make_unique<Impl>()) {
   curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(handle, CURLOPT_FOLLOWLOCATION, 1L);
   curl_easy_setopt(handle, CURLOPT_MAXREDIRS, 10L);
+  impl_->certificates = certificates_of_this_system();
+  if (const auto& [file, folder] = impl_->certificates; !file.empty() || !folder.empty()) {
+    // Both, so that those of SSL_CERT_FILE are the only ones.
+    curl_easy_setopt(handle, CURLOPT_CAINFO, file.empty() ? nullptr : file.c_str());
+    curl_easy_setopt(handle, CURLOPT_CAPATH, folder.empty() ? nullptr : folder.c_str());
+  }
   // Once encrypted, stay encrypted.
   const char* const protocols = config.endpoint.starts_with("https") ? "https" : "http,https";
   curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, protocols);

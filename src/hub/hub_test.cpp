@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 
 #include "hub/cache.h"
+#include "hub/certificates.h"
 #include "hub/checksum.h"
 #include "hub/config.h"
 #include "hub/pull.h"
@@ -38,6 +40,32 @@ Expected<Config> config_of(const std::map<std::string, std::string>& variables) 
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
+}
+
+TEST(HubCertificates, AreFoundOnEveryDistribution) {
+  const auto found = [](const std::map<std::string, std::string>& variables, const std::set<std::string>& there) {
+    const auto environment = [&](const std::string& name) -> const char* {
+      const auto value = variables.find(name);
+      return value == variables.end() ? nullptr : value->second.c_str();
+    };
+    const Certificates built_in{"/opt/built/bundle.pem", "/opt/built/certs"};
+    const Certificates one =
+        find_certificates(environment, built_in, [&](const std::string& path) { return there.contains(path); });
+    return one.file + "|" + one.folder;
+  };
+  const std::string debian = "/etc/ssl/certs/ca-certificates.crt", fedora = "/etc/pki/tls/certs/ca-bundle.crt";
+  EXPECT_EQ(found({}, {debian, "/etc/ssl/certs"}), debian + "|");
+  EXPECT_EQ(found({}, {fedora, "/etc/pki/tls/certs"}), fedora + "|");
+  EXPECT_EQ(found({}, {"/etc/ssl/ca-bundle.pem"}), "/etc/ssl/ca-bundle.pem|");
+  EXPECT_EQ(found({}, {"/etc/ssl/cert.pem"}), "/etc/ssl/cert.pem|");
+  EXPECT_EQ(found({}, {"/etc/ssl/certs"}), "|/etc/ssl/certs");
+  EXPECT_EQ(found({}, {debian, "/opt/built/bundle.pem"}), "/opt/built/bundle.pem|") << "the library's own come first";
+  EXPECT_EQ(found({}, {debian, "/opt/built/certs"}), "|/opt/built/certs");
+  EXPECT_EQ(found({}, {}), "|");
+  EXPECT_EQ(found({{"SSL_CERT_FILE", "/mine.pem"}}, {debian}), "/mine.pem|")
+      << "whether it exists is the user's matter";
+  EXPECT_EQ(found({{"SSL_CERT_DIR", "/mine"}}, {debian}), "|/mine");
+  EXPECT_EQ(found({{"SSL_CERT_FILE", ""}}, {debian}), debian + "|");
 }
 
 TEST(HubNames, AreParsedAndRefused) {

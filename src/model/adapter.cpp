@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "format/gguf.h"
 #include "format/safetensors.h"
@@ -153,12 +153,10 @@ Expected<Adapter> adapter_from_peft(const AdapterRequest& request, const Archite
 Expected<AdapterRequest> parse_adapter_request(std::string_view text, bool drafts_only) {
   AdapterRequest request{std::string(text), 1.f, drafts_only};
   if (const auto colon = text.rfind(':'); colon != std::string_view::npos && colon + 1 < text.size()) {
-    const std::string_view tail = text.substr(colon + 1);
-    const auto [end, error] = std::from_chars(tail.data(), tail.data() + tail.size(), request.scale);
-    if (error == std::errc() && end == tail.data() + tail.size()) {
+    // Else the colon is part of the path.
+    if (const auto scale = parse_float(text.substr(colon + 1))) {
       request.path = text.substr(0, colon);
-    } else {
-      request.scale = 1.f;  // part of the path
+      request.scale = *scale;
     }
   }
   if (request.path.empty() || !std::isfinite(request.scale))

@@ -11,7 +11,7 @@ import resource
 import subprocess
 import unittest
 
-from cli_case import DLLM, CliCase, clean_environment
+from cli_case import DLLM, CliCase, clean_environment, needs_npu
 
 QUICK = ("--no-peak", "--repetitions", "1", "--warmup", "0", "--min-time", "0", "-t", "1")
 
@@ -140,6 +140,7 @@ class Arithmetic(CliCase):
             self.assertIn("--attention-arithmetic", refused)
 
 
+@needs_npu
 class Numerics(CliCase):
     def test_profiles_run(self):
         answers = set()

@@ -26,6 +26,10 @@ def run(*args, stdin=b"", timeout=120, binary=False, **environment):
     return result
 
 
+HAS_NPU = run("npu", "--help").returncode == 0
+needs_npu = unittest.skipUnless(HAS_NPU, "this build has no simulated NPUs (DLLM_NPU=OFF)")
+
+
 def sanitized():
     with open(DLLM, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
         return any(program.find(name) >= 0 for name in (b"__asan_init", b"__tsan_init"))

@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import cli_test_files as files
-from cli_case import DLLM, CliCase, clean_environment
+from cli_case import DLLM, CliCase, clean_environment, needs_npu
 
 
 class Files(CliCase):
@@ -45,6 +45,7 @@ class Files(CliCase):
         for model in (f32, q8, self.hf):
             self.ok("run", "-m", model, "he", "--canvas-length", "8")
 
+    @needs_npu
     def test_device_layout(self):
         rows, tiles = self.dir / "tiny-rows.gguf", self.dir / "tiny-tiles.gguf"
         self.ok("convert", self.hf, "-o", rows, "--type", "q4_0")

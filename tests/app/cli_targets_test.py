@@ -9,12 +9,13 @@ import resource
 import subprocess
 import unittest
 
-from cli_case import DLLM, CliCase, clean_environment
+from cli_case import DLLM, CliCase, clean_environment, needs_npu
 
 SWEEP = 'name = "t"\nmodel = "llada-8b"\n[device]\nbase = "dart-2048"\n"memory.stacks" = [1, 2]\n'
 STEP = ("--layers", "1", "--rows", "1", "--batch", "1")
 
 
+@needs_npu
 class Targets(CliCase):
     @classmethod
     def setUpClass(cls):

@@ -13,7 +13,7 @@ import time
 import unittest
 
 import cli_test_files as files
-from cli_case import DLLM, CliCase, clean_environment, run
+from cli_case import DLLM, CliCase, clean_environment, needs_npu, run
 
 
 class Usage(CliCase):
@@ -88,6 +88,7 @@ class Usage(CliCase):
         self.fails(2, "run", "--isa", "mmx", "x")
         self.fails(2, "run", "--canvas-length", "1000000", "x")  # longer than the context
 
+    @needs_npu
     def test_completion(self):
         for shell in ("bash", "zsh", "fish"):
             self.assertIn("--block-length" if shell != "fish" else "block-length", self.ok("--completion", shell).stdout)

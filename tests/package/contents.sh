@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# What an installation has: contents.sh PREFIX VERSION
+# What an installation has: contents.sh PREFIX VERSION NPU (ON, or OFF for a build without simulated NPUs)
 set -euo pipefail
-prefix=$1 version=$2
+prefix=$1 version=$2 npu=$3
 fail() { echo "contents: $*" >&2; exit 1; }
 
 lib=$(dirname "$(find "$prefix" -name libdllm.so)")
-for file in bin/dllm share/man/man1/dllm.1 share/man/man1/dllm-run.1 share/man/man1/dllm-npu-analyze.1 \
+for file in bin/dllm share/man/man1/dllm.1 share/man/man1/dllm-run.1 \
   share/bash-completion/completions/dllm share/zsh/vendor-completions/_dllm share/fish/vendor_completions.d/dllm.fish \
   share/doc/dllm/LICENSE share/doc/dllm/NOTICE share/doc/dllm/SECURITY.md share/doc/dllm/copyright \
   share/doc/dllm/third-party/nlohmann-json share/doc/dllm/third-party/cli11 share/doc/dllm/third-party/boost; do
   [ -s "$prefix/$file" ] || fail "$file is missing"
 done
+page=$prefix/share/man/man1/dllm-npu-analyze.1
+if [ "$npu" = ON ]; then [ -s "$page" ]; else [ ! -e "$page" ]; fi || fail "$page: DLLM_NPU is $npu"
 [ "$("$prefix/bin/dllm" --version)" = "dllm $version" ] || fail "the program has another version"
 bash -n "$prefix/share/bash-completion/completions/dllm"
 

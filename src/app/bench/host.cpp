@@ -4,7 +4,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "app/bench/build_info.h"
 #include "app/cli/report.h"
 #include "base/host.h"
+#include "base/parse_text.h"
 #include "base/thread_pool.h"
 #include "base/utc.h"
 #include "cpu/cpu_backend.h"
@@ -67,7 +67,7 @@ nlohmann::ordered_json host_json() {
           {"governor", governor.empty() ? "unknown" : governor},
           {"isas", isas},
           {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
-          {"load_average", std::strtod(load.c_str(), nullptr)}};
+          {"load_average", parse_double(std::string_view(load).substr(0, load.find(' '))).value_or(0)}};
 }
 
 nlohmann::ordered_json build_json() {

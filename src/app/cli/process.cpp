@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "base/os_names.h"
 #include "base/output_file.h"
 
 namespace dllm::app {
@@ -79,6 +80,7 @@ void prepare_process() {
   for (const int signal : kEnding) handle(signal, on_ending_signal, static_cast<int>(SA_RESETHAND));
   handle(SIGTSTP, on_stop, SA_RESTART);
   signal(SIGXFSZ, SIG_IGN);
+  prepare_name_lookup();
 }
 
 void end_process(int code) noexcept {

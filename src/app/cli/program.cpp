@@ -123,6 +123,7 @@ ExitCode unknown_verb(Terminal& terminal, const std::string& word) {
   for (const VerbEntry& entry : verbs()) names.emplace_back(entry.name);
   const std::string near = nearest(word, names);
   std::string hint = near.empty() ? "see dllm --help" : fmt::format("did you mean {}? see dllm --help", near);
+  if (word == "npu") hint = "this build has no simulated NPUs: it was made with DLLM_NPU=OFF";
   if (word.find(' ') != std::string::npos) hint = "a prompt needs a verb: dllm run \"...\"";
   return fail(terminal, {ErrorCode::kUsage, word.starts_with('-') ? "unknown flag" : "unknown verb", word, hint});
 }

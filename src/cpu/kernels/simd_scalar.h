@@ -3,10 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/kernels/exact_fma.h"
 #include "cpu/kernels/super.h"
 
 // The SIMD policy in plain C++: it defines what the other policies must compute. Its translation unit has no vector
-// flags, so __builtin_fmaf is a call; this set is the reference, not a fast fallback.
+// flags, so a fused multiply-add is a call on x86-64; this set is the reference, not a fast fallback.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
@@ -74,9 +75,13 @@ inline F32 mul(const F32& a, const F32& b) {
 inline F32 div(const F32& a, const F32& b) {
   return map([&](int i) { return a.lane[i] / b.lane[i]; });
 }
-/// a * b + c, rounded once.
+/// a * b + c, rounded once: by the target's instruction where it has one.
 inline F32 fma(const F32& a, const F32& b, const F32& c) {
+#if defined(__FP_FAST_FMAF) || defined(__aarch64__)
   return map([&](int i) { return __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]); });
+#else
+  return map([&](int i) { return kFmaF32(a.lane[i], b.lane[i], c.lane[i]); });
+#endif
 }
 /// The second operand wins if either is NaN (the rule of x86).
 inline F32 max(const F32& a, const F32& b) {
@@ -317,7 +322,11 @@ inline F64 mul(const F64& a, const F64& b) {
   return map_wide([&](int i) { return a.lane[i] * b.lane[i]; });
 }
 inline F64 fma(const F64& a, const F64& b, const F64& c) {
+#if defined(__FP_FAST_FMA) || defined(__aarch64__)
   return map_wide([&](int i) { return __builtin_fma(a.lane[i], b.lane[i], c.lane[i]); });
+#else
+  return map_wide([&](int i) { return kFmaF64(a.lane[i], b.lane[i], c.lane[i]); });
+#endif
 }
 /// a > b ? x : y; y where a or b is NaN
 inline F64 select_greater(const F64& a, const F64& b, const F64& x, const F64& y) {

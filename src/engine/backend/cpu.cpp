@@ -146,6 +146,15 @@ const LoadReader& cpu_reader() {
   return reader;
 }
 
+/// Here, because a build without simulated NPUs refuses the same options.
+const LoadReader& numerics_reader() {
+  static const LoadReader reader{"cpu",
+                                 {"threads", "numerics", "lora", "lora_draft"},
+                                 "the numerics profile says how the model is computed",
+                                 "leave it out, or leave --numerics out"};
+  return reader;
+}
+
 BackendEntry cpu_backend() {
   BackendEntry entry{"cpu", "this processor", make_cpu};
   entry.readers = {cpu_reader(), numerics_reader()};

@@ -32,14 +32,6 @@ LatencyKey simulation_key(const std::string& path, const npu::accuracy::Numerics
 
 }  // namespace
 
-const LoadReader& numerics_reader() {
-  static const LoadReader reader{"cpu",
-                                 {"threads", "numerics", "lora", "lora_draft"},
-                                 "the numerics profile says how the model is computed",
-                                 "leave it out, or leave --numerics out"};
-  return reader;
-}
-
 Expected<RunningBackend> run_in_numerics(const Model& model, const std::string& path, const LoadOptions& options) {
   DLLM_CHECK_OK(check_load(options, numerics_reader()));
   if (model.adapts_drafts())

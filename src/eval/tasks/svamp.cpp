@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
 
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "eval/answer_text.h"
 #include "eval/task_kind.h"
@@ -24,10 +24,8 @@ Expected<EvalItem> read_svamp(const Fields& fields) {
 
 Expected<Verdict> judge_svamp(const EvalItem& item, std::string_view text, const JudgeOptions&) {
   const std::string found = last_number(text).value_or("");
-  char* end = nullptr;
-  const double value = std::strtod(found.c_str(), &end), wanted = std::strtod(item.answer.c_str(), nullptr);
-  const bool whole = !found.empty() && *end == '\0';
-  return Verdict{.correct = whole && std::abs(value - wanted) < 1e-6, .extracted = found};
+  const auto value = parse_double(found), wanted = parse_double(item.answer);
+  return Verdict{.correct = value && wanted && std::abs(*value - *wanted) < 1e-6, .extracted = found};
 }
 
 }  // namespace

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "base/integers.h"
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "graph/builder.h"
 #include "npu_compiler/answers/host_cpu.h"
@@ -229,8 +229,7 @@ void set_fitted(const PiecewiseFit& fit, double dram_gbps, Device& device, std::
     key.fit.value = value;
     if (determined(key.fit)) {
       const double fitted = fit.parameters[p].value;
-      // Six digits, so that the written profile is the fitted one.
-      key.fit.value = value = std::strtod(fmt::format("{:.6g}", one.rate ? 1 / fitted : fitted).c_str(), nullptr);
+      key.fit.value = value = six_digits(one.rate ? 1 / fitted : fitted);
       if (p == kTransfer) key.fit.value = value = std::min(value, dram_gbps);
     }
     keys.push_back(std::move(key));
@@ -259,6 +258,8 @@ PiecewiseFit fit_groups(const std::vector<TimedGroup>& times, const std::vector<
 }
 
 }  // namespace
+
+double six_digits(double value) { return parse_double(fmt::format("{:.6g}", value)).value_or(value); }
 
 Graph product_graph(const Measurements::Gemm& m) {
   GraphBuilder builder({.rows = m.rows, .scored = 1});

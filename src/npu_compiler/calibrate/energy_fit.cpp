@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <utility>
 
@@ -202,8 +201,7 @@ Expected<void> fit_energy(const StepTimer::GraphFactory& graph, const Measuremen
       double& value = one.of(result.device);
       CalibratedKey key{one.key, one.unit, value, fit.parameters[g], {}};
       key.fit.value = value;
-      if (determined(key.fit))
-        key.fit.value = value = std::strtod(fmt::format("{:.6g}", value * fit.parameters[g].value).c_str(), nullptr);
+      if (determined(key.fit)) key.fit.value = value = six_digits(value * fit.parameters[g].value);
       for (const EnergyKey& other : parts.groups[g])
         if (std::string_view(other.key) != one.key) key.with.emplace_back(other.key);
       for (const std::size_t other : key.fit.with)

@@ -9,6 +9,9 @@ namespace dllm::npu {
 /// A product by itself, without the operator that makes its input.
 Graph product_graph(const Measurements::Gemm& product);
 
+/// The fitted value as a profile has it, in six digits, so that the written profile is the fitted one.
+double six_digits(double value);
+
 /// host.shared_gbps from steps that the device ran while the host repeated steps of its own: the one value with the
 /// least squares of relative residuals, all other keys as they are in `result`, which gets the key and the residuals.
 /// Errors: those of StepTimer; kUnsupported without a described host.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "base/try.h"
 #include "npu_compiler/answers/host_cpu.h"
@@ -161,7 +160,7 @@ Expected<void> fit_shared_memory(const StepTimer::GraphFactory& graph,
   CalibratedKey key{"host.shared_gbps", "GB/s", device.host.shared_gbps, judged(fit, given), {}};
   double used = given;
   if (determined(key.fit))
-    used = key.fit.value = std::strtod(fmt::format("{:.6g}", key.fit.value).c_str(), nullptr);
+    used = key.fit.value = six_digits(key.fit.value);
   else
     key.fit.value = key.before;
   for (std::size_t i = 0; i < measured.size(); ++i) {

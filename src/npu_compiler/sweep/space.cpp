@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/nearest.h"
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "npu_core/device/checks.h"
 #include "npu_core/device/energy.h"
@@ -149,9 +150,9 @@ SweepSpace::Value SweepSpace::parse(const DeviceKey& field, const std::string& t
     found = static_cast<double>(value.integer);
     value.hash = term(field.section, field.key, static_cast<std::uint64_t>(value.integer));
   } else {
-    const auto [last, error] = std::from_chars(begin, end, value.number);
-    if (error != std::errc() || last != end) return no("a number");
-    found = value.number;
+    const auto number = parse_double({begin, end});
+    if (!number) return no("a number");
+    found = value.number = *number;
     value.hash = term(field.section, field.key, std::bit_cast<std::uint64_t>(value.number + 0.0));
   }
   if (!(found >= field.minimum && found <= field.maximum)) {

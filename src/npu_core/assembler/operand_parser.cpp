@@ -4,8 +4,8 @@
 
 #include <cctype>
 #include <cmath>
-#include <cstdlib>
 
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "npu_core/isa/csr.h"
 #include "numerics/half.h"
@@ -52,11 +52,14 @@ Expected<std::uint32_t> parse_scalar(const Expander& context, const SourceLine& 
     if (bits > 0xffff) return context.error(line, column, "a scalar has 16 bits");
     return static_cast<std::uint32_t>(bits);
   }
+  std::string_view digits = std::string_view(word).substr(word.starts_with('+') ? 1 : 0);
+  if (digits.find_first_not_of("0123456789.e+-") != digits.npos) digits = {};
   float value = 0.0f;
-  const bool number = !word.empty() && word.find_first_not_of("0123456789.e+-") == std::string::npos;
-  char* end = nullptr;
-  if (number) value = std::strtof(word.c_str(), &end);
-  if (!number || *end != '\0') {
+  if (const auto number = parse_float(digits)) {
+    value = *number;
+  } else if (const auto beyond = parse_double(digits)) {
+    value = static_cast<float>(*beyond);  // infinite, or zero
+  } else {
     DLLM_TRY(const std::int64_t constant, context.value(line, column, text));
     value = static_cast<float>(constant);
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "text/utf8.h"
 
@@ -134,9 +135,9 @@ Expected<Number> parse_number(std::string_view text, bool after_dot) {
     const std::string plain = without_underscores(text.substr(0, end));
     number.is_float = true;
     number.size = end;
-    if (std::from_chars(plain.data(), plain.data() + plain.size(), number.real).ec != std::errc()) {
-      return bad_literal(fmt::format("the number {} is out of range", plain));
-    }
+    const auto real = parse_double(plain);
+    if (!real) return bad_literal(fmt::format("the number {} is out of range", plain));
+    number.real = *real;
     return number;
   }
   int base = 10;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <map>
 
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/literals.h"
@@ -65,7 +65,7 @@ double round_decimal(double value, int digits) {
     const double scale = std::pow(10.0, -digits);
     return std::nearbyint(value / scale) * scale;
   }
-  return std::strtod(fmt::format("{:.{}f}", value, digits).c_str(), nullptr);
+  return parse_double(fmt::format("{:.{}f}", value, digits)).value_or(value);
 }
 
 Expected<Value> round_number(const FilterCall& call) {
