@@ -144,6 +144,21 @@ string npy_shape(std::size_t n) {
   return text + header + string(4, '\0');
 }
 
+/// Importance matrices of the older format: `n` of `columns` columns.
+string importance(std::size_t n, std::size_t columns) {
+  string text;
+  put(text, static_cast<std::uint32_t>(n));
+  for (std::size_t i = 0; i < n; ++i) {
+    const string name = "blk." + number(i) + ".attn_q.weight";
+    put(text, static_cast<std::uint32_t>(name.size()));
+    text += name;
+    put(text, std::uint32_t{2});
+    put(text, static_cast<std::uint32_t>(columns));
+    text += string(4 * columns, '\0');
+  }
+  return text;
+}
+
 // --- what evaluations and the NPU read
 
 string recording(std::size_t answers, std::size_t length) {
@@ -216,6 +231,8 @@ std::vector<Family> evaluations() {
        }},
       {"caches", "keys", list(R"({"format":1,"points":[[1,1]],"ms_per_pair":0,"key":{)", "\"k#\":0", ",", "}}")},
       {"npy", "dimensions", npy_shape},
+      {"importance", "matrices", [](std::size_t n) { return importance(n, 4); }},
+      {"importance", "columns", [](std::size_t n) { return importance(1, n); }},
   };
 }
 

@@ -24,6 +24,7 @@
 #include "npu_compiler/sweep/testing/fuzz_entry.h"
 #include "npu_core/assembler/testing/fuzz_entry.h"
 #include "npu_core/timing/testing/fuzz_entry.h"
+#include "quant/testing/fuzz_entry.h"
 #include "serve/testing/fuzz_entry.h"
 #include "text/testing/fuzz_entry.h"
 
@@ -54,6 +55,7 @@ const std::map<std::string, Call>& targets() {
       {"eval_set", fuzz_eval_set},
       {"gguf", [](string_view t) { fuzz_gguf(bytes_of(t)); }},
       {"http", serve::fuzz_http},
+      {"importance", fuzz_importance},
       {"model", [](string_view t) { fuzz_model(bytes_of(t)); }},
       {"npu_assembler",
        [](string_view t) {

@@ -214,6 +214,11 @@ class Quantize final : public WriteVerb {
                .help = "of quarot: in every step, rotate blocks of the largest power of two up to N, as NPUs do (their "
                        "VLEN), instead of whole heads and inputs",
                .apply = into(options_.rotation_order, 2, 1 << 30)});
+    flags.add({.names = {"--imatrix"},
+               .value = "FILE",
+               .help = "importance matrix of llama-imatrix: errors in columns with large inputs count more",
+               .takes_path = true,
+               .apply = into(imatrix_)});
     add_shared(flags);
     calibration_flags_.add(flags);
   }
@@ -234,12 +239,23 @@ class Quantize final : public WriteVerb {
       return Error{ErrorCode::kUsage, "a limit of the rotations of every step", "--rotate-order",
                    "give it with --rotate quarot"};
     DLLM_TRY(calibration_, calibration_flags_.options());
+    if (!imatrix_.empty()) DLLM_CHECK_OK(read_importance());
     return write(input_, output_, session);
   }
 
  private:
+  Expected<void> read_importance() {
+    if (options_.rotation != Rotation::kNone || calibration_.method != "rtn")
+      return Error{ErrorCode::kUsage, "an importance matrix is for plain rounding", "--imatrix",
+                   "leave out --rotate and --method"};
+    DLLM_TRY(Importance importance, Importance::open(imatrix_));
+    options_.importance = std::make_shared<const Importance>(std::move(importance));
+    options_.recipe.importance = true;
+    return {};
+  }
+
   std::vector<std::string> words_;
-  std::string input_, output_, type_, rotate_ = "none";
+  std::string input_, output_, type_, imatrix_, rotate_ = "none";
   CalibrationFlags calibration_flags_;
 };
 

@@ -44,7 +44,7 @@ class Activations {
   bool exact_ = false;
   std::atomic<bool> regular_{true};
   /// Formats with the same exactness differ only in a few zero points and groups.
-  std::array<Corrections, 6> corrections_;
+  std::array<Corrections, 8> corrections_;
   std::size_t formats_ = 0;
 };
 

@@ -39,6 +39,42 @@ constexpr Codec make_codec(TensorType type, std::string_view name) {
   return {type, name, elems, sizeof(Block), decode_blocks<Block, elems, decode>, encode_blocks<Block, elems, encode>};
 }
 
+/// The same with an encoder that weights errors. `weigh` turns a row's importance into weights of one block's errors:
+/// weigh(x of the block, importance of the block, mean square of the row, out).
+template <class Block, std::int64_t elems, Block (*encode)(const float* x, const float* weights),
+          void (*weigh)(const float*, const float*, float, float*)>
+void encode_weighted(const float* src, const float* importance, std::byte* dst, std::int64_t count) {
+  float squares = 0.0f;
+  for (std::int64_t i = 0; i < count; ++i) squares += src[i] * src[i];
+  const float mean_square = count > 0 ? squares / static_cast<float>(count) : 0.0f;
+  for (std::int64_t i = 0; i < count; i += elems, dst += sizeof(Block)) {
+    float weights[elems];
+    weigh(src + i, importance + i, mean_square, weights);
+    const Block block = encode(src + i, weights);
+    std::memcpy(dst, &block, sizeof(Block));
+  }
+}
+
+/// importance * sqrt(s + x^2) with the row's mean square s: GGML's rule for blocks of 32.
+template <int elems>
+void weigh_by_row(const float* x, const float* importance, float mean_square, float* out) {
+  for (int i = 0; i < elems; ++i) out[i] = importance[i] * std::sqrt(mean_square + x[i] * x[i]);
+}
+/// The same with `factor` times the block's own mean square: GGML's rule for its other formats.
+template <int elems, int factor>
+void weigh_by_block(const float* x, const float* importance, float, float* out) {
+  float squares = 0.0f;
+  for (int i = 0; i < elems; ++i) squares += x[i] * x[i];
+  weigh_by_row<elems>(x, importance, squares * (static_cast<float>(factor) / float{elems}), out);
+}
+
+template <class Block, std::int64_t elems, Block (*encode)(const float* x, const float* weights),
+          void (*weigh)(const float*, const float*, float, float*)>
+constexpr Codec with_weights(Codec codec) {
+  codec.quantize_weighted = encode_weighted<Block, elems, encode, weigh>;
+  return codec;
+}
+
 /// Truncates to an integer in [0, top]. NaN gives 0 where a bare cast would be undefined: it arises from 0 * inf in
 /// blocks whose scale is subnormal, and from NaN weights.
 inline std::uint8_t truncate_level(float value, int top) {

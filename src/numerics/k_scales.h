@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "numerics/k_search.h"
 
@@ -22,6 +23,16 @@ inline SubScale unpack_sub_scale(const std::uint8_t packed[12], int j) {
           static_cast<std::uint8_t>((both >> 4) | (packed[j] >> 6) << 4)};
 }
 
+/// The two scales of a super-block, and each sub-block's level of them, in 0..top.
+struct BlockScales {
+  float d = 0.0f, dmin = 0.0f;
+  std::uint8_t scale[16], min[16];
+};
+/// The largest scale and the largest minimum become `top`.
+BlockScales choose_scales(std::span<const AffineFit> fits, int top);
+/// By fit_positive(), sub-blocks weighted with the sums of their elements' weights.
+BlockScales choose_scales(std::span<const AffineFit> fits, int top, const float* weights);
+
 /// A super-block before its levels are packed in the format's own way.
 struct AffineSuperBlock {
   std::uint16_t d;     ///< binary16
@@ -31,5 +42,7 @@ struct AffineSuperBlock {
 };
 
 AffineSuperBlock quantize_affine(const float* x, const AffineCandidates& candidates);
+/// The same with weights of the elements, whose sums weight the sub-blocks' scales and minima.
+AffineSuperBlock quantize_affine(const float* x, int top, const float* weights);
 
 }  // namespace dllm

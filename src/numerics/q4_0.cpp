@@ -3,6 +3,7 @@
 
 #include "numerics/block_codec.h"
 #include "numerics/half.h"
+#include "numerics/k_search.h"
 
 namespace dllm {
 namespace q4_0 {
@@ -39,10 +40,20 @@ Block encode(const float* x) {
   return block;
 }
 
+Block encode_weighted(const float* x, const float* weights) {
+  const SymmetricFit fit = fit_symmetric_block(x, kElems, 8, weights);
+  Block block;
+  block.d = f32_to_f16(fit.scale);
+  const auto level = [&](int i) { return fit.inverse != 0.0f ? nearest_level(x[i] * fit.inverse, -8, 7) + 8 : 0; };
+  for (int j = 0; j < kHalf; ++j) block.qs[j] = static_cast<std::uint8_t>(level(j) | level(j + kHalf) << 4);
+  return block;
+}
+
 }  // namespace
 }  // namespace q4_0
 
 extern constexpr Codec kQ4_0Codec =
-    make_codec<q4_0::Block, q4_0::kElems, q4_0::decode, q4_0::encode>(TensorType::kQ4_0, "Q4_0");
+    with_weights<q4_0::Block, q4_0::kElems, q4_0::encode_weighted, weigh_by_row<q4_0::kElems>>(
+        make_codec<q4_0::Block, q4_0::kElems, q4_0::decode, q4_0::encode>(TensorType::kQ4_0, "Q4_0"));
 
 }  // namespace dllm

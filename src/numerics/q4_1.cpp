@@ -2,6 +2,7 @@
 
 #include "numerics/block_codec.h"
 #include "numerics/half.h"
+#include "numerics/k_search.h"
 
 namespace dllm {
 namespace q4_1 {
@@ -39,10 +40,23 @@ Block encode(const float* x) {
   return block;
 }
 
+Block encode_weighted(const float* x, const float* weights) {
+  const AffineFit fit = fit_affine_block(x, kTop, weights);
+  Block block;
+  block.d = f32_to_f16(fit.scale);
+  block.m = f32_to_f16(-fit.min);
+  const auto level = [&](int i) {
+    return static_cast<unsigned>(nearest_level((x[i] - fit.origin) * fit.inverse, 0, kTop));
+  };
+  for (int j = 0; j < kHalf; ++j) block.qs[j] = static_cast<std::uint8_t>(level(j) | level(j + kHalf) << 4);
+  return block;
+}
+
 }  // namespace
 }  // namespace q4_1
 
 extern constexpr Codec kQ4_1Codec =
-    make_codec<q4_1::Block, q4_1::kElems, q4_1::decode, q4_1::encode>(TensorType::kQ4_1, "Q4_1");
+    with_weights<q4_1::Block, q4_1::kElems, q4_1::encode_weighted, weigh_by_row<q4_1::kElems>>(
+        make_codec<q4_1::Block, q4_1::kElems, q4_1::decode, q4_1::encode>(TensorType::kQ4_1, "Q4_1"));
 
 }  // namespace dllm

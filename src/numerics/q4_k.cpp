@@ -30,8 +30,7 @@ void decode(const Block& block, float* out) {
   }
 }
 
-Block encode(const float* x) {
-  const AffineSuperBlock fitted = quantize_affine(x, kCandidates);
+Block pack(const AffineSuperBlock& fitted) {
   Block block;
   block.d = fitted.d;
   block.dmin = fitted.dmin;
@@ -43,10 +42,16 @@ Block encode(const float* x) {
   return block;
 }
 
+Block encode(const float* x) { return pack(quantize_affine(x, kCandidates)); }
+Block encode_weighted(const float* x, const float* weights) {
+  return pack(quantize_affine(x, kCandidates.top, weights));
+}
+
 }  // namespace
 }  // namespace q4_k
 
 extern constexpr Codec kQ4_KCodec =
-    make_codec<q4_k::Block, kSuperBlock, q4_k::decode, q4_k::encode>(TensorType::kQ4_K, "Q4_K");
+    with_weights<q4_k::Block, kSuperBlock, q4_k::encode_weighted, weigh_by_block<kSuperBlock, 2>>(
+        make_codec<q4_k::Block, kSuperBlock, q4_k::decode, q4_k::encode>(TensorType::kQ4_K, "Q4_K"));
 
 }  // namespace dllm

@@ -3,6 +3,7 @@
 
 #include "numerics/block_codec.h"
 #include "numerics/half.h"
+#include "numerics/k_search.h"
 
 namespace dllm {
 namespace q5_0 {
@@ -44,10 +45,28 @@ Block encode(const float* x) {
   return block;
 }
 
+Block encode_weighted(const float* x, const float* weights) {
+  const SymmetricFit fit = fit_symmetric_block(x, kElems, 16, weights);
+  Block block;
+  block.d = f32_to_f16(fit.scale);
+  const auto level = [&](int i) {
+    return fit.inverse != 0.0f ? static_cast<unsigned>(nearest_level(x[i] * fit.inverse, -16, 15) + 16) : 0u;
+  };
+  std::uint32_t fifth = 0;
+  for (int j = 0; j < kHalf; ++j) {
+    const unsigned low = level(j), high = level(j + kHalf);
+    block.qs[j] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
+    fifth |= (low >> 4) << j | (high >> 4) << (j + kHalf);
+  }
+  std::memcpy(block.qh, &fifth, sizeof(fifth));
+  return block;
+}
+
 }  // namespace
 }  // namespace q5_0
 
 extern constexpr Codec kQ5_0Codec =
-    make_codec<q5_0::Block, q5_0::kElems, q5_0::decode, q5_0::encode>(TensorType::kQ5_0, "Q5_0");
+    with_weights<q5_0::Block, q5_0::kElems, q5_0::encode_weighted, weigh_by_row<q5_0::kElems>>(
+        make_codec<q5_0::Block, q5_0::kElems, q5_0::decode, q5_0::encode>(TensorType::kQ5_0, "Q5_0"));
 
 }  // namespace dllm

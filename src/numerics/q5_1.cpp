@@ -2,6 +2,7 @@
 
 #include "numerics/block_codec.h"
 #include "numerics/half.h"
+#include "numerics/k_search.h"
 
 namespace dllm {
 namespace q5_1 {
@@ -46,10 +47,29 @@ Block encode(const float* x) {
   return block;
 }
 
+Block encode_weighted(const float* x, const float* weights) {
+  const AffineFit fit = fit_affine_block(x, kTop, weights);
+  Block block;
+  block.d = f32_to_f16(fit.scale);
+  block.m = f32_to_f16(-fit.min);
+  const auto level = [&](int i) {
+    return static_cast<unsigned>(nearest_level((x[i] - fit.origin) * fit.inverse, 0, kTop));
+  };
+  std::uint32_t fifth = 0;
+  for (int j = 0; j < kHalf; ++j) {
+    const unsigned low = level(j), high = level(j + kHalf);
+    block.qs[j] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
+    fifth |= (low >> 4) << j | (high >> 4) << (j + kHalf);
+  }
+  std::memcpy(block.qh, &fifth, sizeof(fifth));
+  return block;
+}
+
 }  // namespace
 }  // namespace q5_1
 
 extern constexpr Codec kQ5_1Codec =
-    make_codec<q5_1::Block, q5_1::kElems, q5_1::decode, q5_1::encode>(TensorType::kQ5_1, "Q5_1");
+    with_weights<q5_1::Block, q5_1::kElems, q5_1::encode_weighted, weigh_by_row<q5_1::kElems>>(
+        make_codec<q5_1::Block, q5_1::kElems, q5_1::decode, q5_1::encode>(TensorType::kQ5_1, "Q5_1"));
 
 }  // namespace dllm

@@ -34,8 +34,7 @@ void decode(const Block& block, float* out) {
   }
 }
 
-Block encode(const float* x) {
-  const AffineSuperBlock fitted = quantize_affine(x, kCandidates);
+Block pack(const AffineSuperBlock& fitted) {
   Block block;
   block.d = fitted.d;
   block.dmin = fitted.dmin;
@@ -52,10 +51,16 @@ Block encode(const float* x) {
   return block;
 }
 
+Block encode(const float* x) { return pack(quantize_affine(x, kCandidates)); }
+Block encode_weighted(const float* x, const float* weights) {
+  return pack(quantize_affine(x, kCandidates.top, weights));
+}
+
 }  // namespace
 }  // namespace q5_k
 
 extern constexpr Codec kQ5_KCodec =
-    make_codec<q5_k::Block, kSuperBlock, q5_k::decode, q5_k::encode>(TensorType::kQ5_K, "Q5_K");
+    with_weights<q5_k::Block, kSuperBlock, q5_k::encode_weighted, weigh_by_block<kSuperBlock, 2>>(
+        make_codec<q5_k::Block, kSuperBlock, q5_k::decode, q5_k::encode>(TensorType::kQ5_K, "Q5_K"));
 
 }  // namespace dllm

@@ -2,6 +2,7 @@
 // elements, 64 bytes of ql hold the low nibbles of elements 0-63 (low) and 64-127 (high), and byte i of 32 bytes of qh
 // the upper two bits of elements i, i + 32, i + 64, i + 96. Definition: GGML, block_q6_K.
 
+#include <algorithm>
 #include <cmath>
 
 #include "numerics/block_codec.h"
@@ -48,9 +49,9 @@ void pack_levels(const std::uint8_t* levels, Block& block) {
   }
 }
 
-Block encode(const float* x) {
+Block encode_weighted(const float* x, const float* weights) {
   SymmetricFit fits[kSubBlocks];
-  fit_symmetric(x, fits);
+  fit_symmetric(x, fits, 32, weights);
   float extreme = 0.0f;
   for (const SymmetricFit& fit : fits)
     if (std::fabs(fit.scale) > std::fabs(extreme)) extreme = fit.scale;
@@ -74,10 +75,15 @@ Block encode(const float* x) {
   return block;
 }
 
+Block encode(const float* x) { return encode_weighted(x, nullptr); }
+
+/// The importance itself, in this format alone.
+void weigh(const float*, const float* importance, float, float* out) { std::copy_n(importance, kSuperBlock, out); }
+
 }  // namespace
 }  // namespace q6_k
 
-extern constexpr Codec kQ6_KCodec =
-    make_codec<q6_k::Block, kSuperBlock, q6_k::decode, q6_k::encode>(TensorType::kQ6_K, "Q6_K");
+extern constexpr Codec kQ6_KCodec = with_weights<q6_k::Block, kSuperBlock, q6_k::encode_weighted, q6_k::weigh>(
+    make_codec<q6_k::Block, kSuperBlock, q6_k::decode, q6_k::encode>(TensorType::kQ6_K, "Q6_K"));
 
 }  // namespace dllm

@@ -17,9 +17,13 @@ enum class TensorType : std::uint32_t {
   kQ5_0 = 6,
   kQ5_1 = 7,
   kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
   kQ4_K = 12,
   kQ5_K = 13,
   kQ6_K = 14,
+  kIQ4_NL = 20,
+  kIQ4_XS = 23,
   kBF16 = 30,
   kMXFP4 = 39,
 };
@@ -36,6 +40,9 @@ struct Codec {
   /// quantizers write without an importance matrix. Any input is safe, but a block with NaN or infinity has no
   /// meaningful values; `dst` need not be aligned. nullptr: decode only.
   void (*quantize)(const float* src, std::byte* dst, std::int64_t count);
+  /// The same for one row of `count` elements, whose errors count as much as `weights` say (an importance matrix has
+  /// such numbers per column), byte for byte as GGML. nullptr: the format does without.
+  void (*quantize_weighted)(const float* src, const float* weights, std::byte* dst, std::int64_t count) = nullptr;
 
   bool is_block() const { return block_elems > 1; }
   /// Bytes of a row of `elems` elements; precondition: a multiple of block_elems.

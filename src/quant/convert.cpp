@@ -44,6 +44,44 @@ Expected<void> check_encoders(const ModelSource& source, const std::vector<TypeC
   return {};
 }
 
+/// What the importance matrix says of a tensor; empty: nothing. Errors: kMismatch, other sizes than the tensor's, but
+/// not of the table, for which llama.cpp's files have none or something else.
+Expected<std::span<const float>> importance_of(const SourceTensor& tensor, const WriteOptions& options) {
+  if (options.importance == nullptr) return std::span<const float>();
+  const std::span<const float> found = options.importance->find(tensor.name);
+  const std::int64_t matrices = tensor.shape.size() > 2 ? tensor.shape[2] : 1;
+  const auto wanted = static_cast<std::size_t>(tensor.shape.front() * matrices);
+  if (found.empty() || found.size() == wanted) return found;
+  if (tensor.name == "token_embd.weight") return std::span<const float>();
+  return Error{ErrorCode::kMismatch,
+               fmt::format("the importance matrix has {} columns for it, the tensor {}", found.size(), wanted),
+               tensor.name, "it was made from another model"};
+}
+
+/// Checks the sizes, and says which matrices are quantized without.
+Expected<std::vector<std::string>> importance_warnings(const ModelSource& source, const WriteOptions& options,
+                                                       const std::vector<TypeChoice>& choices) {
+  std::vector<std::string> without;
+  if (options.importance == nullptr) return without;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const SourceTensor& tensor = source.tensors[i];
+    DLLM_TRY(const std::span<const float> found, importance_of(tensor, options));
+    const bool weighted = choices[i].type != tensor.type && codec(choices[i].type).quantize_weighted != nullptr;
+    if (weighted && found.empty() && tensor.name != "token_embd.weight") without.push_back(tensor.name);
+  }
+  if (without.empty()) return without;
+  return std::vector<std::string>{fmt::format("the importance matrix does not have {} of the matrices: {}",
+                                              without.size(), fmt::join(without, ", "))};
+}
+
+void name_importance(const Importance& importance, Metadata& target) {
+  target.set("quantize.imatrix.file", MetaValue::string(importance.file()));
+  if (!importance.dataset().empty()) target.set("quantize.imatrix.dataset", MetaValue::string(importance.dataset()));
+  target.set("quantize.imatrix.entries_count", MetaValue::u32(static_cast<std::uint32_t>(importance.size())));
+  if (importance.chunks() > 0)
+    target.set("quantize.imatrix.chunks_count", MetaValue::u32(static_cast<std::uint32_t>(importance.chunks())));
+}
+
 Metadata target_metadata(const ModelSource& source, const WriteOptions& options, const Recipe& recipe) {
   Metadata result = source.metadata;
   result.set("general.file_type", MetaValue::u32(recipe.file_type));
@@ -57,6 +95,7 @@ Metadata target_metadata(const ModelSource& source, const WriteOptions& options,
   };
   set_length("dllm.canvas_length", options.canvas_length);
   set_length("diffusion.block_length", options.block_length);
+  if (options.importance != nullptr) name_importance(*options.importance, result);
   if (!options.model_name.empty()) result.set("general.name", MetaValue::string(options.model_name));
   for (const auto& [key, value] : options.metadata) result.set(key, value);
   return result;
@@ -104,7 +143,8 @@ class ModelWriter {
     if (options_.prepared != nullptr)
       if (const auto found = options_.prepared->find(tensor.name); found != options_.prepared->end())
         return found->second.payload();
-    return encoder_.encode(tensor, choices_[index].type);
+    DLLM_TRY(const std::span<const float> importance, importance_of(tensor, options_));
+    return encoder_.encode(tensor, choices_[index].type, importance);
   }
 
   void tell(std::string_view tensor, std::size_t done) const {
@@ -166,6 +206,8 @@ Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions&
   OutputOptions output{.replace = options.replace, .check = [&] { return check_inputs(source, options); }};
   DLLM_TRY(output.sources, sources_of(source));
   WriteReport report = plan_report(source, choices);
+  DLLM_TRY(const std::vector<std::string> without, importance_warnings(source, options, choices));
+  report.warnings.insert(report.warnings.end(), without.begin(), without.end());
   auto written =
       ModelWriter(source, options, choices).write(target_metadata(source, options, *recipe), path, std::move(output));
   if (written) return report;

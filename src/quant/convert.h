@@ -13,6 +13,7 @@
 #include "dllm/error.h"
 #include "format/sealed_file.h"
 #include "model/source.h"
+#include "quant/importance.h"
 #include "quant/recipe.h"
 #include "quant/rotation.h"
 
@@ -37,6 +38,8 @@ struct WriteOptions {
   std::int32_t rotation_order = 0;      ///< RotationOptions::order
   /// Bytes of tensors, by name, that are in their type already; null: none. They are written as they are.
   const std::map<std::string, SealedFile>* prepared = nullptr;
+  /// Weights of the errors, of write_model(); null: none. RecipeOptions::importance is set then too.
+  std::shared_ptr<const Importance> importance{};
   Log log{};  ///< receives what is wrong with partial results of earlier calls
 };
 

@@ -90,7 +90,8 @@ TEST(MakeModel, EveryTypeLoadsWithItsMoments) {
       const bool gain = tensor.name.ends_with("norm.weight");
       const double wanted = gain ? 0.1 : 1 / std::sqrt(static_cast<double>(tensor.shape.front()));
       EXPECT_NEAR(mean, gain ? 1 : 0, gain ? 0.03 : 0.02 * wanted + 0.001) << recipe.name << " " << tensor.name;
-      EXPECT_NEAR(deviation / wanted, 1, gain ? 0.15 : 0.03) << recipe.name << " " << tensor.name;
+      const double wider = tensor.type == TensorType::kQ2_K ? 0.05 : 0.03;  // four levels
+      EXPECT_NEAR(deviation / wanted, 1, gain ? 0.15 : wider) << recipe.name << " " << tensor.name;
     }
   }
 }

@@ -25,10 +25,12 @@ std::int64_t layer_of(std::string_view name) {
   return layer;
 }
 
-bool is_value_projection(std::string_view name) { return name.ends_with(".attn_v.weight"); }
+/// Q, K and V in one matrix count as V, the part that matters most.
+bool is_value_projection(std::string_view name) {
+  return name.ends_with(".attn_v.weight") || name.ends_with(".attn_qkv.weight");
+}
 
-/// Q, K and V in one matrix: V, the part that matters most, cannot have its own type.
-bool is_fused_projection(std::string_view name) { return name.ends_with(".attn_qkv.weight"); }
+bool is_output_projection(std::string_view name) { return name.ends_with(".attn_output.weight"); }
 
 bool is_down_projection(std::string_view name) {
   return layer_of(name) >= 0 && name.find(".ffn_down") != std::string_view::npos;
@@ -51,6 +53,7 @@ struct ModelFacts {
   std::int64_t layers = 0;
   std::int64_t value_projections = 0;
   bool tied = true;
+  std::int64_t heads_per_value = 1;
   /// Llama 70B: eight heads share one small attn_v, so a better type for it costs almost nothing.
   bool small_values = false;
 };
@@ -77,9 +80,10 @@ Expected<ModelFacts> read_facts(const ModelSource& source) {
   if (listed == nullptr || listed->type != MetaType::kArray) {
     DLLM_TRY(kv_heads, model_integer(source.metadata, *arch, "attention.head_count_kv", heads));
   }
+  facts.heads_per_value = kv_heads > 0 ? heads / kv_heads : 1;
   facts.small_values = facts.layers == 80 && heads != kv_heads;
-  facts.value_projections = std::ranges::count_if(
-      source.tensors, [](const SourceTensor& t) { return is_value_projection(t.name) || is_fused_projection(t.name); });
+  facts.value_projections =
+      std::ranges::count_if(source.tensors, [](const SourceTensor& t) { return is_value_projection(t.name); });
   return facts;
 }
 
@@ -87,21 +91,75 @@ TensorType head_type(const Recipe& recipe) {
   return recipe.base == TensorType::kQ8_0 ? TensorType::kQ8_0 : TensorType::kQ6_K;
 }
 
+TensorType mixed_value_type(const Recipe& recipe, std::int64_t layer, const ModelFacts& facts) {
+  using enum TensorType;
+  const bool shared = facts.heads_per_value >= 4;
+  switch (recipe.mix) {
+    case Mix::kMedium:
+      return deserves_more_bits(layer, facts.value_projections) ? kQ6_K : recipe.base;
+    case Mix::kSmall:
+      return layer < 4 ? kQ5_K : recipe.base;
+    case Mix::kTwo:
+      return shared ? kQ4_K : kQ3_K;
+    case Mix::kThreeMedium:
+      return layer < 2 ? kQ5_K : kQ4_K;
+    case Mix::kThreeLarge:
+      return kQ5_K;
+    case Mix::kUneven:
+      return shared ? kQ5_K : recipe.base;
+    default:
+      return recipe.base;
+  }
+}
+
 TensorType value_type(const Recipe& recipe, std::int64_t layer, const ModelFacts& facts) {
-  if (recipe.mix == Mix::kMedium && deserves_more_bits(layer, facts.value_projections)) return TensorType::kQ6_K;
-  if (recipe.mix == Mix::kSmall && layer < 4) return TensorType::kQ5_K;
-  return recipe.base == TensorType::kQ4_K && facts.small_values ? TensorType::kQ5_K : recipe.base;
+  const TensorType type = mixed_value_type(recipe, layer, facts);
+  const bool raised = facts.small_values && (type == TensorType::kQ3_K || type == TensorType::kQ4_K);
+  return raised ? TensorType::kQ5_K : type;
 }
 
-TensorType fused_type(const Recipe& recipe) {
-  if (recipe.mix != Mix::kMedium) return recipe.base;
-  return recipe.base == TensorType::kQ4_K ? TensorType::kQ5_K : TensorType::kQ6_K;
+/// With importance Q4_0 and Q5_0 get minima in the first layers, as in llama-quantize.
+bool raises_down(const Recipe& recipe, const RecipeOptions& options) {
+  return options.importance && (recipe.base == TensorType::kQ4_0 || recipe.base == TensorType::kQ5_0);
 }
 
-TensorType down_type(const Recipe& recipe, std::int64_t layer, const ModelFacts& facts) {
-  if (recipe.mix == Mix::kMedium && deserves_more_bits(layer, facts.layers)) return TensorType::kQ6_K;
-  if (recipe.mix == Mix::kSmall && layer < facts.layers / 8) return TensorType::kQ5_K;
-  return recipe.base;
+TensorType down_type(const Recipe& recipe, const RecipeOptions& options, std::int64_t layer, const ModelFacts& facts) {
+  using enum TensorType;
+  if (raises_down(recipe, options) && layer < facts.layers / 8) return recipe.base == kQ4_0 ? kQ4_1 : kQ5_1;
+  switch (recipe.mix) {
+    case Mix::kMedium:
+      return deserves_more_bits(layer, facts.layers) ? kQ6_K : recipe.base;
+    case Mix::kSmall:
+    case Mix::kUneven:
+      return layer < facts.layers / 8 && !(recipe.mix == Mix::kUneven && options.importance) ? kQ5_K : recipe.base;
+    case Mix::kTwo:
+      return kQ3_K;
+    case Mix::kThreeMedium:
+      return layer < facts.layers / 16 ? kQ5_K : kQ4_K;
+    case Mix::kThreeLarge:
+      return kQ5_K;
+    default:
+      return recipe.base;
+  }
+}
+
+TensorType output_projection_type(const Recipe& recipe) {
+  switch (recipe.mix) {
+    case Mix::kTwo:
+      return TensorType::kQ3_K;
+    case Mix::kThreeMedium:
+      return TensorType::kQ4_K;
+    case Mix::kThreeLarge:
+      return TensorType::kQ5_K;
+    default:
+      return recipe.base;
+  }
+}
+
+/// Whether a mix depends on the number of layers and heads.
+bool depends_on_model(const Recipe& recipe, const RecipeOptions& options) {
+  const bool fixed = recipe.mix == Mix::kNone || recipe.mix == Mix::kTable || recipe.mix == Mix::kHead;
+  return !options.pure && (!fixed || raises_down(recipe, options));
 }
 
 TensorType wanted_type(const Recipe& recipe, const RecipeOptions& options, const ModelFacts& facts,
@@ -114,8 +172,8 @@ TensorType wanted_type(const Recipe& recipe, const RecipeOptions& options, const
   if (recipe.mix == Mix::kTable) return embedding ? TensorType::kBF16 : recipe.base;
   if (head) return head_type(recipe);
   if (is_value_projection(name)) return value_type(recipe, layer_of(name), facts);
-  if (is_fused_projection(name)) return fused_type(recipe);
-  if (is_down_projection(name)) return down_type(recipe, layer_of(name), facts);
+  if (is_output_projection(name)) return output_projection_type(recipe);
+  if (is_down_projection(name)) return down_type(recipe, options, layer_of(name), facts);
   return recipe.base;
 }
 
@@ -123,6 +181,8 @@ TypeChoice fit(TensorType wanted, std::int64_t row) {
   const auto fits = [row](TensorType type) { return row % codec(type).block_elems == 0; };
   if (fits(wanted)) return {wanted, std::nullopt};
   TensorType smaller = wanted;
+  if (wanted == TensorType::kQ2_K || wanted == TensorType::kQ3_K) smaller = TensorType::kQ4_0;
+  if (wanted == TensorType::kIQ4_XS) smaller = TensorType::kIQ4_NL;
   if (wanted == TensorType::kQ4_K) smaller = TensorType::kQ5_0;
   if (wanted == TensorType::kQ5_K) smaller = TensorType::kQ5_1;
   if (wanted == TensorType::kQ6_K) smaller = TensorType::kQ8_0;
@@ -166,7 +226,14 @@ const std::vector<Recipe>& recipes() {
       {"Q4_K", 14, kQ4_K, Mix::kNone, "4.5 bits per weight, every matrix"},
       {"Q4_1", 3, kQ4_1, Mix::kHead, "5 bits per weight, blocks of 32"},
       {"Q4_0", 2, kQ4_0, Mix::kHead, "4.5 bits per weight, blocks of 32"},
+      {"IQ4_NL", 25, kIQ4_NL, Mix::kUneven, "4.5 bits per weight, uneven values, blocks of 32"},
+      {"IQ4_XS", 30, kIQ4_XS, Mix::kUneven, "4.25 bits per weight, uneven values"},
       {"MXFP4", 38, kMXFP4, Mix::kHead, "4.25 bits per weight, E2M1 in blocks of 32 (OCP Microscaling)"},
+      {"Q3_K_L", 13, kQ3_K, Mix::kThreeLarge, "Q3_K, Q5_K for attn_v, attn_output and ffn_down"},
+      {"Q3_K_M", 12, kQ3_K, Mix::kThreeMedium, "Q3_K, Q4_K for attn_v, attn_output and ffn_down"},
+      {"Q3_K_S", 11, kQ3_K, Mix::kThreeSmall, "Q3_K, Q6_K for the head"},
+      {"Q3_K", 11, kQ3_K, Mix::kNone, "3.4 bits per weight, every matrix"},
+      {"Q2_K", 10, kQ2_K, Mix::kTwo, "2.6 bits per weight, Q3_K for attn_v, attn_output and ffn_down"},
       mx_recipe("MXINT4", mx(MxElement::kInt4), "4.25 bits per weight, microscaling for NPUs, slow on CPUs"),
       mx_recipe("MXINT8", mx(MxElement::kInt8), "8.25 bits per weight, microscaling for NPUs, slow on CPUs"),
       mx_recipe("MXFP8", mx(MxElement::kE4M3), "8.25 bits per weight, E4M3, microscaling for NPUs"),
@@ -189,7 +256,7 @@ Expected<const Recipe*> find_recipe(std::string_view name) {
 Expected<std::vector<TypeChoice>> choose_types(const Recipe& recipe, const ModelSource& source,
                                                const RecipeOptions& options) {
   ModelFacts facts;
-  if (!options.pure && (recipe.mix == Mix::kSmall || recipe.mix == Mix::kMedium)) {
+  if (depends_on_model(recipe, options)) {
     DLLM_TRY(facts, read_facts(source));
   }
   facts.tied = source.find("output.weight") == nullptr;

@@ -17,13 +17,18 @@ inline constexpr std::uint32_t kQuantizationVersion = 2;
 /// Names the microscaling format of a file's matrices: "mxint4:32:ocp".
 inline constexpr std::string_view kMxFormatKey = "dllm.mx_format";
 
-/// How a recipe deviates from giving every matrix its base type.
+/// How a recipe deviates from giving every matrix its base type. A fused attn_qkv is treated as attn_v.
 enum class Mix {
   kNone,    ///< not at all
   kTable,   ///< the embedding is BF16, also if it is the head: NPUs look rows up in BF16, and multiply by the others
   kHead,    ///< the head gets Q6_K, unless the base is Q8_0
   kSmall,   ///< and the first layers' attn_v and ffn_down get Q5_K (llama.cpp's "_S" of Q4_K)
-  kMedium,  ///< and attn_v and ffn_down of about half of the layers get Q6_K, a fused attn_qkv Q5_K or Q6_K ("_M")
+  kMedium,  ///< and attn_v and ffn_down of about half of the layers get Q6_K ("_M")
+  kTwo,     ///< Q2_K: attn_v, attn_output and ffn_down get Q3_K, attn_v that four heads share Q4_K
+  kThreeSmall,   ///< Q3_K_S: the head alone
+  kThreeMedium,  ///< Q3_K_M: those three get Q4_K, attn_v and ffn_down of the first layers Q5_K
+  kThreeLarge,   ///< Q3_K_L: those three get Q5_K
+  kUneven,       ///< IQ4: ffn_down of the first layers (not with importance) and attn_v that four heads share get Q5_K
 };
 
 /// A named way to give every tensor of a model its type. Names, file type numbers and the type of each tensor are those
@@ -49,6 +54,7 @@ Expected<const Recipe*> find_recipe(std::string_view name);
 /// User overrides of the recipe.
 struct RecipeOptions {
   bool pure = false;                                 ///< every matrix gets the recipe's base type
+  bool importance = false;                           ///< the mix is that of llama-quantize with an importance matrix
   std::optional<TensorType> output_type{};           ///< of the head: output.weight, or a tied token_embd.weight
   std::optional<TensorType> token_embedding_type{};  ///< of token_embd.weight, tied or not
 };
@@ -60,8 +66,9 @@ struct TypeChoice {
 };
 
 /// One choice per tensor of the source, in its order. Vectors, norms and expert gates are F32 in every recipe. Rows
-/// that a type's blocks do not divide fall back as llama-quantize does: Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, and
-/// what does not fit then, to F16. Errors: a mix over a source without `{arch}.block_count`.
+/// that a type's blocks do not divide fall back as llama-quantize does: Q2_K and Q3_K to Q4_0, IQ4_XS to IQ4_NL, Q4_K
+/// to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, and what does not fit then, to F16. Errors: a mix over a source without
+/// `{arch}.block_count`.
 Expected<std::vector<TypeChoice>> choose_types(const Recipe& recipe, const ModelSource& source,
                                                const RecipeOptions& options);
 

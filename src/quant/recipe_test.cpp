@@ -79,8 +79,9 @@ std::set<int> layers_with(const char* recipe, const ModelSource& source, std::st
 
 TEST(Recipe, NamesAndFileTypesAreLlamaCpps) {
   const std::pair<const char*, std::uint32_t> expected[] = {
-      {"F32", 0},     {"F16", 1},     {"Q4_0", 2},    {"Q4_1", 3},    {"Q8_0", 7},  {"Q5_0", 8}, {"Q5_1", 9},
-      {"Q4_K_S", 14}, {"Q4_K_M", 15}, {"Q5_K_S", 16}, {"Q5_K_M", 17}, {"Q6_K", 18}, {"BF16", 32}};
+      {"F32", 0},     {"F16", 1},     {"Q4_0", 2},    {"Q4_1", 3},    {"Q8_0", 7},   {"Q5_0", 8},  {"Q5_1", 9},
+      {"Q4_K_S", 14}, {"Q4_K_M", 15}, {"Q5_K_S", 16}, {"Q5_K_M", 17}, {"Q6_K", 18},  {"BF16", 32}, {"Q2_K", 10},
+      {"Q3_K_S", 11}, {"Q3_K_M", 12}, {"Q3_K_L", 13}, {"IQ4_NL", 25}, {"IQ4_XS", 30}};
   for (const auto& [name, number] : expected) {
     const auto recipe = find_recipe(name);
     ASSERT_TRUE(recipe) << name;
@@ -91,7 +92,7 @@ TEST(Recipe, NamesAndFileTypesAreLlamaCpps) {
 }
 
 TEST(Recipe, UnknownNamesListTheKnownOnes) {
-  const auto recipe = find_recipe("Q3_K_M");
+  const auto recipe = find_recipe("IQ2_M");
   ASSERT_FALSE(recipe);
   EXPECT_EQ(recipe.error().code, ErrorCode::kUsage);
   EXPECT_NE(recipe.error().hint.find("Q4_K_M"), std::string::npos);
@@ -127,9 +128,42 @@ TEST(Recipe, SmallMix) {
   EXPECT_EQ(type_of("Q5_K_S", source, "blk.0.attn_v.weight"), "Q5_K");
 }
 
+TEST(Recipe, MixesOfThreeBits) {
+  const ModelSource source = outline({});
+  const auto types = [&](const char* recipe, int layer) {
+    std::string all;
+    for (const char* part : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+      all += type_of(recipe, source, fmt::format("blk.{}.{}.weight", layer, part)) + " ";
+    return all;
+  };
+  EXPECT_EQ(types("Q3_K_S", 0), "Q3_K Q3_K Q3_K Q3_K Q3_K Q3_K Q3_K ");
+  EXPECT_EQ(types("Q3_K_M", 1), "Q3_K Q3_K Q5_K Q4_K Q3_K Q3_K Q5_K ");
+  EXPECT_EQ(types("Q3_K_M", 2), "Q3_K Q3_K Q4_K Q4_K Q3_K Q3_K Q4_K ");
+  EXPECT_EQ(types("Q3_K_L", 31), "Q3_K Q3_K Q5_K Q5_K Q3_K Q3_K Q5_K ");
+  EXPECT_EQ(types("Q2_K", 9), "Q2_K Q2_K Q3_K Q3_K Q2_K Q2_K Q3_K ");
+  EXPECT_EQ(types("IQ4_XS", 3), "IQ4_XS IQ4_XS IQ4_XS IQ4_XS IQ4_XS IQ4_XS Q5_K ");
+  EXPECT_EQ(types("IQ4_NL", 4), "IQ4_NL IQ4_NL IQ4_NL IQ4_NL IQ4_NL IQ4_NL IQ4_NL ");
+  for (const char* recipe : {"Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L", "IQ4_NL", "IQ4_XS"}) {
+    EXPECT_EQ(type_of(recipe, source, "output.weight"), "Q6_K") << recipe;
+    EXPECT_EQ(type_of(recipe, source, "token_embd.weight"), codec((*find_recipe(recipe))->base).name) << recipe;
+  }
+  EXPECT_EQ(type_of("Q3_K", source, "output.weight"), "Q3_K");
+}
+
+TEST(Recipe, ValuesThatFourHeadsShareGetMore) {
+  for (const std::int64_t kv_heads : {8, 10}) {  // 32 / 10 heads are three, rounded down
+    const ModelSource source = outline({.width = 10240, .heads = 32, .kv_heads = kv_heads});
+    EXPECT_EQ(type_of("Q2_K", source, "blk.9.attn_v.weight"), kv_heads == 8 ? "Q4_K" : "Q3_K");
+    EXPECT_EQ(type_of("IQ4_XS", source, "blk.9.attn_v.weight"), kv_heads == 8 ? "Q5_K" : "IQ4_XS");
+    EXPECT_EQ(type_of("Q3_K_M", source, "blk.9.attn_v.weight"), "Q4_K");
+  }
+}
+
 TEST(Recipe, ValuesOfALarge80LayerModelWithFewKvHeadsGetMore) {
   EXPECT_EQ(type_of("Q4_K_M", outline({.layers = 80, .kv_heads = 8}), "blk.11.attn_v.weight"), "Q5_K");
   EXPECT_EQ(type_of("Q4_K_M", outline({.layers = 80}), "blk.11.attn_v.weight"), "Q4_K");
+  EXPECT_EQ(type_of("Q3_K_S", outline({.layers = 80, .kv_heads = 8}), "blk.11.attn_v.weight"), "Q5_K");
+  EXPECT_EQ(type_of("Q3_K_S", outline({.layers = 80}), "blk.11.attn_v.weight"), "Q3_K");
 }
 
 TEST(Recipe, HeadsOfUniformTypes) {
@@ -166,6 +200,11 @@ TEST(Recipe, RowsOf128FallBackToBlocksOf32) {
   EXPECT_EQ(type_of("Q6_K", source, "blk.0.ffn_down.weight"), "Q8_0");
   EXPECT_EQ(type_of("Q4_0", source, "output.weight"), "Q8_0");
   EXPECT_EQ(type_of("Q4_0", source, "blk.0.attn_q.weight"), "Q4_0");
+  EXPECT_EQ(type_of("Q2_K", source, "blk.0.attn_q.weight"), "Q4_0");
+  EXPECT_EQ(type_of("Q3_K_M", source, "blk.0.attn_q.weight"), "Q4_0");
+  EXPECT_EQ(type_of("Q3_K_M", source, "blk.0.attn_v.weight"), "Q5_1");
+  EXPECT_EQ(type_of("IQ4_XS", source, "blk.0.attn_q.weight"), "IQ4_NL");
+  EXPECT_EQ(type_of("IQ4_NL", source, "output.weight"), "Q8_0");
   for (const TypeChoice& choice : choose("Q4_K", source))
     if (choice.type != TensorType::kF32) {
       EXPECT_EQ(choice.type, TensorType::kQ5_0);
@@ -228,11 +267,13 @@ TEST(Recipe, ExpertsAndFusedProjections) {
   EXPECT_EQ(type_of("Q4_K_M", moe, "blk.0.attn_q_norm.weight"), "F32");
 
   ModelSource fused = outline({});
-  for (std::int64_t layer = 0; layer < 32; ++layer)
-    fused.tensors.push_back({fmt::format("blk.{}.attn_qkv.weight", layer), TensorType::kF16, {4096, 12288}, {}, 0});
-  EXPECT_EQ(type_of("Q4_K_M", fused, "blk.0.attn_qkv.weight"), "Q5_K");
-  EXPECT_EQ(type_of("Q5_K_M", fused, "blk.9.attn_qkv.weight"), "Q6_K");
-  EXPECT_EQ(type_of("Q4_K_S", fused, "blk.0.attn_qkv.weight"), "Q4_K");
+  for (SourceTensor& tensor : fused.tensors)
+    if (tensor.name.ends_with("attn_v.weight")) tensor.name.replace(tensor.name.size() - 8, 8, "qkv.weight");
+  const ModelSource apart = outline({});
+  for (const char* recipe : {"Q4_K_M", "Q5_K_M", "Q4_K_S", "Q2_K", "Q3_K_M", "Q3_K_L", "IQ4_XS"})
+    for (const int layer : {0, 1, 2, 5, 31})
+      EXPECT_EQ(type_of(recipe, fused, fmt::format("blk.{}.attn_qkv.weight", layer)),
+                type_of(recipe, apart, fmt::format("blk.{}.attn_v.weight", layer)));
 }
 
 }  // namespace

@@ -57,18 +57,26 @@ struct TensorEncoder::Job {
   const std::byte* src;
   std::byte* dst;  ///< null: the bytes are unchanged and only checked
   std::int64_t row;
+  std::int64_t rows;        ///< of one matrix
+  const float* importance;  ///< [matrices][row], or null
 };
 
 TensorEncoder::TensorEncoder(int threads) : pool_(threads), scratch_(static_cast<std::size_t>(pool_.size())) {}
 
-Expected<std::span<const std::byte>> TensorEncoder::encode(const SourceTensor& tensor, TensorType type) {
+Expected<std::span<const std::byte>> TensorEncoder::encode(const SourceTensor& tensor, TensorType type,
+                                                           std::span<const float> importance) {
   const std::span<const std::byte> bytes = tensor_bytes(tensor, ordered_);
   const bool same = tensor.type == type;
   const Codec& to = codec(type);
   const std::int64_t row = tensor.shape.front(), rows = row_count(tensor.shape);
   if (!same) encoded_.resize(static_cast<std::size_t>(rows * to.row_bytes(row)));
-  const Job job{
-      .from = codec(tensor.type), .to = to, .src = bytes.data(), .dst = same ? nullptr : encoded_.data(), .row = row};
+  const Job job{.from = codec(tensor.type),
+                .to = to,
+                .src = bytes.data(),
+                .dst = same ? nullptr : encoded_.data(),
+                .row = row,
+                .rows = tensor.shape.size() > 1 ? tensor.shape[1] : 1,
+                .importance = to.quantize_weighted != nullptr ? importance.data() : nullptr};
   const std::int64_t chunk = std::max<std::int64_t>(1, kChunkElems / row);  // rows
   for (auto& scratch : scratch_) scratch.resize(static_cast<std::size_t>(chunk * row));
   not_finite_ = overflow_ = kNone;
@@ -91,7 +99,13 @@ void TensorEncoder::encode_rows(const Job& job, std::int64_t first, std::int64_t
   if (found.not_finite != kNone) return keep_smallest(not_finite_, offset + found.not_finite);
   if (job.dst == nullptr) return;
   std::byte* dst = job.dst + first * job.to.row_bytes(job.row);
-  job.to.quantize(scratch, dst, count);
+  if (job.importance == nullptr) {
+    job.to.quantize(scratch, dst, count);
+  } else {
+    for (std::int64_t r = first; r < end; ++r)
+      job.to.quantize_weighted(scratch + (r - first) * job.row, job.importance + r / job.rows * job.row,
+                               dst + (r - first) * job.to.row_bytes(job.row), job.row);
+  }
   if (found.largest < kSafeMagnitude) return;
   job.to.dequantize(dst, scratch, count);
   const Scan written = scan(scratch, count);

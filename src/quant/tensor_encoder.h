@@ -20,8 +20,10 @@ class TensorEncoder {
 
   /// The tensor's bytes in `type`, valid until the next call; unchanged if it already has that type. Preconditions: the
   /// rows fit the blocks of `type`, which has an encoder. Errors (kInvalidFile): a weight that is NaN or infinite, or
-  /// whose encoding would be infinite; the error names the element.
-  Expected<std::span<const std::byte>> encode(const SourceTensor& tensor, TensorType type);
+  /// whose encoding would be infinite; the error names the element. `importance`: weights of the errors, [matrices of
+  /// the tensor][columns]; empty: none. Types without a weighted encoder ignore it.
+  Expected<std::span<const std::byte>> encode(const SourceTensor& tensor, TensorType type,
+                                              std::span<const float> importance = {});
 
  private:
   struct Job;

@@ -22,8 +22,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSmaller = "Q4_K_M";
-constexpr double kSmallerBits = 4.85;  ///< of Q4_K, and of Q6_K in about an eighth of the weights
+/// Recipes to advise, the best first, with the bits per weight of their files (LLaDA-8B's shape).
+struct Smaller {
+  std::string_view name;
+  double bits;
+};
+constexpr Smaller kSmaller[] = {{"Q4_K_M", 4.85}, {"Q3_K_M", 4.0}, {"Q2_K", 3.15}};
 /// Products of 32 rows reach somewhat more than half of the measured peak: 54.6 % with sdar-1.7b in Q4_0 on a Zen 4
 /// (`dllm bench -r 32 -c 64`, a busy machine).
 constexpr double kShareOfPeak = 0.6, kRows = 32;
@@ -60,12 +64,13 @@ std::string_view word_of(Fit fit) { return fit == Fit::kFits ? "fits" : fit == F
 
 std::string advice(const FitFacts& facts) {
   const double bits = bits_of(facts.name).value_or(16);
-  const auto smaller = static_cast<std::int64_t>(static_cast<double>(facts.bytes) * kSmallerBits / bits);
   FitFacts other = facts;
-  other.bytes = smaller;
-  const bool helps = bits > kSmallerBits * 1.1 && judge(other) != Fit::kNot;
-  return helps ? fmt::format("; {} takes about {}", kSmaller, human_bytes(static_cast<double>(smaller)))
-               : "; take a smaller model";
+  for (const Smaller& one : kSmaller) {
+    other.bytes = static_cast<std::int64_t>(static_cast<double>(facts.bytes) * one.bits / bits);
+    if (bits > one.bits * 1.1 && judge(other) != Fit::kNot)
+      return fmt::format("; {} takes about {}", one.name, human_bytes(static_cast<double>(other.bytes)));
+  }
+  return "; take a smaller model";
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ TEST(FitCheck, SaysWhetherAModelFits) {
 TEST(FitCheck, NamesTheTypeThatWouldFit) {
   const std::string text = fit_text(facts(16 * kGb, "llada-8b-F16.gguf", 8 * kGb));
   EXPECT_NE(text.find(": does not fit; Q4_K_M takes about 4.85 GB"), text.npos) << text;
+  for (const auto& [free, advice] : {std::pair{5, "; Q3_K_M takes about 4.00 GB"}, {4, "; Q2_K takes about 3.15 GB"}})
+    EXPECT_NE(fit_text(facts(16 * kGb, "llada-8b-F16.gguf", free * kGb)).find(advice), std::string::npos) << advice;
   EXPECT_NE(fit_text(facts(16 * kGb, "x-bf16.gguf", 3 * kGb)).find("; take a smaller model"), std::string::npos);
   EXPECT_NE(fit_text(facts(16 * kGb, "x-Q4_K_M.gguf", 8 * kGb)).find("; take a smaller model"), std::string::npos);
 }

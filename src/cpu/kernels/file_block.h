@@ -13,7 +13,7 @@ inline constexpr std::int64_t kFileBlockElems = 256;
 /// One block of a weight in the file, taken apart.
 struct FileBlock {
   std::uint8_t codes[kFileBlockElems];  ///< u
-  std::uint8_t scale[16 * 2];           ///< per group: a half (2 bytes), an exponent or an integer (1 byte)
+  std::uint8_t scale[16 * 2];           ///< per group: a half (2 bytes), an exponent, an integer or a pair (1 byte)
   std::uint8_t min[8 * 2];
   std::uint8_t super[2], super_min[2];  ///< K-quants: halves that the integers multiply
 };
@@ -48,7 +48,75 @@ inline void k_nibbles(const std::uint8_t* q, std::uint8_t* u) {
   }
 }
 
+/// The pairs of bits of Q2_K and Q3_K: byte i of 32 has those of elements i, i + 32, i + 64 and i + 96.
+inline void k_pairs(const std::uint8_t* q, std::uint8_t* u) {
+  for (int n = 0; n < 2; ++n, q += 32, u += 128)
+    for (int j = 0; j < 4; ++j)
+      for (int i = 0; i < 32; ++i) u[32 * j + i] = static_cast<std::uint8_t>((q[i] >> (2 * j)) & 3);
+}
+/// The sixteen 6-bit scales of Q3_K, less 32, in 12 bytes: nibbles in the first eight, upper bits in the last four.
+inline void q3_scales(const std::uint8_t* q, std::uint8_t* scale) {
+  for (int j = 0; j < 16; ++j) {
+    const int low = (q[j % 8] >> (j < 8 ? 0 : 4)) & 15, high = (q[8 + j % 4] >> (2 * (j / 4))) & 3;
+    scale[j] = static_cast<std::uint8_t>((low | (high << 4)) - 32);
+  }
+}
+
 }  // namespace file_block
+
+/// The types of blocks of 256.
+inline void read_super_block(TensorType type, const std::uint8_t* b, FileBlock& out) {
+  using namespace file_block;
+  std::uint8_t* u = out.codes;
+  switch (type) {
+    case TensorType::kQ2_K:
+      std::memcpy(out.scale, b, 16);
+      std::memcpy(out.super, b + 80, 2);
+      std::memcpy(out.super_min, b + 82, 2);
+      return k_pairs(b + 16, u);
+    case TensorType::kQ3_K:
+      q3_scales(b + 96, out.scale);
+      std::memcpy(out.super, b + 108, 2);
+      k_pairs(b + 32, u);
+      for (int j = 0; j < 8; ++j)
+        for (int i = 0; i < 32; ++i)
+          u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[i] >> j) & 1) << 2));
+      return;
+    case TensorType::kQ4_K:
+      k_scales(b, out);
+      return k_nibbles(b + 16, u);
+    case TensorType::kQ5_K:
+      k_scales(b, out);
+      k_nibbles(b + 48, u);
+      for (int j = 0; j < 8; ++j)
+        for (int i = 0; i < 32; ++i)
+          u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[16 + i] >> j) & 1) << 4));
+      return;
+    case TensorType::kQ6_K: {
+      const std::uint8_t *low = b, *high = b + 128;
+      std::memcpy(out.scale, b + 192, 16);
+      std::memcpy(out.super, b + 208, 2);
+      for (int n = 0; n < 2; ++n, low += 64, high += 32, u += 128)
+        for (int i = 0; i < 32; ++i) {
+          u[i] = static_cast<std::uint8_t>((low[i] & 15) | ((high[i] & 3) << 4));
+          u[32 + i] = static_cast<std::uint8_t>((low[32 + i] & 15) | (((high[i] >> 2) & 3) << 4));
+          u[64 + i] = static_cast<std::uint8_t>((low[i] >> 4) | (((high[i] >> 4) & 3) << 4));
+          u[96 + i] = static_cast<std::uint8_t>((low[32 + i] >> 4) | ((high[i] >> 6) << 4));
+        }
+      return;
+    }
+    case TensorType::kIQ4_XS:
+      std::memcpy(out.super, b, 2);
+      for (int j = 0; j < 8; ++j) {
+        const int low = (b[4 + j / 2] >> (j % 2 * 4)) & 15, high = (b[2 + j / 4] >> (j % 4 * 2)) & 3;
+        out.scale[j] = static_cast<std::uint8_t>((low | (high << 4)) - 32);
+        nibbles(b + 8 + 16 * j, u + 32 * j);
+      }
+      return;
+    default:
+      return;
+  }
+}
 
 /// `type` is one of packed_format()'s types of codes; what its blocks lack is not written. Inline, so that packing
 /// loops over constant lengths.
@@ -76,34 +144,14 @@ inline void read_file_block(TensorType type, const std::uint8_t* b, FileBlock& o
       std::memcpy(out.scale, b, 2);
       for (int i = 0; i < 32; ++i) u[i] = static_cast<std::uint8_t>(b[2 + i] ^ 0x80);
       return;
-    case TensorType::kQ4_K:
-      k_scales(b, out);
-      return k_nibbles(b + 16, u);
-    case TensorType::kQ5_K:
-      k_scales(b, out);
-      k_nibbles(b + 48, u);
-      for (int j = 0; j < 8; ++j)
-        for (int i = 0; i < 32; ++i)
-          u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[16 + i] >> j) & 1) << 4));
-      return;
-    case TensorType::kQ6_K: {
-      const std::uint8_t *low = b, *high = b + 128;
-      std::memcpy(out.scale, b + 192, 16);
-      std::memcpy(out.super, b + 208, 2);
-      for (int n = 0; n < 2; ++n, low += 64, high += 32, u += 128)
-        for (int i = 0; i < 32; ++i) {
-          u[i] = static_cast<std::uint8_t>((low[i] & 15) | ((high[i] & 3) << 4));
-          u[32 + i] = static_cast<std::uint8_t>((low[32 + i] & 15) | (((high[i] >> 2) & 3) << 4));
-          u[64 + i] = static_cast<std::uint8_t>((low[i] >> 4) | (((high[i] >> 4) & 3) << 4));
-          u[96 + i] = static_cast<std::uint8_t>((low[32 + i] >> 4) | ((high[i] >> 6) << 4));
-        }
-      return;
-    }
+    case TensorType::kIQ4_NL:
+      std::memcpy(out.scale, b, 2);
+      return nibbles(b + 2, u);
     case TensorType::kMXFP4:
       out.scale[0] = b[0];
       return nibbles(b + 1, u);
     default:
-      return;
+      return read_super_block(type, b, out);
   }
 }
 

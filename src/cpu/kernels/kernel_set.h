@@ -31,7 +31,8 @@ struct QuantizedRows {
   std::int32_t* exponents = nullptr;  ///< per 32: the scale's exponent, in position to be added to a float's
   std::int32_t* multiples = nullptr;  ///< per 32: its mantissa, as the byte offset in a table of [4][16] floats
   float* offsets = nullptr;           ///< per 32: -scale * sum
-  /// Per group of the weight's format: -zero * sum. Set for each product (fill_corrections()).
+  /// Per group of the weight's format: -zero * sum. Set for each product (fill_corrections()). With minima per 16 k,
+  /// whose formats have no zero point, it is the bits of the float -scale * sum.
   std::int32_t* corrections = nullptr;
   bool regular = false;  ///< every scale is zero, or rounded and within [2^-60, 2^60]: exponents may be added
 };
@@ -39,6 +40,8 @@ struct QuantizedRows {
 /// Fills exponents, multiples and offsets of groups [first, first + count), counted over all rows, from their scales
 /// and sums; false if a scale does not permit `regular`.
 bool derive_groups(const QuantizedRows& rows, std::int64_t first, std::int64_t count);
+/// Whether corrections are such floats.
+constexpr bool has_half_offsets(const PackedFormat& format) { return format.group == kSumBlock && format.has_min; }
 /// Computes corrections[rows][k / group] from the sums.
 void fill_corrections(const QuantizedRows& q, std::int64_t rows, std::int64_t k, const PackedFormat& format);
 

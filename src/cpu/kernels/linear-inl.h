@@ -186,10 +186,12 @@ void linear_float(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_e
   auto* bytes = static_cast<std::uint8_t*>(scratch);
   auto* scale = reinterpret_cast<float*>(bytes + kPanel * kInt8Block);
   float* min = scale + kPanel * kInt8Block / 16;
-  const auto multiply = format.group == 16             ? multiply_block<Int8Family<16, false, false>>
-                        : format.has_min               ? multiply_block<Int8Family<32, true, false>>
-                        : format.codes == Codes::kByte ? multiply_block<Int8Family<32, false, true>>
-                                                       : multiply_block<Int8Family<32, false, false>>;
+  const bool full = format.codes == Codes::kByte || format.codes == Codes::kIq4;
+  const auto multiply = format.group == 16 && format.has_min ? multiply_block<Int8Family<16, true, false>>
+                        : format.group == 16                 ? multiply_block<Int8Family<16, false, false>>
+                        : format.has_min                     ? multiply_block<Int8Family<32, true, false>>
+                        : full                               ? multiply_block<Int8Family<32, false, true>>
+                                                             : multiply_block<Int8Family<32, false, false>>;
   for (std::int64_t k0 = 0; k0 < args.k; k0 += kInt8Block) {
     const std::int64_t kc = args.k - k0 < kInt8Block ? args.k - k0 : kInt8Block;
     unpack_codes(format.codes, layout, panel, k0 / 32, kc / 32, bytes);

@@ -8,6 +8,9 @@
 namespace dllm::cpu {
 namespace {
 
+/// Whether minima have a plane of their own.
+constexpr bool min_plane(const PackedFormat& format) { return format.has_min && format.scales != Scales::kSuperPairs; }
+
 bool half_is_zero(const std::uint8_t* p) { return p[0] == 0 && (p[1] & 0x7f) == 0; }
 bool half_is_finite(const std::uint8_t* p) { return (p[1] & 0x7c) != 0x7c; }
 
@@ -18,12 +21,16 @@ struct ScaleClass {
   bool regular;
 };
 ScaleClass classify(const PackedFormat& format, const FileBlock& block, int g) {
+  const bool keeps_zero = format.codes != Codes::kIq4;  // has a code for zero
   switch (format.scales) {
     case Scales::kHalf:
-      return {half_is_zero(block.scale), half_is_finite(block.scale)};
-    case Scales::kSuper: {
+      return {half_is_zero(block.scale), half_is_finite(block.scale) && (keeps_zero || !half_is_zero(block.scale))};
+    case Scales::kSuper:
+    case Scales::kSuperPairs: {
       const bool finite = half_is_finite(block.super);
-      return {finite && (half_is_zero(block.super) || block.scale[g] == 0), finite};
+      const int bits = format.scales == Scales::kSuper ? 255 : 15;
+      const bool zero = finite && (half_is_zero(block.super) || (block.scale[g] & bits) == 0);
+      return {zero, finite && (keeps_zero || !zero)};
     }
     case Scales::kExponent:  // s = 2^(e - 128)
       return {false, block.scale[0] >= 88 && block.scale[0] <= 168};
@@ -33,6 +40,27 @@ ScaleClass classify(const PackedFormat& format, const FileBlock& block, int g) {
   return {false, false};
 }
 
+/// Bits kShift, kShift + 1 of 32 codes into two planes: bits 2s, 2s + 1 of plane t belong to quad 4t + s.
+template <int kShift>
+void store_pairs(const std::uint8_t* u, std::uint8_t* planes) {
+  for (int t = 0; t < 2; ++t) {
+    std::uint8_t bits[4] = {};
+    for (int s = 0; s < 4; ++s)
+      for (int i = 0; i < 4; ++i)
+        bits[i] = static_cast<std::uint8_t>(bits[i] | ((u[16 * t + 4 * s + i] >> kShift) & 3) << (2 * s));
+    std::memcpy(planes + 64 * t, bits, 4);
+  }
+}
+/// Bit kShift of 32 codes into a plane: bit q belongs to quad q.
+template <int kShift>
+void store_bits(const std::uint8_t* u, std::uint8_t* plane) {
+  std::uint8_t bits[4] = {};
+  for (int quad = 0; quad < 8; ++quad)
+    for (int i = 0; i < 4; ++i)
+      bits[i] = static_cast<std::uint8_t>(bits[i] | ((u[4 * quad + i] >> kShift) & 1) << quad);
+  std::memcpy(plane, bits, 4);
+}
+
 /// Writes the codes of a group of 32 into the planes, for one lane.
 template <Codes kCodes>
 void store_group(const std::uint8_t* u, std::uint8_t* codes, std::uint8_t* high) {
@@ -40,23 +68,16 @@ void store_group(const std::uint8_t* u, std::uint8_t* codes, std::uint8_t* high)
     for (int quad = 0; quad < 8; ++quad) std::memcpy(codes + 64 * quad, u + 4 * quad, 4);
     return;
   }
+  if constexpr (kCodes == Codes::kTwoBits || kCodes == Codes::kThreeBits) {
+    store_pairs<0>(u, codes);
+    if constexpr (kCodes == Codes::kThreeBits) store_bits<2>(u, high);
+    return;
+  }
   std::uint8_t packed[16];
   for (int i = 0; i < 16; ++i) packed[i] = static_cast<std::uint8_t>((u[i] & 15) | (u[16 + i] << 4));
   for (int quad = 0; quad < 4; ++quad) std::memcpy(codes + 64 * quad, packed + 4 * quad, 4);
-  if constexpr (kCodes == Codes::kNibble5) {
-    std::uint8_t bits[4] = {};
-    for (int quad = 0; quad < 8; ++quad)
-      for (int i = 0; i < 4; ++i) bits[i] = static_cast<std::uint8_t>(bits[i] | ((u[4 * quad + i] >> 4) & 1) << quad);
-    std::memcpy(high, bits, 4);
-  } else if constexpr (kCodes == Codes::kNibble6) {
-    for (int t = 0; t < 2; ++t) {
-      std::uint8_t bits[4] = {};
-      for (int s = 0; s < 4; ++s)
-        for (int i = 0; i < 4; ++i)
-          bits[i] = static_cast<std::uint8_t>(bits[i] | ((u[16 * t + 4 * s + i] >> 4) & 3) << (2 * s));
-      std::memcpy(high + 64 * t, bits, 4);
-    }
-  }
+  if constexpr (kCodes == Codes::kNibble5) store_bits<4>(u, high);
+  if constexpr (kCodes == Codes::kNibble6) store_pairs<4>(u, high);
 }
 
 /// Writes one row into its lane. A template per format, so that its loops have constant lengths: packing a model of 8
@@ -67,6 +88,7 @@ bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, st
   constexpr int kWidth = kFormat.scales == Scales::kHalf ? 2 : 1;
   constexpr std::int64_t kCodeBytes = code_bytes(kFormat.codes), kHighBytes = high_bytes(kFormat.codes);
   constexpr int kZeroCode = kFormat.codes == Codes::kE2M1 ? 0 : kFormat.zero;
+  constexpr bool kKeepsZero = kFormat.codes != Codes::kIq4, kMins = min_plane(kFormat);
   std::uint8_t* codes = panel + 4 * lane;
   std::uint8_t* high = panel + layout.high + 4 * lane;
   std::uint8_t* scales = panel + layout.scale + kWidth * lane;
@@ -96,11 +118,11 @@ bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, st
     for (int g = 0; g < kGroups; ++g, scales += kPanel * kWidth, mins += kPanel * kWidth) {
       const ScaleClass scale = classify(kFormat, block, g);
       regular = regular && scale.regular;
-      if (scale.zero) std::memset(block.codes + g * kFormat.group, kZeroCode, kFormat.group);
+      if (kKeepsZero && scale.zero) std::memset(block.codes + g * kFormat.group, kZeroCode, kFormat.group);
       std::memcpy(scales, block.scale + g * kWidth, kWidth);
-      if constexpr (kFormat.has_min) std::memcpy(mins, block.min + g * kWidth, kWidth);
+      if constexpr (kMins) std::memcpy(mins, block.min + g * kWidth, kWidth);
     }
-    if constexpr (kFormat.scales == Scales::kSuper) {
+    if constexpr (kFormat.scales == Scales::kSuper || kFormat.scales == Scales::kSuperPairs) {
       std::memcpy(panel + layout.super + (b * kPanel + lane) * 2, block.super, 2);
       if constexpr (kFormat.has_min)
         std::memcpy(panel + layout.super_min + (b * kPanel + lane) * 2, block.super_min, 2);
@@ -186,12 +208,11 @@ PackedLayout packed_layout(const PackedFormat& format, std::int64_t k) {
     return begin;
   };
   plane(chunks * code_bytes(format.codes));
-  layout.high = plane(format.codes == Codes::kNibble5   ? 64 * chunks
-                      : format.codes == Codes::kNibble6 ? 128 * chunks
-                                                        : 0);
+  layout.high = plane(chunks * high_bytes(format.codes));
   layout.scale = plane(groups * kPanel * scale_bytes(format));
-  layout.min = plane(format.has_min ? groups * kPanel * scale_bytes(format) : 0);
-  const std::int64_t supers = format.scales == Scales::kSuper ? k / kFileBlockElems : 0;
+  layout.min = plane(min_plane(format) ? groups * kPanel * scale_bytes(format) : 0);
+  const bool integers = format.scales == Scales::kSuper || format.scales == Scales::kSuperPairs;
+  const std::int64_t supers = integers ? k / kFileBlockElems : 0;
   layout.super = plane(supers * kPanel * 2);
   layout.super_min = plane(format.has_min ? supers * kPanel * 2 : 0);
   layout.bytes = at;

@@ -9,6 +9,12 @@ namespace {
 template <class Use>
 auto with_codes(const PackedFormat& format, const Use& use) {
   switch (format.codes) {
+    case Codes::kTwoBits:
+      return use.template operator()<Codes::kTwoBits, true>();
+    case Codes::kThreeBits:
+      return use.template operator()<Codes::kThreeBits, false>();
+    case Codes::kIq4:
+      return use.template operator()<Codes::kIq4, false>();
     case Codes::kNibble:
       return format.has_min ? use.template operator()<Codes::kNibble, true>()
                             : use.template operator()<Codes::kNibble, false>();
@@ -50,12 +56,15 @@ inline F32 group_scale(const PackedFormat& format, const PackedLayout& layout, c
     case Scales::kExponent:
       return load_exponents(panel + layout.scale + g * kPanel);
     case Scales::kSuper:
+    case Scales::kSuperPairs:
     case Scales::kNone:
       break;
   }
   const F32 super = load_halves(panel + layout.super + g * format.group / 256 * kPanel * 2);
   const std::uint8_t* integers = panel + layout.scale + g * kPanel;
-  // Only Q6_K's are signed; it is the only one without minima.
+  if (format.scales == Scales::kSuperPairs)
+    return mul(super, to_f32(bit_and(load_uint8(integers), set1(std::int32_t{15}))));
+  // Formats with minima have unsigned scales, the others signed ones.
   return mul(super,
              to_f32(format.has_min ? load_uint8(integers) : load_int8(reinterpret_cast<const std::int8_t*>(integers))));
 }
@@ -65,11 +74,26 @@ inline F32 group_min(const PackedFormat& format, const PackedLayout& layout, con
                      std::int64_t g) {
   if (format.scales == Scales::kHalf) return sub(set1(0.f), load_halves(panel + layout.min + g * kPanel * 2));
   const F32 super = load_halves(panel + layout.super_min + g * format.group / 256 * kPanel * 2);
+  if (format.scales == Scales::kSuperPairs)
+    return mul(super, to_f32(shift_right<4>(load_uint8(panel + layout.scale + g * kPanel))));
   return mul(super, to_f32(load_uint8(panel + layout.min + g * kPanel)));
 }
 
 /// E2M1 values doubled are the integers 0 1 2 3 4 6 8 12 and their negatives; 12 makes them unsigned.
 constexpr std::uint8_t kE2M1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+/// kIq4Values, made unsigned by 128.
+constexpr std::uint8_t kIq4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+
+/// Whether nibbles index a table.
+constexpr bool tabled(Codes codes) { return codes == Codes::kE2M1 || codes == Codes::kIq4; }
+constexpr const std::uint8_t* code_table(Codes codes) { return codes == Codes::kE2M1 ? kE2M1Codes : kIq4Codes; }
+
+/// Two planes of pairs of bits: those of 32 k to bytes [quad][16][4].
+inline void unpack_pairs(const std::uint8_t* planes, std::uint8_t* out) {
+  for (int quad = 0; quad < 8; ++quad)
+    for (int i = 0; i < 64; ++i)
+      out[64 * quad + i] = static_cast<std::uint8_t>((planes[64 * (quad / 4) + i] >> (2 * (quad % 4))) & 3);
+}
 
 /// Decodes `chunks` groups of 32 from group `first` on to bytes [chunk][quad][16][4]. The loops have constant lengths,
 /// for the compiler to vectorise.
@@ -79,9 +103,17 @@ constexpr std::uint8_t kE2M1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11,
     __builtin_memcpy(out, panel + first * 512, static_cast<std::size_t>(chunks * 512));
     return;
   }
-  const std::uint8_t* low = panel + first * 256;
+  const std::uint8_t* low = panel + first * code_bytes(codes);
   const std::uint8_t* high = panel + layout.high + first * high_bytes(codes);
-  for (std::int64_t c = 0; c < chunks; ++c, low += 256, out += 512) {
+  for (std::int64_t c = 0; c < chunks; ++c, low += code_bytes(codes), high += high_bytes(codes), out += 512) {
+    if (codes == Codes::kTwoBits || codes == Codes::kThreeBits) {
+      unpack_pairs(low, out);
+      if (codes == Codes::kThreeBits)
+        for (int quad = 0; quad < 8; ++quad)
+          for (int i = 0; i < 64; ++i)
+            out[64 * quad + i] = static_cast<std::uint8_t>(out[64 * quad + i] | (((high[i] >> quad) & 1) << 2));
+      continue;
+    }
     for (int i = 0; i < 256; ++i) out[i] = low[i] & 15;
     for (int i = 0; i < 256; ++i) out[256 + i] = static_cast<std::uint8_t>(low[i] >> 4);
     switch (codes) {
@@ -89,18 +121,19 @@ constexpr std::uint8_t kE2M1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11,
         for (int quad = 0; quad < 8; ++quad)
           for (int i = 0; i < 64; ++i)
             out[64 * quad + i] = static_cast<std::uint8_t>(out[64 * quad + i] | (((high[i] >> quad) & 1) << 4));
-        high += 64;
         break;
       case Codes::kNibble6:
         for (int quad = 0; quad < 8; ++quad)
           for (int i = 0; i < 64; ++i)
             out[64 * quad + i] = static_cast<std::uint8_t>(
                 out[64 * quad + i] | (((high[64 * (quad / 4) + i] >> (2 * (quad % 4))) & 3) << 4));
-        high += 128;
         break;
       case Codes::kE2M1:
-        for (int i = 0; i < 512; ++i) out[i] = kE2M1Codes[out[i]];
+      case Codes::kIq4:
+        for (int i = 0; i < 512; ++i) out[i] = code_table(codes)[out[i]];
         break;
+      case Codes::kTwoBits:
+      case Codes::kThreeBits:
       case Codes::kNibble:
       case Codes::kByte:
       case Codes::kFloat:

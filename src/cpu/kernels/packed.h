@@ -11,9 +11,11 @@
 //
 //   codes   per group of 32 k: [quad][16 outputs][4 k]; for nibbles the byte of quad j holds k 4j+i below and
 //           k 16+4j+i above (GGML's own pairing), so 8 quads take 256 bytes; whole bytes take 512
-//   high    the bits above the nibble: for 5-bit codes [16][4] bytes a group, bit q of byte (n, i) belongs to quad q;
-//           for 6-bit codes two such planes, bits 2s, 2s+1 of plane t belong to quad 4t + s
-//   scale   per group [16] in the file's own precision: halves, exponents, or 6/8-bit integers
+//           (Q2_K and Q3_K: two planes of [16][4] bytes, bits 2s, 2s+1 of plane t belong to quad 4t + s)
+//   high    the bits above the nibble: for 5-bit codes [16][4] bytes a group, bit q of byte (n, i) belongs to quad q
+//           (so is the third bit of 3-bit codes); for 6-bit codes two such planes, divided like those of Q2_K
+//   scale   per group [16] in the file's own precision: halves, exponents, or 6/8-bit integers; Q2_K has a scale below
+//           a minimum in each byte
 //   min     the same for minima
 //   super   K-quants: per 256 k [16] halves that the integers multiply; super_min for the minima
 //
@@ -21,25 +23,33 @@
 // VDPBF16PS and a shift or a mask widens it (an odd k is followed by zeros).
 //
 // The bytes are those of the file in another order, except that 6-bit scales of K-quants take whole bytes: +2.8 %
-// (Q4_K), +2.3 % (Q5_K).
+// (Q4_K), +2.3 % (Q5_K), +3.6 % (Q3_K), +1.5 % (IQ4_XS).
 //
 // A code of a group whose scale is zero is stored as the format's zero point: such a group then contributes an exact
-// zero for any finite number that replaces its scale (see the scale table of the VNNI tiles).
+// zero for any finite number that replaces its scale (see the scale table of the VNNI tiles). No value of IQ4_NL and
+// IQ4_XS is zero, so a panel with such a group is not regular (pack_panel()).
 
 namespace dllm::cpu {
 
 /// Outputs of a panel: one per lane.
 inline constexpr std::int64_t kPanel = 16;
 
-enum class Codes : std::uint8_t { kNibble, kNibble5, kNibble6, kByte, kE2M1, kFloat };
+enum class Codes : std::uint8_t { kTwoBits, kThreeBits, kNibble, kNibble5, kNibble6, kByte, kE2M1, kIq4, kFloat };
 /// Whether codes take less than a byte in memory, and must be decoded.
 constexpr bool narrower_than_byte(Codes codes) { return codes != Codes::kByte && codes != Codes::kFloat; }
 /// Bytes of 32 k of a panel: of the plane of codes, and of that of their high bits.
-constexpr std::int64_t code_bytes(Codes codes) { return codes == Codes::kByte ? 512 : 256; }
-constexpr std::int64_t high_bytes(Codes codes) {
-  return codes == Codes::kNibble5 ? 64 : codes == Codes::kNibble6 ? 128 : 0;
+constexpr std::int64_t code_bytes(Codes codes) {
+  return codes == Codes::kByte ? 512 : codes == Codes::kTwoBits || codes == Codes::kThreeBits ? 128 : 256;
 }
-enum class Scales : std::uint8_t { kHalf, kSuper, kExponent, kNone };
+constexpr std::int64_t high_bytes(Codes codes) {
+  return codes == Codes::kNibble5 || codes == Codes::kThreeBits ? 64 : codes == Codes::kNibble6 ? 128 : 0;
+}
+/// Scales per 32 weights.
+constexpr int scales_per_32(Codes codes) {
+  return codes == Codes::kTwoBits || codes == Codes::kThreeBits || codes == Codes::kNibble6 ? 2 : 1;
+}
+/// kSuperPairs: as kSuper, but a scale of four bits below a minimum of four.
+enum class Scales : std::uint8_t { kHalf, kSuper, kSuperPairs, kExponent, kNone };
 
 /// w = s (u - zero) - m, with a scale s (and a minimum m) per `group` weights along K; floats are stored unchanged.
 struct PackedFormat {
@@ -61,9 +71,13 @@ inline constexpr PackedFormat kPackedFormats[] = {
     {TensorType::kQ5_0, 32, 22, 32, 16, false, Codes::kNibble5, Scales::kHalf, false},
     {TensorType::kQ5_1, 32, 24, 32, 0, true, Codes::kNibble5, Scales::kHalf, false},
     {TensorType::kQ8_0, 32, 34, 32, 128, false, Codes::kByte, Scales::kHalf, true},
+    {TensorType::kQ2_K, 256, 84, 16, 0, true, Codes::kTwoBits, Scales::kSuperPairs, false},
+    {TensorType::kQ3_K, 256, 110, 16, 4, false, Codes::kThreeBits, Scales::kSuper, false},
     {TensorType::kQ4_K, 256, 144, 32, 0, true, Codes::kNibble, Scales::kSuper, false},
     {TensorType::kQ5_K, 256, 176, 32, 0, true, Codes::kNibble5, Scales::kSuper, false},
     {TensorType::kQ6_K, 256, 210, 16, 32, false, Codes::kNibble6, Scales::kSuper, true},
+    {TensorType::kIQ4_NL, 32, 18, 32, 128, false, Codes::kIq4, Scales::kHalf, false},
+    {TensorType::kIQ4_XS, 256, 136, 32, 128, false, Codes::kIq4, Scales::kSuper, false},
     {TensorType::kMXFP4, 32, 17, 32, 12, false, Codes::kE2M1, Scales::kExponent, false},
     {TensorType::kF32, 1, 4, 1, 0, false, Codes::kFloat, Scales::kNone, true},
     {TensorType::kF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},
@@ -93,9 +107,10 @@ struct PackedLayout {
 PackedLayout packed_layout(const PackedFormat& format, std::int64_t k);
 
 /// Packs `count` <= 16 consecutive rows of the file, `row_bytes` apart, into one panel; further lanes are zero weights.
-/// `panel` is aligned to 64 and holds packed_layout().bytes. Returns whether every scale is zero or of a magnitude in
-/// [2^-40, 2^40]: then scales may be multiplied by adding exponents. For BF16: whether every weight is zero or in
-/// [2^-55, 2^55): then no product or sum with rows of such values is subnormal. For F32 and F16: true.
+/// `panel` is aligned to 64 and holds packed_layout().bytes. Returns whether every scale is zero (if the format has a
+/// code for zero) or of a magnitude in [2^-40, 2^40]: then scales may be multiplied by adding exponents. For BF16:
+/// whether every weight is zero or in [2^-55, 2^55): then no product or sum with rows of such values is subnormal. For
+/// F32 and F16: true.
 bool pack_panel(const PackedFormat& format, const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k,
                 std::uint8_t* panel);
 

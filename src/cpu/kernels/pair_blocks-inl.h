@@ -15,31 +15,39 @@ using PairRows = void(const LinearArgs& args, PairBlock block, const PairSums& s
 
 constexpr std::int64_t kDecodedBytes = 512 * kPanel;  ///< of a block's codes, of one panel
 
-/// 16 bytes as floats.
-template <bool kSigned>
+/// How 16 bytes are floats.
+enum class Bytes { kUnsigned, kSigned, kLow, kHigh };  ///< the last two: their lower and upper four bits
+template <Bytes kBytes>
 inline __m512 byte_floats(const std::uint8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm512_cvtepi32_ps(kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
+  __m512i words = kBytes == Bytes::kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
+  if constexpr (kBytes == Bytes::kLow) words = _mm512_and_si512(words, _mm512_set1_epi32(15));
+  if constexpr (kBytes == Bytes::kHigh) words = _mm512_srli_epi32(words, 4);
+  return _mm512_cvtepi32_ps(words);
 }
 
-template <bool kSigned>
-void load_super(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
-                std::int64_t count, float* scale) {
+/// `at` is the plane of integers, `super_at` that of the halves that multiply them.
+template <Bytes kBytes>
+void load_super(const PackedFormat& format, const std::uint8_t* at, const std::uint8_t* super_at, std::int64_t first,
+                std::int64_t count, float* out) {
   const std::int64_t per_super = 256 / format.group;
   for (std::int64_t g = 0; g < count; g += per_super) {
-    const __m512 super = half_floats(panel + layout.super + (first + g) / per_super * kPanel * 2);
-    const std::uint8_t* integers = panel + layout.scale + (first + g) * kPanel;
-    for (std::int64_t i = 0; i < per_super; ++i, scale += kPanel, integers += kPanel)
-      _mm512_storeu_ps(scale, _mm512_mul_ps(super, byte_floats<kSigned>(integers)));
+    const __m512 super = half_floats(super_at + (first + g) / per_super * kPanel * 2);
+    const std::uint8_t* integers = at + (first + g) * kPanel;
+    for (std::int64_t i = 0; i < per_super; ++i, out += kPanel, integers += kPanel)
+      _mm512_storeu_ps(out, _mm512_mul_ps(super, byte_floats<kBytes>(integers)));
   }
 }
 
 /// Scales (unless the tiles read them) and minima of groups [first, first + count) as floats.
 void load_scales(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel, std::int64_t first,
                  std::int64_t count, float* scale, float* min) {
-  if (format.scales == Scales::kSuper) {
-    (format.has_min ? load_super<false> : load_super<true>)(format, layout, panel, first, count, scale);
-  } else if (format.scales == Scales::kHalf && format.has_min) {
+  if (format.scales == Scales::kSuper || format.scales == Scales::kSuperPairs) {
+    const auto load = format.scales == Scales::kSuperPairs ? load_super<Bytes::kLow>
+                      : format.has_min                     ? load_super<Bytes::kUnsigned>
+                                                           : load_super<Bytes::kSigned>;
+    load(format, panel + layout.scale, panel + layout.super, first, count, scale);
+  } else if (format.scales == Scales::kHalf && !half_scales(format.codes, format.has_min)) {
     const std::uint8_t* at = panel + layout.scale + first * kPanel * 2;
     for (std::int64_t g = 0; g < count; ++g) _mm512_storeu_ps(scale + g * kPanel, half_floats(at + g * kPanel * 2));
   } else if (format.scales == Scales::kExponent) {
@@ -47,16 +55,12 @@ void load_scales(const PackedFormat& format, const PackedLayout& layout, const s
     for (std::int64_t g = 0; g < count; ++g) store(scale + g * kPanel, load_exponents(at + g * kPanel));
   }
   if (!format.has_min) return;
-  for (std::int64_t g = 0; g < count; ++g) {
-    const std::uint8_t* at = panel + layout.min + (first + g) * kPanel * (format.scales == Scales::kHalf ? 2 : 1);
-    __m512 m;
-    if (format.scales == Scales::kHalf) {
-      m = _mm512_sub_ps(_mm512_setzero_ps(), half_floats(at));
-    } else {
-      m = _mm512_mul_ps(half_floats(panel + layout.super_min + (first + g) / 8 * kPanel * 2), byte_floats<false>(at));
-    }
-    _mm512_storeu_ps(min + g * kPanel, m);
-  }
+  const std::uint8_t *at = panel + layout.min, *super_at = panel + layout.super_min;
+  if (format.scales == Scales::kSuper) return load_super<Bytes::kUnsigned>(format, at, super_at, first, count, min);
+  if (format.scales == Scales::kSuperPairs)
+    return load_super<Bytes::kHigh>(format, panel + layout.scale, super_at, first, count, min);
+  for (std::int64_t g = 0; g < count; ++g)
+    _mm512_storeu_ps(min + g * kPanel, _mm512_sub_ps(_mm512_setzero_ps(), half_floats(at + (first + g) * kPanel * 2)));
 }
 
 /// Outputs [n, n + 32). Meanwhile the tiles prefetch the next pair: the processor's own prefetchers follow neither the

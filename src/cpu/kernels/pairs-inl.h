@@ -11,8 +11,8 @@
 // field. So the bound is 8/9 of the VPDPBUSD peak instead of 8/10. The table has exact products (11 to 18 bits times
 // 3), so the result equals the multiplication bit for bit. A scale of zero, to whose bits nothing may be added, is
 // tabulated as 1: the codes of its group are zero (packed.h). If there are only one or two tiles they multiply, since
-// the table would cost more than it saves; so do formats of 6 and 8 bits, whose activations keep exact scales, and
-// scales that nothing may be added to.
+// the table would cost more than it saves; so do formats of 6 and 8 bits, whose activations keep exact scales, those of
+// 2 and 3 bits, with twice as many scales, and scales that nothing may be added to.
 //
 // Registers: 2R integer and 2R float accumulators, 2 codes, 1 broadcast, 1 to 3 constants: R = 6 fills the file.
 // 12 chains of VPDPBUSD (latency 4, two a cycle) cover the latency; R = 8 with float accumulators in L1 measured 4 %
@@ -74,15 +74,27 @@ struct PairBlock {
 template <Codes kCodes>
 inline __m512i pair_codes(const std::uint8_t* codes, const std::uint8_t* high, int quad) {
   if constexpr (kCodes == Codes::kByte) return _mm512_loadu_si512(codes + 64 * quad);
+  constexpr int kOr = 0xf8;  // a | (b & c)
+  if constexpr (kCodes == Codes::kTwoBits || kCodes == Codes::kThreeBits) {
+    const __m512i pairs = _mm512_loadu_si512(codes + 64 * (quad / 4));
+    const __m512i pair = _mm512_and_si512(
+        quad % 4 == 0 ? pairs : _mm512_srli_epi16(pairs, static_cast<unsigned>(2 * (quad & 3))), _mm512_set1_epi8(3));
+    if constexpr (kCodes == Codes::kTwoBits) return pair;
+    const __m512i bits = _mm512_loadu_si512(high);
+    const __m512i third = quad < 2   ? _mm512_slli_epi16(bits, static_cast<unsigned>(2 - quad))
+                          : quad > 2 ? _mm512_srli_epi16(bits, static_cast<unsigned>(quad - 2))
+                                     : bits;
+    return _mm512_ternarylogic_epi32(pair, third, _mm512_set1_epi8(4), kOr);
+  }
   const __m512i fifteen = _mm512_set1_epi8(15);
   const __m512i both = _mm512_loadu_si512(codes + 64 * (quad & 3));
   const __m512i low = _mm512_and_si512(quad < 4 ? both : _mm512_srli_epi16(both, 4), fifteen);
-  if constexpr (kCodes == Codes::kE2M1) {
-    const __m512i values = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kE2M1Codes)));
+  if constexpr (tabled(kCodes)) {
+    const auto* table = reinterpret_cast<const __m128i*>(code_table(kCodes));
+    const __m512i values = _mm512_broadcast_i32x4(_mm_loadu_si128(table));
     return _mm512_shuffle_epi8(values, low);
   }
   // Bits shifted in from the neighbouring byte are masked out.
-  constexpr int kOr = 0xf8;  // a | (b & c)
   if constexpr (kCodes == Codes::kNibble5) {
     const __m512i bits = _mm512_loadu_si512(high);
     const __m512i fifth = quad < 4   ? _mm512_slli_epi16(bits, static_cast<unsigned>(4 - quad))
@@ -115,6 +127,13 @@ inline void table_entry(__m512 s, float* table) {
   _mm512_storeu_ps(table + 3 * kPanel, _mm512_mul_ps(safe, _mm512_set1_ps(1.75f)));
 }
 
+/// What a minimum is multiplied by: of a group, or of half a group (kHalfMin).
+template <bool kHalfMin>
+inline __m512 row_offset(const float* offset, const std::int32_t* correction) {
+  if constexpr (kHalfMin) return _mm512_castsi512_ps(_mm512_set1_epi32(*correction));
+  return _mm512_set1_ps(*offset);
+}
+
 /// Where a tile reads the sums of the previous K and writes its own: [rows][32], `stride` floats from row to row. They
 /// are in scratch between blocks: rows of the output are a multiple of 4 KiB apart, in one set of L1, and not cached.
 struct PairSums {
@@ -127,8 +146,9 @@ struct PairSums {
 /// `kDecoded`: codes are bytes already.
 template <Codes kCodes, bool kMin, PairScales kScales, bool kDecoded, int kRows>
 void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row, const PairSums& sums) {
-  // Codes of 6 bits have a scale per 16 k: two half groups.
-  constexpr int kHalves = kCodes == Codes::kNibble6 ? 2 : 1;
+  // Where scales are per 16 k, a group is two half groups; so are its minima then, with offsets in `corrections`.
+  constexpr int kHalves = scales_per_32(kCodes);
+  constexpr bool kHalfMin = kMin && kHalves == 2;
   constexpr Codes kRead = kDecoded ? Codes::kByte : kCodes;
   const QuantizedRows& q = args.quantized;
   const std::int64_t groups = args.k / kScaleBlock, first = row * groups + block.k0 / kScaleBlock;
@@ -169,7 +189,7 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
       __m512i dot[kRows][2], odd[kRows][2];
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r)
-        dot[r][0] = dot[r][1] = _mm512_set1_epi32(corrections[r * groups * kHalves + half]);
+        dot[r][0] = dot[r][1] = _mm512_set1_epi32(kHalfMin ? 0 : corrections[r * groups * kHalves + half]);
       if constexpr (kSplit) {
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) odd[r][0] = odd[r][1] = _mm512_setzero_si512();
@@ -223,9 +243,9 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
         sum[r][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][0]), product0, sum[r][0]);
         sum[r][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][1]), product1, sum[r][1]);
         if constexpr (kMin) {
-          const __m512 offset = _mm512_set1_ps(offsets[r * groups]);
-          sum[r][0] = _mm512_fmadd_ps(_mm512_loadu_ps(min0), offset, sum[r][0]);
-          sum[r][1] = _mm512_fmadd_ps(_mm512_loadu_ps(min1), offset, sum[r][1]);
+          const __m512 offset = row_offset<kHalfMin>(offsets + r * groups, corrections + r * groups * kHalves + half);
+          sum[r][0] = _mm512_fmadd_ps(_mm512_loadu_ps(min0 + half * kPanel), offset, sum[r][0]);
+          sum[r][1] = _mm512_fmadd_ps(_mm512_loadu_ps(min1 + half * kPanel), offset, sum[r][1]);
         }
       }
     }
@@ -237,7 +257,7 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
     }
     ++row_scales;
     table0 += kHalves * kTable, table1 += kHalves * kTable;
-    if constexpr (kMin) min0 += kPanel, min1 += kPanel;
+    if constexpr (kMin) min0 += kHalves * kPanel, min1 += kHalves * kPanel;
     x += kScaleBlock, corrections += kHalves, ++exponents, ++multiples, ++offsets;
   }
 #pragma GCC unroll 8
@@ -271,7 +291,7 @@ void pair_tile_of(std::int64_t height, const LinearArgs& args, const PairBlock& 
 /// Codes of one panel's block as bytes, [quad][16 outputs][4 k].
 template <Codes kCodes>
 void decode_pair_codes(const std::uint8_t* codes, const std::uint8_t* high, std::int64_t groups, std::uint8_t* out) {
-  for (std::int64_t g = 0; g < groups; ++g, codes += 256, high += high_bytes(kCodes), out += 512) {
+  for (std::int64_t g = 0; g < groups; ++g, codes += code_bytes(kCodes), high += high_bytes(kCodes), out += 512) {
 #pragma GCC unroll 8
     for (int quad = 0; quad < 8; ++quad) _mm512_storeu_si512(out + 64 * quad, pair_codes<kCodes>(codes, high, quad));
   }
@@ -290,8 +310,9 @@ inline bool decodes_per_block(const LinearArgs& args) {
 template <Codes kCodes, bool kMin>
 void pair_rows(const LinearArgs& args, PairBlock block, const PairSums& sums) {
   const std::int64_t tiles = (args.rows + kPairRows - 1) / kPairRows;
-  // Exact scales of activations have no short mantissa to tabulate.
-  constexpr bool kExact = kCodes == Codes::kNibble6 || kCodes == Codes::kByte;
+  // Exact scales of activations have no short mantissa to tabulate, and two scales per 32 k would take more loads than
+  // the table saves multiplications.
+  constexpr bool kMultiplies = scales_per_32(kCodes) == 2 || kCodes == Codes::kByte;
   auto* first = pair_tile_of<kCodes, kMin, PairScales::kMultiply>;
   auto* others = first;
   if (decodes_per_block(args)) {
@@ -302,7 +323,7 @@ void pair_rows(const LinearArgs& args, PairBlock block, const PairSums& sums) {
       }
       first = others = pair_tile_of<kCodes, kMin, PairScales::kMultiply, true>;
     }
-  } else if (tiles > 2 && !kExact && args.panels.regular && args.quantized.regular) {
+  } else if (tiles > 2 && !kMultiplies && args.panels.regular && args.quantized.regular) {
     first = pair_tile_of<kCodes, kMin, PairScales::kBuild>;
     others = pair_tile_of<kCodes, kMin, PairScales::kTabled>;
   }

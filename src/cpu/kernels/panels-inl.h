@@ -31,6 +31,8 @@ constexpr std::int64_t kPanelBlock = 1024;  ///< K per block: codes 8 to 16 KiB,
 /// Largest code that a tile sees.
 constexpr int most_code(Codes codes) {
   switch (codes) {
+    case Codes::kTwoBits:  // they gain nothing from sums that are smaller still
+    case Codes::kThreeBits:
     case Codes::kNibble:
       return 15;
     case Codes::kNibble5:
@@ -46,7 +48,7 @@ constexpr int most_code(Codes codes) {
 /// Number of tiles from which on they read codes that were decoded before; 0: never.
 template <Codes kCodes>
 constexpr std::int64_t decodes_from() {
-  if constexpr (kCodes == Codes::kNibble5 || kCodes == Codes::kNibble6 || kCodes == Codes::kE2M1) return 3;
+  if constexpr (kCodes != Codes::kNibble && narrower_than_byte(kCodes)) return 3;
   using Dot = Dots<most_code(kCodes)>;
   if constexpr (kCodes == Codes::kNibble && requires { Dot::kDecodesFrom; }) return Dot::kDecodesFrom;
   return 0;
@@ -68,9 +70,14 @@ struct PanelBlock {
 template <Codes kCodes, int kQuad>
 inline U8 panel_codes(const std::uint8_t* codes, const std::uint8_t* high) {
   if constexpr (kCodes == Codes::kByte) return load_bytes(codes + 64 * kQuad);
+  if constexpr (kCodes == Codes::kTwoBits || kCodes == Codes::kThreeBits) {
+    const U8 pair = and_bytes(shift_bits<-2 * (kQuad & 3)>(load_bytes(codes + 64 * (kQuad / 4))), 3);
+    if constexpr (kCodes == Codes::kTwoBits) return pair;
+    return or_bytes(pair, and_bytes(shift_bits<2 - kQuad>(load_bytes(high)), 4));
+  }
   const U8 both = load_bytes(codes + 64 * (kQuad & 3));
   const U8 low = and_bytes(kQuad < 4 ? both : shift_bits<-4>(both), 15);
-  if constexpr (kCodes == Codes::kE2M1) return look_up(kE2M1Codes, low);
+  if constexpr (tabled(kCodes)) return look_up(code_table(kCodes), low);
   // Bits shifted in from the neighbouring byte are masked out.
   if constexpr (kCodes == Codes::kNibble5) return or_bytes(low, and_bytes(shift_bits<4 - kQuad>(load_bytes(high)), 16));
   if constexpr (kCodes == Codes::kNibble6)
@@ -113,8 +120,9 @@ template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
 [[gnu::noinline]] void panel_tile(const LinearArgs& args, const PanelBlock& block, std::int64_t row, float* total) {
   using Dot = Dots<most_code(kCodes)>;
   constexpr Codes kStored = kDecoded ? Codes::kByte : kCodes;
-  // Codes of 6 bits have a scale per 16 k: two half groups.
-  constexpr int kHalves = kCodes == Codes::kNibble6 ? 2 : 1;
+  // Where scales are per 16 k, a group is two half groups; so are its minima then, with offsets in `corrections`.
+  constexpr int kHalves = scales_per_32(kCodes);
+  constexpr bool kHalfMin = kMin && kHalves == 2;
   const QuantizedRows& q = args.quantized;
   const std::int64_t groups = args.k / kScaleBlock, first = row * groups + block.k0 / kScaleBlock, stride = q.stride;
   const std::int8_t* x = q.values + row * stride + block.k0;
@@ -127,7 +135,7 @@ template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
     const auto half = [&]<int kHalf>() {
       typename Dot::Sum dot[kRows];
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) dot[r] = Dot::begin(corrections[r * groups * kHalves + kHalf]);
+      for (int r = 0; r < kRows; ++r) dot[r] = Dot::begin(kHalfMin ? 0 : corrections[r * groups * kHalves + kHalf]);
       panel_quads<kStored, 4 * kHalf, kRows, Dot>(codes, high, x, stride, dot);
       if constexpr (kHalves == 1) panel_quads<kStored, 4, kRows, Dot>(codes, high, x, stride, dot);
       // Otherwise GCC keeps what it stored in registers that it does not have, and stores it twice.
@@ -135,9 +143,11 @@ template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
       const F32 weights = load(scale + kHalf * kPanel);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        const F32 sum = to_f32(Dot::end(dot[r], corrections[r * groups * kHalves + kHalf]));
+        const std::int32_t correction = corrections[r * groups * kHalves + kHalf];
+        const F32 sum = to_f32(Dot::end(dot[r], kHalfMin ? 0 : correction));
         F32 to = fma(sum, mul(weights, set1(scales[r * groups])), load(total + r * kPanel));
-        if constexpr (kMin) to = fma(load(min), set1(offsets[r * groups]), to);
+        if constexpr (kHalfMin) to = fma(load(min + kHalf * kPanel), as_f32(set1(correction)), to);
+        if constexpr (kMin && !kHalfMin) to = fma(load(min), set1(offsets[r * groups]), to);
         store(total + r * kPanel, to);
       }
     };
@@ -145,7 +155,7 @@ template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
     if constexpr (kHalves == 2) half.template operator()<1>();
     codes += code_bytes(kStored), high += high_bytes(kStored), x += kScaleBlock;
     scale += kHalves * kPanel, corrections += kHalves, ++scales;
-    if constexpr (kMin) min += kPanel, ++offsets;
+    if constexpr (kMin) min += kHalves * kPanel, ++offsets;
   }
 }
 
@@ -181,7 +191,7 @@ constexpr std::int64_t kPanelSums = 256;
 /// Scratch of one block of a panel.
 struct PanelScratch {
   float scale[kPanelBlock / kSumBlock * kPanel];
-  float min[kPanelBlock / kScaleBlock * kPanel];
+  float min[kPanelBlock / kSumBlock * kPanel];
   std::uint8_t codes[kPanelBlock * kPanel];
   alignas(64) float sums[kPanelSums * kPanel];
 };

@@ -22,7 +22,12 @@ bool derive_groups(const QuantizedRows& rows, std::int64_t first, std::int64_t c
 
 void fill_corrections(const QuantizedRows& q, std::int64_t rows, std::int64_t k, const PackedFormat& format) {
   const std::int64_t count = rows * k / format.group;
-  if (format.group == kSumBlock) {
+  if (has_half_offsets(format)) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float offset = -q.scales[i / 2] * static_cast<float>(q.sums[i]);
+      std::memcpy(q.corrections + i, &offset, 4);
+    }
+  } else if (format.group == kSumBlock) {
     for (std::int64_t i = 0; i < count; ++i) q.corrections[i] = -format.zero * q.sums[i];
   } else {
     for (std::int64_t i = 0; i < count; ++i) q.corrections[i] = -format.zero * (q.sums[2 * i] + q.sums[2 * i + 1]);

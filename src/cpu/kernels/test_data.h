@@ -41,9 +41,13 @@ struct BlockLayout {
   int half1;
 };
 inline constexpr BlockLayout kBlockLayouts[] = {
-    {TensorType::kQ4_0, 32, 18, 0, -1},  {TensorType::kQ4_1, 32, 20, 0, 2},      {TensorType::kQ5_0, 32, 22, 0, -1},
-    {TensorType::kQ5_1, 32, 24, 0, 2},   {TensorType::kQ8_0, 32, 34, 0, -1},     {TensorType::kQ4_K, 256, 144, 0, 2},
-    {TensorType::kQ5_K, 256, 176, 0, 2}, {TensorType::kQ6_K, 256, 210, 208, -1}, {TensorType::kMXFP4, 32, 17, -1, -1},
+    {TensorType::kQ4_0, 32, 18, 0, -1},     {TensorType::kQ4_1, 32, 20, 0, 2},
+    {TensorType::kQ5_0, 32, 22, 0, -1},     {TensorType::kQ5_1, 32, 24, 0, 2},
+    {TensorType::kQ8_0, 32, 34, 0, -1},     {TensorType::kQ4_K, 256, 144, 0, 2},
+    {TensorType::kQ5_K, 256, 176, 0, 2},    {TensorType::kQ6_K, 256, 210, 208, -1},
+    {TensorType::kMXFP4, 32, 17, -1, -1},   {TensorType::kQ2_K, 256, 84, 80, 82},
+    {TensorType::kQ3_K, 256, 110, 108, -1}, {TensorType::kIQ4_NL, 32, 18, 0, -1},
+    {TensorType::kIQ4_XS, 256, 136, 0, -1},
 };
 
 /// Blocks of random bits, except that the scales are of moderate size: every code of the format occurs, including

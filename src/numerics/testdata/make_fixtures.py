@@ -20,11 +20,12 @@ import gguf
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent
-TYPES = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "MXFP4"]
-BY_GGML = ["Q4_K", "Q5_K", "Q6_K"]
+TYPES = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "MXFP4", "Q2_K", "Q3_K",
+         "IQ4_NL", "IQ4_XS"]
+BY_GGML = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
 # Byte offsets of the binary16 fields in a block.
 HALF_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2],
-               "Q6_K": [208]}
+               "Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0]}
 
 
 def blocks_to_decode(name, rng):
@@ -73,8 +74,10 @@ def encoder_input(rng):
 def ggml_encode(library, name, x):
     elems, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
     out = np.zeros(x.size // elems * size, dtype=np.uint8)
-    encode = getattr(library, f"quantize_row_{name.lower().replace('_k', '_K')}_ref")
-    encode(x.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(x.size))
+    # As llama-quantize calls it: for IQ4_NL the functions for a row search less.
+    library.ggml_quantize_chunk(ctypes.c_int(gguf.GGMLQuantizationType[name]), x.ctypes.data_as(ctypes.c_void_p),
+                                out.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(0), ctypes.c_int64(1),
+                                ctypes.c_int64(x.size), None)
     return out
 
 
