@@ -34,6 +34,11 @@ struct LoadOptions {
   /// Numerics profile (docs/guide/numerics.md): the name of a shipped one or a file. The model then runs in the number
   /// formats of the profile, simulated on this processor; empty: in its own.
   std::string numerics;
+  /// Contexts beyond those of training, instead of the file's own scaling (docs/guide/models.md, "RoPE"): none, linear,
+  /// ntk or yarn; empty: the file's.
+  std::string rope_scaling;
+  double rope_scale = 0;                   ///< how many times as long contexts become; 0: not given
+  std::int32_t rope_original_context = 0;  ///< positions of the training; 0: the file's
   std::string backend;  ///< cpu (empty), or npu: a simulated device, in its number formats and its virtual time
   std::string device;   ///< npu: name of a profile, or a file; empty: dart-2048
   /// Low-rank adapters, "FILE" or "FILE:SCALE": a GGUF adapter, or a PEFT folder. Those of `lora` change every pass,

@@ -45,6 +45,13 @@ LoadOption number(const char* key, std::int32_t L::* member, double most, std::u
   return one;
 }
 
+LoadOption factor(const char* key, double L::* member, double most, std::uint8_t readers, const char* otherwise,
+                  const char* meaning) {
+  LoadOption one{option(key, member, 0, most, "", meaning), "X", readers};
+  one.row.info.standard_text = otherwise;
+  return one;
+}
+
 LoadOption toggle(const char* key, bool L::* member, std::uint8_t readers, const char* meaning) {
   return {option(key, member, meaning), "", readers};
 }
@@ -100,6 +107,13 @@ std::vector<LoadOption> computing_options() {
       named("attention_arithmetic", &L::attention_arithmetic, {"f32", "bf16", "auto"}, kHere, "NAME", "f32",
             "rounding of the products of attention; auto: bf16 with quantized weights where this machine is faster at "
             "it"),
+      named("rope_scaling", &L::rope_scaling, {"none", "linear", "ntk", "yarn"}, kEverywhere, "NAME", "the file's",
+            "positions for contexts beyond those of training, by --rope-scale"),
+      factor("rope_scale", &L::rope_scale, 1 << 20, kEverywhere, "not given",
+             "how many times as long contexts become under --rope-scaling"),
+      with_flags(number("rope_original_context", &L::rope_original_context, 1 << 30, kEverywhere, "positions",
+                        "the file's", "context of the training, for --rope-scaling"),
+                 {"--yarn-orig-ctx", "--rope-original-context"}),
       of_path(text("numerics", &L::numerics, kSimulated, "NAME|FILE", "the file's own",
                    "run in the number formats of a profile: bf16, w4a8kv4, mxfp8, ...")),
       of_path(text("weight_cache", &L::weight_cache, kHere, "PATH", "none",
