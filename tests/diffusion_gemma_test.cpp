@@ -122,6 +122,19 @@ TEST(DiffusionGemma, LogitsReadAPromptCausallyAndACanvasOnRequest) {
   EXPECT_FALSE(LanguageModel::load("")->logits({1, 2, 3}, false, 2)) << "LLaDA has no canvases";
 }
 
+TEST(DiffusionGemma, ScaledPositionsAreRefused) {
+  const GoldenModel golden("diffusion-gemma");
+  for (const char* scaling : {"linear", "yarn"}) {
+    LoadOptions load;
+    load.rope_scaling = scaling;
+    load.rope_scale = 2;
+    load.warnings = false;
+    const auto model = LanguageModel::load(golden.path(), load);
+    ASSERT_FALSE(model) << scaling;
+    EXPECT_EQ(model.error().code, ErrorCode::kUnsupported) << model.error().message();
+  }
+}
+
 TEST(DiffusionGemma, PromptsMayBeReadInParts) {
   const GoldenModel golden("diffusion-gemma");
   Runner whole(source_of(golden.path())), parts(source_of(golden.path()), 1);

@@ -34,8 +34,13 @@ struct LoadOptions {
   /// Numerics profile (docs/guide/numerics.md): the name of a shipped one or a file. The model then runs in the number
   /// formats of the profile, simulated on this processor; empty: in its own.
   std::string numerics;
-  std::string backend;  ///< what runs the model: cpu (empty), npu, ...
-  std::string device;   ///< of that backend, as list_devices() names it, or a file; empty: its default
+  /// Contexts beyond those of training, instead of the file's own scaling (docs/guide/models.md, "RoPE"): none, linear,
+  /// ntk or yarn; empty: the file's.
+  std::string rope_scaling;
+  double rope_scale = 0;                   ///< how many times as long contexts become; 0: not given
+  std::int32_t rope_original_context = 0;  ///< positions of the training; 0: the file's
+  std::string backend;                     ///< what runs the model: cpu (empty), npu, ...
+  std::string device;  ///< of that backend, as list_devices() names it, or a file; empty: its default
   /// Low-rank adapters, "FILE" or "FILE:SCALE": a GGUF adapter, or a PEFT folder. Those of `lora` change every pass,
   /// those of `lora_draft` the drafts of self-speculation and the passes over masks of the mode `diffusion`.
   std::vector<std::string> lora, lora_draft;

@@ -317,6 +317,12 @@ class LoadOptions(TypedDict, total=False):
     npu_values: Literal["executor", "machine"] | None
     #: run in the number formats of a profile: bf16, w4a8kv4, mxfp8, ...; if left out: the file's own
     numerics: str | os.PathLike[str] | None
+    #: context of the training, for --rope-scaling; if left out: the file's
+    rope_original_context: int | None
+    #: how many times as long contexts become under --rope-scaling; if left out: not given
+    rope_scale: float | None
+    #: positions for contexts beyond those of training, by --rope-scale; if left out: the file's
+    rope_scaling: Literal["none", "linear", "ntk", "yarn"] | None
     #: worker threads; if left out: one per CPU
     threads: int | None
     #: store packed weights in this file and map it in later runs; auto: <model>.dllm-packed

@@ -17,10 +17,11 @@ void MaskedComparison::add(Flags& flags) {
              .rare = true});
   flags.add({.names = {"--masks"},
              .value = "NAME",
-             .help = "which tokens of --masked are masks: each with a random probability, or as in a run",
-             .default_text = options_.masks,
-             .choices = {"random", "decoding"},
-             .apply = into(options_.masks, {"random", "decoding"}),
+             .help = "which tokens of --masked are masks: each with a random probability, as in a run, or none, for "
+                     "models that predict the next token",
+             .default_text = "decoding, or none for autoregressive models",
+             .choices = {"random", "decoding", "none"},
+             .apply = into(options_.masks, {"random", "decoding", "none"}),
              .rare = true});
   flags.add({.names = {"--mask-seed"},
              .value = "N",

@@ -19,6 +19,7 @@ std::unique_ptr<Verb> make_logits();
 std::unique_ptr<Verb> make_eval();
 std::unique_ptr<Verb> make_compare();
 std::unique_ptr<Verb> make_bench();
+std::unique_ptr<Verb> make_verify();
 std::unique_ptr<Verb> make_options();
 
 namespace {
@@ -44,6 +45,7 @@ std::vector<VerbEntry>& list() {
        make_compare},
       {"bench", "[OPTIONS] [step] [generate] [load]", "Measure steps, generations, loading and the machine",
        make_bench},
+      {"verify", "[OPTIONS]", "Report what a model file is and answers, to compare it with others'", make_verify},
       {"options", "[OPTIONS] [NAME]", "List decoding methods and their options", make_options},
       {.name = "npu",
        .arguments = "VERB [OPTIONS]",

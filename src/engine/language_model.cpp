@@ -36,9 +36,14 @@ Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& option
   return requests;
 }
 
+RopeRequest rope_request(const LoadOptions& options) {
+  return {options.rope_scaling, options.rope_scale, options.rope_original_context};
+}
+
 Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadOptions& options) {
   DLLM_TRY(const BackendEntry* const entry, requested_backend(options));
   DLLM_TRY(auto source, open_or_embedded(path));
+  DLLM_CHECK_OK(rescale_rope(rope_request(options), source));
   source.device_tiles = entry->tiles.has_value();
   auto impl = std::make_unique<Impl>(options.poll);
   impl->log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});

@@ -6,6 +6,7 @@
 #include "dllm/error.h"
 #include "dllm/model.h"
 #include "model/adapter.h"
+#include "model/rope_request.h"
 #include "model/source.h"
 
 /// The steps of LanguageModel::load, for code that needs the parts: benchmarks, tools.
@@ -16,6 +17,9 @@ Expected<ModelSource> open_or_embedded(const std::string& path);
 
 /// The adapters that the options name. Errors: kUsage.
 Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& options);
+
+/// How the options scale positions.
+RopeRequest rope_request(const LoadOptions& options);
 
 /// Distinguishes a model file from others, and from later versions of itself, without reading it.
 struct SourceIdentity {

@@ -31,6 +31,13 @@ std::vector<LoadOption> computing_options() {
       named("attention_arithmetic", &L::attention_arithmetic, {"f32", "bf16", "auto"}, "NAME", "f32",
             "rounding of the products of attention; auto: bf16 with quantized weights where this machine is faster at "
             "it"),
+      of_model(named("rope_scaling", &L::rope_scaling, {"none", "linear", "ntk", "yarn"}, "NAME", "the file's",
+                     "positions for contexts beyond those of training, by --rope-scale")),
+      of_model(factor("rope_scale", &L::rope_scale, 1 << 20, "not given",
+                      "how many times as long contexts become under --rope-scaling")),
+      of_model(with_flags(number("rope_original_context", &L::rope_original_context, 1 << 30, "positions", "the file's",
+                                 "context of the training, for --rope-scaling"),
+                          {"--yarn-orig-ctx", "--rope-original-context"})),
       of_path(text("numerics", &L::numerics, "NAME|FILE", "the file's own",
                    "run in the number formats of a profile: bf16, w4a8kv4, mxfp8, ...")),
       of_path(text("weight_cache", &L::weight_cache, "PATH", "none",
@@ -87,7 +94,7 @@ Error unread(const LoadOption& one, const LoadReader& reader) {
 
 bool LoadReader::reads(const LoadOption& option) const {
   const std::string& key = option.info().key;
-  return key == "backend" || std::ranges::find(keys, key) != keys.end();
+  return key == "backend" || option.of_model || std::ranges::find(keys, key) != keys.end();
 }
 
 const std::vector<LoadOption>& load_options() {

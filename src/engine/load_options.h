@@ -16,6 +16,7 @@ struct LoadOption {
   OptionRow<LoadOptions> row;  ///< of a list: `store` appends one text
   std::string placeholder;     ///< of the value in the help: "NAME"
   bool usual = false;          ///< also in the short help
+  bool of_model = false;       ///< changes the model before a backend sees it, so that all of them read it
 
   const OptionInfo& info() const { return row.info; }
 };
@@ -23,7 +24,7 @@ struct LoadOption {
 /// One way in which a backend runs a model, as far as it decides which load options are read.
 struct LoadReader {
   std::string backend;            ///< its name
-  std::vector<std::string> keys;  ///< of the options that it reads, besides "backend"
+  std::vector<std::string> keys;  ///< of the options that it reads, besides "backend" and those of the model
   /// Why it does not read an option that the first backend reads, and what to do instead.
   std::string refusal, hint;
 

@@ -128,14 +128,13 @@ TEST(LoadOptions, WhatReadsThemIsDeclared) {
       if (reader.reads(one)) keys += one.info().key + " ";
     return keys;
   };
-  const std::string device =
-      "lora lora_draft backend device device_changes npu_values npu_processor npu_timing "
-      "npu_paging npu_all_logits ";
-  EXPECT_EQ(
-      read(reader("cpu", 0)),
-      "threads isa cache_type activations arithmetic attention_arithmetic weight_cache lora lora_draft draft_model "
-      "backend ");
-  EXPECT_EQ(read(reader("cpu", 1)), "threads numerics lora lora_draft backend ");
+  const std::string rope = "rope_scaling rope_scale rope_original_context ";
+  const std::string device = rope +
+                             "lora lora_draft backend device device_changes npu_values npu_processor npu_timing "
+                             "npu_paging npu_all_logits ";
+  EXPECT_EQ(read(reader("cpu", 0)), "threads isa cache_type activations arithmetic attention_arithmetic " + rope +
+                                        "weight_cache lora lora_draft draft_model backend ");
+  EXPECT_EQ(read(reader("cpu", 1)), "threads " + rope + "numerics lora lora_draft backend ");
   EXPECT_EQ(read(reader("npu", 0)), "threads " + device);
   EXPECT_EQ(read(reader("npu", 1)), device);
 }

@@ -27,6 +27,13 @@ LoadOption number(const char* key, std::int32_t LoadOptions::* member, double mo
   return one;
 }
 
+LoadOption factor(const char* key, double LoadOptions::* member, double most, const char* otherwise,
+                  const char* meaning) {
+  LoadOption one{option(key, member, 0, most, "", meaning), "X"};
+  one.row.info.standard_text = otherwise;
+  return one;
+}
+
 LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meaning) {
   return {option(key, member, meaning), ""};
 }
@@ -59,6 +66,11 @@ LoadOption with_flags(LoadOption one, std::vector<std::string> flags) {
 
 LoadOption of_path(LoadOption one) {
   one.row.info.path = true;
+  return one;
+}
+
+LoadOption of_model(LoadOption one) {
+  one.of_model = true;
   return one;
 }
 

@@ -21,6 +21,9 @@ LoadOption named(const char* key, std::string LoadOptions::* member, const std::
 /// 0 to `most`; 0 means the default.
 LoadOption number(const char* key, std::int32_t LoadOptions::* member, double most, const char* unit,
                   const char* otherwise, const char* meaning);
+/// Above 0, to `most`; 0 means that it is not given.
+LoadOption factor(const char* key, double LoadOptions::* member, double most, const char* otherwise,
+                  const char* meaning);
 LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meaning);
 /// May be given several times.
 LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* placeholder,
@@ -30,6 +33,8 @@ LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member,
 LoadOption with_flags(LoadOption one, std::vector<std::string> flags);
 /// ... its value may be a path, which shells complete
 LoadOption of_path(LoadOption one);
+/// ... it changes the model before a backend sees it
+LoadOption of_model(LoadOption one);
 /// ... in the short help too
 LoadOption usual(LoadOption one);
 

@@ -140,7 +140,12 @@ class Resolution {
       for (const auto& [key, value] : choice.options) return one_way(*part.find(key));
       return {};
     }
-    if (part.standard(desc_).empty()) return one_way(part.selector);
+    if (part.standard(desc_).empty()) {
+      if (!names_only_way(part, result.name)) return one_way(part.selector);
+      for (const auto& [key, value] : choice.options) return one_way(*part.find(key));
+      result.name.clear();
+      return {};
+    }
     if (methods.empty()) {
       if (!choice.name.empty()) return meaningless_on_canvas(part.selector);
       for (const auto& [key, value] : choice.options) return unread_option(part, nullptr, key);
@@ -156,6 +161,11 @@ class Resolution {
     DLLM_TRY(result.options, method->complete(choice.options, desc_, method_context(resolved_, desc_)));
     chosen_.push_back({&part, method});
     return {};
+  }
+
+  /// `--mode ar` of an autoregressive model asks for what it does anyway, so that one command line serves both kinds.
+  bool names_only_way(const OptionPart& part, const std::string& name) const {
+    return part.name == "mode" && desc_.autoregressive() && name == "ar";
   }
 
   Error one_way(const OptionInfo& info) const {

@@ -12,6 +12,20 @@
 #include <vector>
 
 namespace dllm::hub {
+namespace {
+
+/// The digest in hex, of what the context has read.
+Expected<std::string> finished(EVP_MD_CTX* context, const std::string& where) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int length = 0;
+  if (EVP_DigestFinal_ex(context, digest.data(), &length) != 1)
+    return Error{ErrorCode::kResource, "the digest cannot be computed", where, "is the algorithm switched off here?"};
+  std::string hex;
+  for (unsigned int i = 0; i < length; ++i) hex += fmt::format("{:02x}", digest[i]);
+  return hex;
+}
+
+}  // namespace
 
 DigestKind digest_kind(std::string_view etag) {
   const bool hex = std::ranges::all_of(etag, [](unsigned char c) { return std::isxdigit(c) != 0; });
@@ -41,13 +55,17 @@ Expected<std::string> file_digest(const std::string& path, DigestKind kind,
     done += count;
     if (progress && !progress(done)) return Error{ErrorCode::kCancelled, "the check was stopped", path, ""};
   }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int length = 0;
-  if (!sound || EVP_DigestFinal_ex(context.get(), digest.data(), &length) != 1)
+  if (!sound)
     return Error{ErrorCode::kResource, "the digest cannot be computed", path, "is the algorithm switched off here?"};
-  std::string hex;
-  for (unsigned int i = 0; i < length; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
+  return finished(context.get(), path);
+}
+
+Expected<std::string> text_digest(std::string_view bytes) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1 ||
+      EVP_DigestUpdate(context.get(), bytes.data(), bytes.size()) != 1)
+    return Error{ErrorCode::kResource, "the digest cannot be computed", "", ""};
+  return finished(context.get(), "");
 }
 
 }  // namespace dllm::hub

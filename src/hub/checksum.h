@@ -23,4 +23,7 @@ DigestKind digest_kind(std::string_view etag);
 Expected<std::string> file_digest(const std::string& path, DigestKind kind,
                                   const std::function<bool(std::uint64_t)>& progress);
 
+/// SHA-256 of bytes in memory, in lower-case hex. Errors: kResource.
+Expected<std::string> text_digest(std::string_view bytes);
+
 }  // namespace dllm::hub

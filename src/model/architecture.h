@@ -65,6 +65,11 @@ struct Architecture {
   bool tied_by_default = false;
   /// Q/K rows are stored interleaved (llama.cpp's convention for this family): see permute_qk().
   bool permute_qk = false;
+  /// The graph scales positions as the file's `rope.scaling` keys say.
+  bool scales_rope = true;
+  /// Control tokens that change the number of positions while the model decodes, in a way that this build does not
+  /// know: a vocabulary that has one is refused.
+  std::vector<std::string_view> refused_texts{};
 };
 
 /// Whether a tensor of a checkpoint is not part of the model, or a buffer that every implementation computes itself.

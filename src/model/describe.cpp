@@ -183,6 +183,11 @@ Expected<void> read_tokens(const Architecture& architecture, const Metadata& met
   DLLM_CHECK_OK(read_token(metadata, "mask", "mask", desc.vocab, desc.mask));
   DLLM_CHECK_OK(read_token(metadata, "delete", "delete", desc.vocab, desc.delete_token));
   DLLM_CHECK_OK(read_token(metadata, "insert", "insert", desc.vocab, desc.insert_token));
+  for (std::string_view text : architecture.refused_texts)
+    if (tokenizer && tokenizer->find(text))
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("the model grows and shrinks its canvas with tokens such as '{}'", text),
+                   "tokenizer.ggml.tokens", "this build does not know that decoding (DreamOn)"};
   std::set<TokenId> stops;
   if (desc.eos) stops.insert(*desc.eos);
   for (std::string_view name : {"eot", "eom"}) {
@@ -263,6 +268,9 @@ Expected<void> check_whole(const Architecture& architecture, const Metadata& met
   if (desc.experts.capacity > 0 && desc.causal_block < 2)
     return Error{ErrorCode::kUnsupported, "experts are chosen by blocks, but attention has none",
                  keys.key("expert_capacity"), ""};
+  if (!architecture.scales_rope && (desc.rope_scale != 1.f || desc.rope_yarn.factor != 1.f))
+    return Error{ErrorCode::kUnsupported, "positions are scaled, which this architecture does not support",
+                 keys.key("rope.scaling.type"), ""};
   if (!desc.modes.empty() && (!desc.mask || desc.causal_block != 0 || desc.logit_shift != 0 || desc.canvas.length > 0))
     return Error{ErrorCode::kUnsupported, "a model of several modes needs a mask token, and predicts masks in place",
                  std::string(kModesKey), "leave the key out if the model has one way of decoding"};

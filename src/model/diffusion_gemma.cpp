@@ -296,7 +296,8 @@ Architecture diffusion_gemma_architecture() {
           .renames = diffusion_gemma_renames(),
           .left_out = {"model.encoder.vision_tower.", "model.encoder.embed_vision."},
           .generate = diffusion_gemma_tensors,
-          .permute_qk = false};
+          .permute_qk = false,
+          .scales_rope = false};
 }
 
 }  // namespace dllm

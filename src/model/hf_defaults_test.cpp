@@ -136,6 +136,44 @@ TEST(LladaConfig, WhatItsCodeDoesNotReadIsRefused) {
   }
 }
 
+TEST(DreamConfig, DreamOnIsRefusedByName) {
+  for (const char* key : {"expand_token_id", "delete_token_id"}) {
+    Json config = least_config("dream");
+    config[key] = 500;
+    const auto meta = metadata_of("dream", config);
+    ASSERT_FALSE(meta) << key;
+    EXPECT_EQ(meta.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(meta.error().what.find(key), std::string::npos);
+    config[key] = nullptr;
+    EXPECT_TRUE(metadata_of("dream", config)) << key;
+    config["generation_config"] = {{key, 500}};
+    EXPECT_FALSE(metadata_of("dream", config)) << key;
+    config["generation_config"] = {{key, nullptr}};
+    EXPECT_TRUE(metadata_of("dream", config)) << key;
+  }
+}
+
+TEST(SdarConfig, TheBlockOfTrainingIsThatOfKeysOrName) {
+  const auto block = [](Json extra, const std::string& file = "config.json") -> std::int64_t {
+    Json config = least_config("sdar");
+    config.update(extra);
+    const auto found = (*find_architecture("sdar"))->metadata_from_hf(HfConfig::of(config, file));
+    return found ? (*found->integer("diffusion.block_length")).value_or(-1) : 0;
+  };
+  EXPECT_EQ(block(Json::object()), 4);
+  EXPECT_EQ(block({{"block_size", 16}}), 16);
+  EXPECT_EQ(block({{"block_length", 8}}), 8);
+  EXPECT_EQ(block({{"generation_config", {{"block_length", 64}}}}), 64);
+  EXPECT_EQ(block({{"_name_or_path", "JetLM/SDAR-8B-Chat-b32"}}), 32);
+  EXPECT_EQ(block(Json::object(), "/models/SDAR-1.7B-Chat-b16/config.json"), 16);
+  EXPECT_EQ(block(Json::object(), "/hub/models--JetLM--SDAR-4B-Chat-b64/snapshots/0a1b/config.json"), 64);
+  EXPECT_EQ(block({{"block_size", 4}}, "/models/SDAR-1.7B-Chat-b16/config.json"), 4) << "what is written counts";
+  EXPECT_EQ(block(Json::object(), "/models/sdar-8b-chat/config.json"), 4) << "8b is its size";
+  EXPECT_EQ(block(Json::object(), "/models/other-b32/config.json"), 4);
+  EXPECT_EQ(block(Json::object(), "/models/SDAR-base/config.json"), 4);
+  EXPECT_EQ(block({{"block_size", 0}}), 0) << "refused";
+}
+
 TEST(HfConfigNumbers, InfinityMattersOnlyWhereItIsRead) {
   const auto config = HfConfig::parse(
       R"({"limit": Infinity, "list": [0, -Infinity], "eps": NaN, "n": 4, "big": 18446744073709551615})", "config.json");

@@ -36,6 +36,26 @@ TEST(HfRoles, AnyNumberOfStopIds) {
     EXPECT_NE(std::ranges::find((*model)->desc().stop_ids, id), (*model)->desc().stop_ids.end()) << id;
 }
 
+TEST(HfRoles, TokensThatChangeTheCanvasAreRefusedByName) {
+  for (const char* family : {"dream", "llada"}) {
+    const TempDirectory directory;
+    HfCheckpoint checkpoint = make_checkpoint({.family = family});
+    const auto plain = Model::load(written(checkpoint, directory));
+    ASSERT_TRUE(plain) << plain.error().message();
+    nlohmann::json token = checkpoint.tokenizer["added_tokens"].back();
+    token["id"] = token["id"].get<int>() + 1;
+    token["content"] = "<|expand|>";
+    checkpoint.tokenizer["added_tokens"].push_back(token);
+    const TempDirectory other;
+    checkpoint.write(other.path(), 1);
+    const auto refused = source_from_hf(other.path());
+    EXPECT_EQ(refused.has_value(), std::string(family) == "llada") << family;
+    if (refused) continue;
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(refused.error().what.find("<|expand|>"), std::string::npos) << refused.error().message();
+  }
+}
+
 TEST(HfRoles, NamedTokensWithoutARowAreLeftOut) {
   const TempDirectory directory;
   HfCheckpoint checkpoint = make_checkpoint({});

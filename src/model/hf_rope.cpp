@@ -123,14 +123,21 @@ Expected<HfRope> rope_from_hf(const HfConfig& config, double theta) {
     if (object.empty()) continue;
     const RopeObject parameters(config, key, object);
     const std::string type = parameters.type();
-    if (type != "default" && type != "yarn")
+    if (type != "default" && type != "yarn" && type != "linear")
       return parameters.wrong(ErrorCode::kUnsupported, fmt::format("scaling by '{}'", type),
-                              "convert the file with llama.cpp, whose GGUFs carry the scaled frequencies");
+                              type == "dynamic"
+                                  ? "remove it, and give --rope-scaling ntk with a factor"
+                                  : "convert the file with llama.cpp, whose GGUFs carry the scaled frequencies");
     DLLM_CHECK_OK(parameters.check_known());
     DLLM_TRY(rope.theta, parameters.positive("rope_theta", rope.theta));
     DLLM_TRY(rope.rotated_share, parameters.number("partial_rotary_factor"));
     if (type == "yarn") {
       DLLM_TRY(rope.yarn, parameters.yarn());
+    }
+    if (type == "linear") {
+      if (!object.contains("factor"))
+        return parameters.wrong(ErrorCode::kInvalidFile, "linear scaling without a factor");
+      DLLM_TRY(rope.linear, parameters.positive("factor", 1));
     }
     // transformers asks for both, whatever the type.
     DLLM_TRY(rope.query_beta, parameters.number_or("llama_4_scaling_beta", 0));
@@ -159,6 +166,10 @@ void set_rope_metadata(std::string_view architecture, const HfRope& rope, Metada
     set("rope.scaling.yarn_beta_slow", yarn.beta_slow);
     // Readers multiply by the temperature of the factor again.
     set("rope.scaling.attn_factor", yarn.attention_factor / temperature(yarn.factor, 1));
+  }
+  if (rope.linear) {
+    meta.set(fmt::format("{}.rope.scaling.type", architecture), MetaValue::string("linear"));
+    set("rope.scaling.factor", *rope.linear);
   }
   if (rope.query_beta != 0) {
     set("attention.temperature_scale", rope.query_beta);

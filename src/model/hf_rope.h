@@ -19,11 +19,12 @@ struct HfYarn {
 struct HfRope {
   double theta = 10000;
   std::optional<HfYarn> yarn;
+  std::optional<double> linear;             ///< positions are divided by it
   double query_beta = 0, query_length = 0;  ///< llama_4_scaling_beta; 0: none
   std::optional<double> rotated_share;      ///< `partial_rotary_factor` of the object
 };
 
-/// Errors: kUnsupported, for scalings other than YaRN and for parameters that this build does not know.
+/// Errors: kUnsupported, for scalings other than linear and YaRN and for parameters that this build does not know.
 Expected<HfRope> rope_from_hf(const HfConfig& config, double theta = 10000);
 
 /// The keys that describe_rope() reads, in llama.cpp's names.

@@ -35,7 +35,7 @@ Expected<void> check_llada_switches(const HfConfig& config) {
   for (const char* key : {"rope_scaling", "rope_parameters", "clip_qkv", "scaling_factor"})
     if (config.contains(key) && config.json()[key] != false)
       return Error{ErrorCode::kUnsupported, fmt::format("'{}' is set, and LLaDA's own code does not read it", key),
-                   config.file(), "remove the key to run the model without it"};
+                   config.file(), "remove the key to run the model without it; --rope-scaling scales positions"};
   return {};
 }
 

@@ -3,6 +3,11 @@
 // 64); not all configurations contain it.
 #include <fmt/format.h>
 
+#include <cctype>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
 #include "base/try.h"
 #include "model/dense_transformer.h"
 #include "model/qwen3.h"
@@ -20,14 +25,48 @@ void set_sdar_defaults(ModelDesc& desc) {
   desc.mask = 151669;  // <|MASK|>
 }
 
+/// 32 of "SDAR-8B-Chat-b32".
+std::optional<std::int64_t> block_in_name(std::string name) {
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (name.find("sdar") == std::string::npos) return std::nullopt;
+  for (std::size_t at = name.rfind("-b"); at != std::string::npos && at > 0; at = name.rfind("-b", at - 1)) {
+    std::size_t end = at + 2;
+    while (end < name.size() && std::isdigit(static_cast<unsigned char>(name[end]))) ++end;
+    const bool whole = end == name.size() || name[end] == '-' || name[end] == '_' || name[end] == '.';
+    if (whole && end > at + 2 && end < at + 6) return std::stoll(name.substr(at + 2, end - at - 2));
+  }
+  return std::nullopt;
+}
+
+/// The block length of training, by which positions see each other. Files that do not say it are published under names
+/// that do: those of the folder (also in a hub's cache) and `_name_or_path`. Absent there too: not said.
+Expected<std::optional<std::int64_t>> trained_block(const HfConfig& config) {
+  for (const char* key : {"block_size", "block_length"}) {
+    DLLM_TRY(const auto given, config.optional_integer(key));
+    if (given) return given;
+  }
+  if (const auto it = config.json().find("generation_config"); it != config.json().end() && it->is_object()) {
+    DLLM_TRY(const auto given, HfConfig::of(*it, "generation_config.json").optional_integer("block_length"));
+    if (given) return given;
+  }
+  DLLM_TRY(const std::string origin, config.string_or("_name_or_path", ""));
+  std::error_code ignored;
+  for (const std::filesystem::path& path :
+       {std::filesystem::path(origin), std::filesystem::absolute(config.file(), ignored)})
+    for (const std::filesystem::path& part : path)
+      if (const auto block = block_in_name(part.string())) return block;
+  return std::optional<std::int64_t>();
+}
+
 Expected<Metadata> metadata(std::string_view architecture, const HfConfig& config, bool experts) {
   DLLM_TRY(Metadata meta,
            qwen3_metadata(architecture, config, experts ? kQwen3MoeHfDefaults : kQwen3HfDefaults, experts));
   meta.set(fmt::format("{}.attention.causal", architecture), MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(false));
-  DLLM_TRY(const std::int64_t length, config.integer_or("block_length", kSdarBlock));
-  DLLM_TRY(const std::int64_t block, config.integer_or("block_size", length));
-  meta.set("diffusion.block_length", MetaValue::u32(static_cast<std::uint32_t>(block)));
+  DLLM_TRY(const auto block, trained_block(config));
+  if (block && (*block < 1 || *block > 1 << 20))
+    return Error{ErrorCode::kInvalidFile, fmt::format("a block length of {}", *block), config.file(), ""};
+  meta.set("diffusion.block_length", MetaValue::u32(static_cast<std::uint32_t>(block.value_or(kSdarBlock))));
   return meta;
 }
 

@@ -159,7 +159,9 @@ class Bench final : public Verb {
                .help = "worker threads; 0: one per CPU",
                .default_text = "0",
                .apply = into_numbers(threads_, 0, 1024)});
-    add_load_flags(flags, model_flags_.load, {"threads", "lora", "lora_draft"});
+    // How positions are scaled changes no time.
+    add_load_flags(flags, model_flags_.load,
+                   {"threads", "lora", "lora_draft", "rope_scaling", "rope_scale", "rope_original_context"});
     model_flags_.add_list_devices(flags);
   }
 

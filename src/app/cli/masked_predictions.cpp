@@ -28,17 +28,24 @@ Expected<bool> measure_masked(const EvalSet& set, std::vector<MaskedContender>& 
   const LanguageModel& first = *contenders.front().model;
   GenerateOptions whole = options;  // canvases have one length
   if (whole.suffix.name.empty()) whole.suffix.name = whole_suffix();
-  DLLM_TRY(const ResolvedOptions resolved, first.resolve(whole));
-  DLLM_TRY(const auto texts, encode_items(set, encoder_of_language_model(first, resolved.block_length)));
+  auto resolved = first.resolve(whole);
+  // Models that never see what is after a block have no suffix.
+  if (!resolved && options.suffix.name.empty()) resolved = first.resolve(options);
+  if (!resolved) return std::move(resolved).error();
+  DLLM_TRY(const auto texts, encode_items(set, encoder_of_language_model(first, resolved->block_length)));
   ModelDesc desc;  // what canvases depend on
   desc.context_length = first.context_length();
   desc.mask = first.special_tokens().mask;
   desc.logit_shift = first.logit_shift();
+  const std::string masks = !masked.masks.empty() ? masked.masks : desc.mask ? "decoding" : "none";
+  if (masks == "none" && (desc.mask || desc.logit_shift == 0))
+    return Error{ErrorCode::kUsage, "the model predicts masks, not the next token", "--masks", "random or decoding"};
+  if (masks != "none" && !desc.mask) return Error{ErrorCode::kUsage, "the model has no mask token", "--masks", "none"};
   DLLM_TRY(const auto canvases, make_canvases(texts, desc,
-                                              {.masks = masks_named(masked.masks),
+                                              {.masks = masks_named(masks),
                                                .per_text = masked.canvases,
-                                               .block = resolved.block_length,
-                                               .canvas = resolved.length,
+                                               .block = resolved->block_length,
+                                               .canvas = resolved->length,
                                                .seed = masked.seed}));
   const auto vocab = static_cast<std::size_t>(first.vocab_size());
   for (std::size_t c = 0; c < canvases.size(); ++c) {

@@ -20,10 +20,10 @@ struct MaskedContender {
   Divergence divergence{};
 };
 
-/// Canvases of items: their answers, in which random tokens are masks.
+/// Canvases of items: their answers, in which random tokens are masks, or whole for models that predict the next token.
 struct MaskedOptions {
   std::int32_t canvases = 0;  ///< per item
-  std::string masks = "decoding";
+  std::string masks = {};     ///< empty: "decoding", and "none" for models without a mask
   std::uint64_t seed = 1;
 };
 

@@ -80,6 +80,7 @@ Expected<void> add_drafts(const Model& model, const LoadOptions& options, CpuOpt
                           RunningBackend& running) {
   const auto& own = static_cast<const CpuBackend&>(*running.backend);
   DLLM_TRY(auto source, open_or_embedded(options.draft_model));
+  DLLM_CHECK_OK(rescale_rope(rope_request(options), source));
   DLLM_TRY(const auto adapters, adapter_requests(options));
   DLLM_TRY(const std::shared_ptr<const Model> drafts, Model::load(std::move(source), log, adapters));
   DLLM_CHECK_OK(check_draft_model(model.desc(), drafts->desc()));

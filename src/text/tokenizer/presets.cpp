@@ -130,7 +130,8 @@ void add_other_presets(std::vector<TokenizerPreset>& presets) {
   presets.push_back({"falcon", {}, list({R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Ggml, "[0-9][0-9][0-9]"}), {}});
   presets.push_back(
       {"hunyuan", {"stablelm2", "solar-open", "kormo", "megrez", "grok-2"}, list({kQwen2}), {list({kQwen2Ggml})}});
-  presets.push_back({"glm4", {"chatglm-bpe", "dbrx", "smaug-bpe"}, list({kLlama3}), {list({kLlama3Ggml})}});
+  presets.push_back({"smaug-bpe", {"chatglm-bpe", "dbrx"}, list({kLlama3}), {list({kLlama3Ggml})}});
+  presets.push_back({"glm4", {"glm5"}, list({kLlama3}), {list({kLlama3Ggml})}, false, true});
   presets.push_back({"jais-2", {}, list({kJais2}), {}});
   presets.push_back({"bloom", {"poro-chat", "gpt3-finnish"}, list({kBloom}), {list({kBloomOriginal})}});
   presets.push_back({"viking", {}, list({kBloom, R"(\p{N})"}), {list({kBloomOriginal, R"(\p{N})"})}});
