@@ -12,7 +12,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area web web-test research figures methods format lint tsan \
+.PHONY: help setup build deb release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area rtl-cells web web-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -73,6 +73,10 @@ rtl-wave: setup  ## a waveform of a sampling program: make rtl-wave RTL_WAVE=bui
 rtl-area:  ## gate equivalents, flip-flops and levels of the hardware's units by Yosys
 	@scripts/setup --rtl
 	@scripts/rtl_area.py
+
+rtl-cells:  ## area, delay and energy of the units in a library's cells: make rtl-cells LIBERTY="FILE ..."
+	@scripts/setup --rtl
+	@scripts/rtl_cells.py $(addprefix --liberty ,$(LIBERTY)) --check
 
 web:  ## compile the sources of the server's page (web/src) into web/dist, which is committed
 	@scripts/setup --web

@@ -7,8 +7,8 @@ Each program uses the whole instruction table at random, including loops and bra
 numbers. Its words (`dllm npu asm --format hex`) are compared with the model's encodings, and after the run every word
 of VRAM, FP_MEM, INT_MEM and HBM that programs can reach. The last instructions store all registers, so that these are
 compared too. The matrix unit's input is BF16 (FP32 sums in the order of K) or MXINT8 (its integer window), the matrices
-are MXFP8 and MXINT4. Run it by hand, not in CI; research/lab/npu-programs.md records results. --keep leaves a failing
-program and its inputs in DIR.
+are MXFP8 and MXINT4. `make test` runs a hundred, which must meet every row of the table; research/lab/npu-programs.md
+records results of more. --keep leaves a failing program and its inputs in DIR. Needs NumPy.
 """
 
 import argparse
@@ -249,6 +249,8 @@ def main():
     print(f"{args.programs} programs, {sum(counts.values())} instructions, {rows}: equal")
     if rare:
         print("not met: " + ", ".join(rare))
+        if args.programs >= 100:
+            sys.exit("a hundred programs must meet every row of the table")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def main() -> int:
             if top not in UNITS:
                 sys.exit(f"rtl_area: no unit {top!r} (known: {', '.join(UNITS)})")
             work += [(top, int(value))] if value else [(top, v) for v in UNITS[top][1]]
-    print("| Unit | Size | Gates (GE) | Flip-flops | Total (GE) | ASAP7 cells, µm² | Levels |")
+    print("| Unit | Size | Gates (GE) | Flip-flops | Total (GE) | As NANDs, µm² | Levels |")
     print("|---|---|---|---|---|---|---|")
     for top, value in work:
         name, _, fixed = UNITS[top]

@@ -162,16 +162,16 @@ class Models(CliCase):
         self.assertIn("npu step", self.fails(3, "npu", "sweep", spec))
 
     def test_keys_that_nothing_reads_are_refused(self):
-        words = self.fails(2, "npu", "analyze", "--set", "latency.scalar_int=50")
+        words = self.fails(2, "npu", "analyze", "--set", "memory.frontend_ns=50")
         self.assertIn("not read by dllm npu analyze", words)
         self.assertIn("npu step", words)
         self.assertIn("npu analyze", self.fails(2, "npu", "step", "--set", "host.dispatch_us=1e5"))
         self.assertIn("host.batch_us", self.fails(2, "npu", "plan", "--set", "host.batch_us=0", "--set",
                                                   "host.batch_ops=3"))
         spec = self.dir / "unread.toml"
-        spec.write_text(SWEEP.replace("[workload]", '"latency.scalar_int" = [1, 2]\n[workload]'))
+        spec.write_text(SWEEP.replace("[workload]", '"memory.frontend_ns" = [1, 2]\n[workload]'))
         words = self.fails(3, "npu", "sweep", spec)
-        self.assertIn("unread.toml:7: 'latency.scalar_int' is not read by dllm npu sweep", words)
+        self.assertIn("unread.toml:7: 'memory.frontend_ns' is not read by dllm npu sweep", words)
         self.assertIn("npu step", words)
         spec.write_text(SWEEP.replace("[workload]", '"host.batch_ops" = [1, 2]\n[workload]'))
         self.assertIn("not read while host.batch_us is 0", self.fails(2, "npu", "sweep", spec))

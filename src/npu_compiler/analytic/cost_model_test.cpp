@@ -155,6 +155,10 @@ TEST(CostModel, KnowsTheShippedFrontEndOnly) {
     EXPECT_FALSE(is_modelled(key));
   }
   EXPECT_FALSE(check_modelled(*load_device("dart-2048", {{"issue.chaining", "0"}})));
+  for (const char* key : {"latency.scalar_int", "prefetch.outstanding"}) {
+    EXPECT_TRUE(check_modelled(*load_device("dart-2048", {{key, "4"}}))) << key;
+    EXPECT_FALSE(is_modelled(key));
+  }
   EXPECT_TRUE(is_modelled("sram.vector_ports"));
 }
 

@@ -6,8 +6,8 @@
 namespace dllm::npu {
 
 double traffic_joules(const Device& device, double bytes) {
-  const EnergyKeys& e = device.energy;
-  return bytes * (e.dram_read_pj_per_byte + e.dram_io_pj_per_byte) * 1e-12;
+  const dram::DramCosts costs = device.memory_costs();
+  return bytes * (costs.read_pj_per_byte + costs.io_pj_per_byte) * 1e-12;
 }
 
 double dispatch_watts(const Device& device) {

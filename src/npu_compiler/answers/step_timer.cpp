@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t kUsualRows = 32;
 
 void add_energy(StepTime::Energy& sum, const StepEnergy& device) {
-  sum.compute += device.matrix + device.vector + device.sram + device.instruction;
+  sum.compute += device.matrix + device.vector + device.sram + device.convert + device.instruction;
   sum.dram += device.dram_core + device.dram_io + device.dram_background;
   sum.standby += device.phy + device.fixed;
 }

@@ -186,12 +186,26 @@ Expected<EnergyParts> energy_parts(const EnergyModel& model, const Device& devic
   return parts;
 }
 
+/// Gives a device the costs of its memory as keys of its own, so that 0 means none and not "the standard's".
+void own_memory_costs(Device& device) {
+  const dram::DramCosts costs = device.memory_costs();
+  device.energy.dram_read_pj_per_byte = costs.read_pj_per_byte;
+  device.energy.dram_write_pj_per_byte = costs.write_pj_per_byte;
+  device.energy.dram_activate_pj = costs.activate_pj;
+  device.energy.dram_io_pj_per_byte = costs.io_pj_per_byte;
+  device.energy.dram_background_mw = costs.background_mw;
+  device.energy.phy_idle_w = costs.phy_idle_w;
+  device.memory.phy_mm2 = costs.phy_mm2;
+  device.memory_config.standard.costs = {};
+}
+
 }  // namespace
 
 Expected<void> fit_energy(const StepTimer::GraphFactory& graph, const Measurements& measured, Calibration& result) {
   const EnergyModel model(graph, measured);
   const std::vector<std::string> names = model.names();
   if (names.empty()) return {};
+  own_memory_costs(result.device);
   DLLM_TRY(EnergyParts parts, energy_parts(model, result.device));
   PiecewiseFit fit;
   do fit = fit_piecewise(parts.equations(), std::vector<double>(parts.groups.size(), 1.0));

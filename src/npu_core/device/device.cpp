@@ -29,6 +29,19 @@ void Device::derive_bytes() {
   numerics.logit_bytes = bytes(numerics.logits);
   const auto weights = mx_format_from_name(numerics.weight);
   numerics.weights_packed = weights && weights->packed();
+  numerics.costs = format_costs(numerics.weight, numerics.activation, numerics.kv);
+}
+
+dram::DramCosts Device::memory_costs() const {
+  const auto given = [](double key, double standard) { return key > 0 ? key : standard; };
+  const dram::DramCosts& s = memory_config.standard.costs;
+  return {.read_pj_per_byte = given(energy.dram_read_pj_per_byte, s.read_pj_per_byte),
+          .write_pj_per_byte = given(energy.dram_write_pj_per_byte, s.write_pj_per_byte),
+          .activate_pj = given(energy.dram_activate_pj, s.activate_pj),
+          .io_pj_per_byte = given(energy.dram_io_pj_per_byte, s.io_pj_per_byte),
+          .background_mw = given(energy.dram_background_mw, s.background_mw),
+          .phy_idle_w = given(energy.phy_idle_w, s.phy_idle_w),
+          .phy_mm2 = given(memory.phy_mm2, s.phy_mm2)};
 }
 
 double Device::peak_tops() const { return 2 * macs_per_cycle() * clock.ghz * 1e-3; }

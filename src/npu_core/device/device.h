@@ -50,7 +50,9 @@ struct Device {
   void derive_bytes();  ///< of `numerics`, from the names of formats
   /// Of the array, multiply-accumulates per cycle.
   double macs_per_cycle() const { return static_cast<double>(array.blen * array.mlen) * array.macs_per_pe; }
-  double peak_tops() const;        ///< 1e12 operations (two per multiply-accumulate) per second
+  double peak_tops() const;  ///< 1e12 operations (two per multiply-accumulate) per second
+  /// Energy and area of the memory: the device's keys, or the standard's values where a key is 0.
+  dram::DramCosts memory_costs() const;
   double memory_gbps() const;      ///< peak of the memory, or of the DMA engines if lower
   std::int64_t period_fs() const;  ///< of the clock
   /// Bytes of the device's weights that vector code unpacks in a nanosecond; 0: nothing is to be unpacked, or hardware

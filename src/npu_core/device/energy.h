@@ -26,13 +26,15 @@ struct Work {
 
 /// Joules of a step, by consumer.
 struct StepEnergy {
-  double matrix = 0, vector = 0, sram = 0;
+  double matrix = 0;  ///< with the conversion of its input
+  double vector = 0, sram = 0;
+  double convert = 0;      ///< of what is written to memory
   double instruction = 0;  ///< fetch from instruction SRAM, decode and issue
   double dram_core = 0, dram_io = 0, dram_background = 0;
   double phy = 0;    ///< interfaces, active or idle, over the step's time
   double fixed = 0;  ///< leakage and clock tree over the step's time
   double total() const {
-    return matrix + vector + sram + instruction + dram_core + dram_io + dram_background + phy + fixed;
+    return matrix + vector + sram + convert + instruction + dram_core + dram_io + dram_background + phy + fixed;
   }
 };
 
@@ -43,15 +45,18 @@ StepEnergy step_energy(const Device& device, const Work& work, double seconds);
 /// Joules of simulated DRAM traffic, from its counters: bursts, activations and time of one pseudo-channel.
 double dram_energy(const Device& device, const dram::PseudochannelStats& stats);
 
-/// Silicon area, mm2 at 7 nm, from published synthesis points and open cell libraries; docs/design/npu-energy.md lists
-/// the assumptions. No wires, no network on chip.
+/// Silicon area, mm2 at 7 nm: units of rtl/ in the cells of ASAP7 (unit_costs.def), and published synthesis points;
+/// docs/design/npu-energy.md lists the assumptions. No wires, no network on chip.
 struct AreaModel {
-  double matrix = 0, vector = 0, scalar = 0;
-  double issue = 0;  ///< front end, queues, a second vector start, chaining, further accumulators
+  double matrix = 0;  ///< with the converters of its input
+  double vector = 0, scalar = 0;
+  double issue = 0;      ///< front end, queues, a second vector start, chaining, further accumulators
+  double transfers = 0;  ///< DMA engines, converters on the way from and to memory
   double vector_sram = 0, matrix_sram = 0, scalar_sram = 0, instruction_sram = 0;
   double phy = 0;  ///< of the stacks
   double total() const {
-    return matrix + vector + scalar + issue + vector_sram + matrix_sram + scalar_sram + instruction_sram + phy;
+    return matrix + vector + scalar + issue + transfers + vector_sram + matrix_sram + scalar_sram + instruction_sram +
+           phy;
   }
 };
 AreaModel area(const Device& device);

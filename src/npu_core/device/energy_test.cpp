@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "npu_core/device/format_costs.h"
 #include "npu_core/device/profile.h"
+#include "npu_core/device/unit_costs.h"
 #include "npu_core/dram/streams.h"
 
 namespace dllm::npu {
@@ -25,9 +27,12 @@ TEST(Energy, FitOfALineIsExact) {
 }
 
 TEST(Energy, AreaOfTheArray) {
-  EXPECT_NEAR(area(*load_device("dart-1024")).matrix, 4.2, 0.05);
-  EXPECT_NEAR(area(*load_device("dart-2048")).matrix, 16.8, 0.1);
-  EXPECT_NEAR(area(*load_device("dart-2048")).vector, 2.931 + 2048 * 160e-6, 0.003);  // the fit and square roots
+  // 166.3 um2 per PE, and 25 flip-flops of 0.292 in the cut of a path of 1.39 ns; converters of MLEN lanes.
+  const double pe = 166.3 + 0.39 * 64 * 0.292;
+  EXPECT_NEAR(area(*load_device("dart-1024")).matrix, (64 * pe + 20.8) * 1024e-6, 0.01);
+  EXPECT_NEAR(area(*load_device("dart-2048")).matrix, (128 * pe + 20.8) * 2048e-6, 0.04);
+  // The fit and square roots; the adder has more time than it needs.
+  EXPECT_NEAR(area(*load_device("dart-2048")).vector, 2.931 + 2048 * 160e-6, 0.02);
 }
 
 /// Each part of a machine costs area or energy, and a faster one costs more.
@@ -67,11 +72,62 @@ TEST(Energy, AStepsPartsSumAndScale) {
   cost.macs = 1e9;
   cost.read_bytes = 1e9;
   const StepEnergy one = step_energy(device, cost, 1e-3);
-  EXPECT_NEAR(one.matrix, 1e9 * 0.25e-12, 1e-12);
+  EXPECT_NEAR(one.matrix, 1e9 * 0.276e-12, 1e-12);
   EXPECT_NEAR(one.dram_background, 0.033 * 32 * 1e-3, 1e-9);
   EXPECT_NEAR(one.dram_core + one.dram_io, 1e9 * 8 * 3.7e-12, 1e9 * 8 * 0.2e-12);  // pJ per bit
   cost.macs *= 2;
   EXPECT_NEAR(step_energy(device, cost, 1e-3).total() - one.total(), one.matrix, 1e-12);
+}
+
+FormatCosts costs_of(const char* weight, const char* activation, const char* kv) {
+  return format_costs(weight, activation, kv);
+}
+
+/// Points that were synthesised, and those between them that were synthesised too but are not points of the lines.
+TEST(FormatCosts, FollowTheSynthesis) {
+  const char *int4 = "mxint4:32:plena", *int8 = "mxint8:32:ocp", *fp8 = "mxfp8_e4m3:32:ocp";
+  EXPECT_NEAR(costs_of(int4, int8, int4).pe_um2, 166.3, 1e-9);
+  EXPECT_NEAR(costs_of(int4, int8, int4).mac_ratio, 1, 1e-12);
+  EXPECT_NEAR(costs_of(int8, int8, int8).pe_um2, 194.8, 1e-9);
+  EXPECT_NEAR(costs_of(fp8, fp8, fp8).pe_um2, 509.8, 1e-9);
+  EXPECT_NEAR(costs_of("bf16", "bf16", "bf16").pe_um2, 179.6, 1e-9);
+  EXPECT_NEAR(costs_of("fp16", "fp16", "fp16").pe_um2, 211.4, 1e-9);
+  EXPECT_NEAR(costs_of(int4, int4, int4).pe_um2, unit_costs::int_pe_4_4.um2, 0.05 * unit_costs::int_pe_4_4.um2);
+  const FormatCosts six = costs_of("mxfp4_e2m1:32:ocp", "mxfp6_e3m2:32:ocp", "mxfp4_e2m1:32:ocp");
+  EXPECT_NEAR(six.pe_um2, 182.3, 0.5);  // 10 x 5 bits in a window of 32, of which only the one of 64 was synthesised
+}
+
+/// Keys that are multiplied in FP32 need adders of their own beside the integer window.
+TEST(FormatCosts, TwoKindsOfSumsAreTwoAdders) {
+  const char *int4 = "mxint4:32:plena", *int8 = "mxint8:32:ocp";
+  EXPECT_NEAR(costs_of(int4, int8, "bf16").pe_um2,
+              costs_of(int4, int8, int4).pe_um2 + costs_of("bf16", int8, "bf16").pe_um2, 1e-9);
+  EXPECT_NEAR(costs_of(int4, int8, int8).pe_um2, costs_of(int8, int8, int4).pe_um2, 1e-9);
+  EXPECT_GT(costs_of("bf16", "bf16", int4).mac_ratio, costs_of(int4, int8, int4).mac_ratio);
+}
+
+TEST(FormatCosts, ConvertersAndSram) {
+  const FormatCosts blocks = costs_of("mxint4:32:plena", "mxint8:32:ocp", "mxint4:32:plena");
+  EXPECT_GT(blocks.input_um2, blocks.store_um2);  // eight bits and four
+  EXPECT_GT(blocks.load_um2, 0);
+  EXPECT_EQ(blocks.matrix_bytes, 4.25 / 8);
+  const FormatCosts moved = costs_of("q4_0", "fp16", "fp16");
+  EXPECT_EQ(moved.input_um2 + moved.store_um2 + moved.load_um2, 0);
+  EXPECT_EQ(moved.matrix_bytes, 2);  // packed weights are unpacked before they get there
+  EXPECT_EQ(costs_of("mxint4:32:plena", "mxint8:32:ocp", "bf16").matrix_bytes, 2);
+}
+
+/// Keys that are 0 are the standard's; others are the profile's.
+TEST(Energy, MemoryCostsAreTheStandardsUnlessAProfileGivesThem) {
+  EXPECT_EQ(load_device("dart-2048")->memory_costs().io_pj_per_byte, 16);
+  EXPECT_EQ(load_device("mobile-v79")->memory_costs().io_pj_per_byte, 24);
+  const Device own = *load_device("dart-2048", {{"energy.dram_io_pj_per_byte", "11"}, {"memory.phy_mm2", "7"}});
+  EXPECT_EQ(own.memory_costs().io_pj_per_byte, 11);
+  EXPECT_EQ(own.memory_costs().read_pj_per_byte, 12.6);
+  EXPECT_NEAR(area(own).phy, 14, 1e-12);
+  const Device newer = *load_device("dart-2048", {{"memory.standard", "hbm3-6400"}});
+  EXPECT_NEAR(area(newer).phy, 32, 1e-12);
+  EXPECT_GT(step_energy(newer, {}, 1).phy, step_energy(*load_device("dart-2048"), {}, 1).phy);
 }
 
 /// The closed form for whole rows against the simulated counts of a sequential stream.

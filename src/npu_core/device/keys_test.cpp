@@ -72,19 +72,19 @@ std::string refused(const Override& change, const VerbUse& use, const std::vecto
 }
 
 TEST(DeviceKeys, ChangesThatNothingReadsAreErrors) {
-  EXPECT_EQ(refused({"latency.scalar_int", "50"}, {"npu step"}), "");
-  const std::string words = refused({"latency.scalar_int", "50"}, {"npu analyze"});
-  EXPECT_NE(words.find("--set latency.scalar_int: 'latency.scalar_int' is not read by dllm npu analyze"),
+  EXPECT_EQ(refused({"memory.frontend_ns", "50"}, {"npu step"}), "");
+  const std::string words = refused({"memory.frontend_ns", "50"}, {"npu analyze"});
+  EXPECT_NE(words.find("--set memory.frontend_ns: 'memory.frontend_ns' is not read by dllm npu analyze"),
             std::string::npos)
       << words;
   EXPECT_NE(words.find("npu step"), std::string::npos) << words;
   EXPECT_EQ(words.find("npu plan"), std::string::npos) << words;
   // An option may read more, and may read less.
-  EXPECT_NE(refused({"latency.vector_draw", "40"}, {"npu step"}, {{"array.noise_lanes", "8"}}), "");
-  EXPECT_EQ(
-      refused({"latency.vector_draw", "40"}, {"npu step", "npu step --temperature"}, {{"array.noise_lanes", "8"}}), "");
-  EXPECT_EQ(refused({"latency.vector_max", "9"}, {"npu sampling"}), "");
-  EXPECT_NE(refused({"latency.vector_max", "9"}, {"npu sampling", "npu sampling --temperature"}), "");
+  EXPECT_NE(refused({"numerics.logits", "bf16"}, {"npu analyze"}), "");
+  EXPECT_EQ(refused({"numerics.logits", "bf16"}, {"npu analyze", "npu analyze --unfused-head"}), "");
+  EXPECT_EQ(refused({"host.shared_gbps", "50"}, {"bench --backend npu"}), "");
+  EXPECT_NE(refused({"host.shared_gbps", "50"}, {"bench --backend npu", "bench --backend npu --npu-processor host"}),
+            "");
   // Every verb checks that the clock is possible.
   EXPECT_EQ(refused({"clock.max_v", "0.9"}, {"npu plan"}), "");
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "npu_core/device/format_costs.h"
 #include "npu_core/device/keys/member.h"
 
 namespace dllm::npu {
@@ -11,6 +12,7 @@ struct NumericsKeys {
   // Derived, bytes per element with the share of its scale.
   double weight_bytes = 0, activation_bytes = 0, kv_bytes = 0, logit_bytes = 0;
   bool weights_packed = false;  ///< derived: q4_0 or q8_0, which the array does not read as they are
+  FormatCosts costs;            ///< derived
 };
 
 }  // namespace dllm::npu

@@ -146,6 +146,8 @@ nlohmann::ordered_json device_json(const Device& device) {
   derived["tile_cycles"] = device.array.tile_cycles;
   derived["voltage"] = device.clock.voltage;
   derived["gate_effort"] = device.clock.effort;
+  derived["pe_um2"] = device.numerics.costs.pe_um2;
+  derived["mac_pj"] = device.energy.mac_pj * device.numerics.costs.mac_ratio;
   derived["peak_tops"] = device.peak_tops();
   derived["memory_gbps"] = device.memory_gbps();
   derived["memory_channels"] = device.memory_config.channels;

@@ -38,9 +38,8 @@ std::span<const DeviceVerb> device_verbs() {
   constexpr Readers kBlocks = kStep | kEnergy | kArea;
   constexpr Readers kAnswers = kCost | kDispatch | kLogits | kEnergy | kWindow | kHost;
   constexpr bool kOption = true;
-  // Compiled steps set the lengths of their transfers, and add no prefixes.
-  constexpr std::string_view kNotInSteps =
-      "prefetch.matrix_rows prefetch.vector_rows prefetch.writeback_rows latency.prefix_scan";
+  // Compiled steps set the lengths of their transfers.
+  constexpr std::string_view kNotInSteps = "prefetch.matrix_rows prefetch.vector_rows prefetch.writeback_rows";
   static constexpr DeviceVerb kVerbs[] = {
       {"npu run", kMachine},
       {"npu run --timing", kTimed | kDraws},
@@ -49,12 +48,10 @@ std::span<const DeviceVerb> device_verbs() {
       {"npu step", kTimed | kLayout | kProgram | kLogits, kNotInSteps},
       {"npu step --temperature", kDraws, {}, kOption},
       {"npu step --analytic", kCost | kSchedule, {}, kOption},
-      // No products, nothing is written, and the only reductions are maxima and sums.
+      // No products, and nothing is written.
       {"npu sampling", kTimed | kLogits,
-       "array.hlen numerics.activation numerics.kv prefetch.matrix_rows prefetch.writeback_rows latency.vector_mul "
-       "latency.vector_reci latency.prefix_scan "
-       "latency.shift energy.mac_pj energy.dram_write_pj_per_byte host.dequantize_gbps"},
-      {"npu sampling --temperature", kDraws, "latency.vector_max", kOption},
+       "prefetch.matrix_rows prefetch.writeback_rows energy.mac_pj energy.dram_write_pj_per_byte"},
+      {"npu sampling --temperature", kDraws, {}, kOption},
       {"npu dram", kMemory},
       {"npu analyze", kBlocks},
       {"npu analyze --unfused-head", kLogits, {}, kOption},

@@ -105,6 +105,26 @@ Expected<void> read_commands(TomlTable& root, DramStandard& standard) {
   return commands.finish();
 }
 
+/// All are required: a standard without a price would be free.
+Expected<void> read_costs(TomlTable& root, DramStandard& standard) {
+  static constexpr std::array<std::pair<std::string_view, double DramCosts::*>, 7> kFields = {{
+      {"read_pj_per_byte", &DramCosts::read_pj_per_byte},
+      {"write_pj_per_byte", &DramCosts::write_pj_per_byte},
+      {"activate_pj", &DramCosts::activate_pj},
+      {"io_pj_per_byte", &DramCosts::io_pj_per_byte},
+      {"background_mw", &DramCosts::background_mw},
+      {"phy_idle_w", &DramCosts::phy_idle_w},
+      {"phy_mm2", &DramCosts::phy_mm2},
+  }};
+  DLLM_TRY(TomlTable costs, root.table("costs"));
+  for (const auto& [key, member] : kFields) {
+    DLLM_TRY(standard.costs.*member, costs.number(key));
+    if (!(standard.costs.*member > 0 && standard.costs.*member <= 1e6))
+      return costs.error(key, fmt::format("'{}' is {}", key, standard.costs.*member), "it must be above 0");
+  }
+  return costs.finish();
+}
+
 }  // namespace
 
 const std::vector<TimingField>& timing_fields() {
@@ -155,6 +175,7 @@ Expected<DramStandard> parse_standard(std::string_view text, const std::string& 
   DLLM_CHECK_OK(read_organisation(root, standard));
   DLLM_CHECK_OK(read_commands(root, standard));
   DLLM_CHECK_OK(read_timings(root, standard));
+  DLLM_CHECK_OK(read_costs(root, standard));
   DLLM_CHECK_OK(root.finish());
   return standard;
 }

@@ -46,7 +46,17 @@ struct TimingSource {
   std::string key, value, source;  ///< "rfc", "350 ns", "JESD235D, 8 Gb"
 };
 
-/// One DRAM generation at one speed: organisation, command costs, timing. Read from a TOML file.
+/// What a standard costs; the keys of a device with the same names replace these values.
+struct DramCosts {
+  double read_pj_per_byte = 0, write_pj_per_byte = 0;  ///< core
+  double activate_pj = 0;                              ///< activation and precharge of a row
+  double io_pj_per_byte = 0;                           ///< interface of both sides
+  double background_mw = 0;                            ///< standby per pseudo-channel
+  double phy_idle_w = 0;                               ///< interface of a stack, idle or not
+  double phy_mm2 = 0;                                  ///< interface and controller on the chip, per stack
+};
+
+/// One DRAM generation at one speed: organisation, command costs, timing, energy. Read from a TOML file.
 struct DramStandard {
   std::string name;    ///< "hbm2e-3200"
   std::string family;  ///< "HBM2e"
@@ -69,6 +79,7 @@ struct DramStandard {
   bool refresh_bank_pairs = false;
 
   Timing timing;
+  DramCosts costs;
   std::vector<TimingSource> sources;
 
   int banks() const { return sids * bank_groups * banks_per_group; }  ///< per pseudo-channel

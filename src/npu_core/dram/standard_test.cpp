@@ -41,14 +41,19 @@ TEST(Standard, NanosecondsRoundUpToClocks) {
 TEST(Standard, MistakesAreNamedWithTheirLine) {
   const std::string text = text_of("hbm2-2000");
   EXPECT_NE(parse_standard(replaced(text, "ccd_l ", "cdc_l "), "x").error().message().find("ccd_l"), std::string::npos);
-  EXPECT_NE(
-      parse_standard(text + "trfc = { clk = 1, source = \"\" }\n", "x").error().message().find("did you mean 'rfc'"),
-      std::string::npos);
+  EXPECT_NE(parse_standard(replaced(text, "[timing]\n", "[timing]\ntrfc = { clk = 1, source = \"\" }\n"), "x")
+                .error()
+                .message()
+                .find("did you mean 'rfc'"),
+            std::string::npos);
   EXPECT_FALSE(parse_standard(replaced(text, "clk = 34", "clk = 99"), "x"));  // tRAS > tRC
   EXPECT_FALSE(parse_standard(replaced(text, "banks_per_group = 4", "banks_per_group = 3"), "x"));
   EXPECT_FALSE(parse_standard(replaced(text, "clk = 2, ", "clk = 2, ns = 3, "), "x"));
   EXPECT_FALSE(parse_standard(replaced(text, "clk = 14", "clk = 1.5"), "x"));
   EXPECT_FALSE(parse_standard(replaced(text, "ns = 350", "ns = 3950"), "x"));
+  EXPECT_NE(parse_standard(text.substr(0, text.find("[costs]")), "x").error().message().find("costs"),
+            std::string::npos);
+  EXPECT_FALSE(parse_standard(replaced(text, "activate_pj = 828", "activate_pj = 0"), "x"));  // free
   EXPECT_NE(load_standard("hbm2e-320").error().message().find("did you mean 'hbm2e-3200'"), std::string::npos);
 }
 

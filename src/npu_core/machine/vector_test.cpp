@@ -225,6 +225,21 @@ TEST_F(Vectors, RouterTopK) {
     EXPECT_EQ(lab_.state().int_mem[20 + i++], expert);
 }
 
+/// The sum runs in descending order: small weights after large ones are lost, and the sum stays at the tie below which
+/// BF16 rounds down. In any other order (of lanes, ascending, in pairs) they add up first, and all weights differ.
+TEST_F(Vectors, RouterSumsInDescendingOrder) {
+  std::vector<float> logits(kLanes, -18.0f);
+  const float large[] = {0, -0.84375f, -1.1328125f, -1.3359375f, -1.5546875f};
+  for (std::size_t i = 0; i < std::size(large); ++i) logits[31 - i] = large[i];
+  lab_.set_row(96, logits);
+  lab_.run(set("gp1", 96) + set("gp2", 10) + set("gp3", 60) + set("gp4", 32) +
+           "C_SET_CSR gp4, router_experts\nC_SET_CSR gp4, router_top\nV_TOPK gp2, gp1, gp3, 2");
+  // Of scripts/npu_model.py; ascending, the first would be 0x3ee5.
+  const Bf16 expected[] = {0x3ee7, 0x3e47, 0x3e15, 0x3df4, 0x3dc3, 0x31ec};
+  for (std::size_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(lab_.state().fp_mem[10 + i], expected[i]) << i;
+  EXPECT_EQ(lab_.state().int_mem[60], 31u);
+}
+
 TEST_F(Vectors, Scalars) {
   lab_.state().fp_mem[7] = f32_to_bf16(2.25f);
   lab_.state().int_mem[9] = 77;
