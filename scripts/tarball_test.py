@@ -67,6 +67,8 @@ class Contents(unittest.TestCase):
                 for name in order:
                     (stage / "bin" / name).write_text(name)
                     os.chmod(stage / "bin" / name, mode)
+                    if os.geteuid() == 0 and order == "ba":
+                        os.chown(stage / "bin" / name, 65534, 65534)
                 (stage / "bin" / "dllm").write_text("program")
                 os.chmod(stage / "bin" / "dllm", 0o700 | (mode & 0o77))
                 packed = tarball.contents(stage, "dllm-1", 1234)
@@ -76,7 +78,7 @@ class Contents(unittest.TestCase):
         self.assertEqual(len(digests), 1)
         self.assertEqual(list(members), ["dllm-1", "dllm-1/bin", "dllm-1/bin/a", "dllm-1/bin/b", "dllm-1/bin/dllm"])
         self.assertEqual({m.mtime for m in members.values()}, {1234})
-        self.assertEqual({m.uname for m in members.values()}, {"root"})
+        self.assertEqual({(m.uname, m.uid, m.gid) for m in members.values()}, {("root", 0, 0)})
         self.assertEqual((members["dllm-1/bin/a"].mode, members["dllm-1/bin/dllm"].mode), (0o644, 0o755))
 
 
