@@ -12,7 +12,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area rtl-cells web web-test research figures methods format lint tsan \
+.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area rtl-cells web web-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -25,8 +25,15 @@ build: setup  ## optimised build: build/release/dllm, and the library; then cmak
 	@cmake --preset release -DDLLM_TESTS=OFF --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS) --target dllm dllm_shared
 
-deb: build  ## a Debian package of program and library: build/release/dllm_VERSION_ARCHITECTURE.deb
+deb: build  ## a Debian package of program and library: build/release/dllm_VERSION_DEBIAN_ARCHITECTURE.deb
 	@cd build/release && cpack -G DEB >/dev/null && ls "$$PWD"/dllm_*.deb
+
+tarball: setup  ## the program linked statically, for every Linux with this processor: build/dllm-VERSION-linux-*-static.tar.xz
+	@scripts/setup --release
+	@JOBS=$(JOBS) scripts/static_libraries
+	@cmake --preset static --log-level=WARNING
+	@cmake --build --preset static -j $(JOBS) --target dllm
+	@build/release-tools/bin/python scripts/tarball.py build/static
 
 release: setup  ## checks of locks and base image, then the packages and their digests: build/release/SHA256SUMS
 	@scripts/release.py check

@@ -3,6 +3,7 @@
 # build. scripts/static_libraries makes the archives that Debian does not have.
 set(DLLM_STATIC_LIBRARIES ${PROJECT_SOURCE_DIR}/build/static-libraries CACHE PATH "folder of scripts/static_libraries")
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+set(CMAKE_SKIP_RPATH ON)
 set(OPENSSL_USE_STATIC_LIBS ON)
 foreach(name curl fmt tomlplusplus)
   if(NOT EXISTS ${DLLM_STATIC_LIBRARIES}/lib/lib${name}.a)
