@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/temp_dir.h"
 #include "base/try.h"
 #include "dllm/model.h"
 #include "engine/backend/cpu.h"
@@ -235,6 +237,21 @@ TEST(Backends, ADeviceThatNoneHasIsRefused) {
   const auto model = LanguageModel::load("", here);
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().what, "only --backend npu or --backend test-rows reads it");
+}
+
+/// The name is right, and a change of a key may be what mends the file.
+TEST(Backends, AProfileWithAMistakeIsAProfile) {
+  const test::TempDir folder;
+  LoadOptions options = on("npu");
+  options.device = folder / "mine.toml";
+  std::ofstream(options.device) << "base = \"mobile-sm8750\"\nname = \"mine\"\nsummary = \"-\"\n[host]\ncores = -1\n";
+  const auto wrong = LanguageModel::load("", options);
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().where, "--device");
+  EXPECT_NE(wrong.error().what.find("host.cores"), std::string::npos) << wrong.error().message();
+  options.device_changes = {"host.cores=8"};
+  const auto mended = LanguageModel::load("", options);
+  EXPECT_TRUE(mended) << mended.error().message();
 }
 
 TEST(Backends, ListsTheDevicesOfEach) {
