@@ -90,7 +90,7 @@ struct VirtualStep {
   VirtualEnergy energy;
   double rise_kelvin = 0;  ///< of the device at its end, above the surroundings; 0 without a thermal limit
   bool throttled = false;  ///< it ran at the lowered clock
-  bool simulated = false;  ///< its operators were timed by the cycle-accurate model (LoadOptions::npu_timing)
+  bool simulated = false;  ///< its operators were timed by a cycle-accurate model
 };
 
 /// A pass of the second path on the device's host (`--refresh-path second`), at the same time as passes of the device.

@@ -34,8 +34,8 @@ struct LoadOptions {
   /// Numerics profile (docs/guide/numerics.md): the name of a shipped one or a file. The model then runs in the number
   /// formats of the profile, simulated on this processor; empty: in its own.
   std::string numerics;
-  std::string backend;  ///< cpu (empty), or npu: a simulated device, in its number formats and its virtual time
-  std::string device;   ///< npu: name of a profile, or a file; empty: dart-2048
+  std::string backend;  ///< what runs the model: cpu (empty), npu, ...
+  std::string device;   ///< of that backend, as list_devices() names it, or a file; empty: its default
   /// Low-rank adapters, "FILE" or "FILE:SCALE": a GGUF adapter, or a PEFT folder. Those of `lora` change every pass,
   /// those of `lora_draft` the drafts of self-speculation and the passes over masks of the mode `diffusion`.
   std::vector<std::string> lora, lora_draft;
@@ -66,6 +66,18 @@ struct LoadOptions {
 
 /// Every option of a load except `warnings` and the functions: the source of flags, help and bindings.
 const std::vector<OptionInfo>& load_options_info();
+
+/// A device that models can run on, or why a backend has none.
+struct DeviceInfo {
+  std::string backend{};  ///< LoadOptions::backend
+  std::string name{};     ///< LoadOptions::device; empty: the backend's only one
+  std::string meaning{};
+  bool standard = false;  ///< taken if none is named
+  std::string missing{};  ///< not empty: the backend has no device here; says why, and how to get one
+};
+
+/// The devices of this backend; empty: of all. Errors: kUsage (unknown).
+Expected<std::vector<DeviceInfo>> list_devices(const std::string& backend = "");
 
 struct ChatTurn {
   std::string role;  ///< system, user, assistant

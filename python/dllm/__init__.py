@@ -52,6 +52,7 @@ __all__ = [
     "Stream",
     "UnsupportedError",
     "UsageError",
+    "list_devices",
     "load_options",
     "npu",
     "options",
@@ -59,6 +60,12 @@ __all__ = [
 ]
 
 record = _notebook.record
+
+
+def list_devices(backend: str = "") -> list[_dllm.DeviceInfo]:
+    """What Model.load() can run on here: the devices of this backend, or of all. A backend without one has an entry that
+    says why."""
+    return _dllm.list_devices(backend)
 
 
 def load_options() -> list[_dllm.OptionInfo]:

@@ -285,12 +285,13 @@ class LoadOptions(TypedDict, total=False):
     #: rounding of the products of attention; auto: bf16 with quantized weights where this machine is faster at
     #: it; if left out: f32
     attention_arithmetic: Literal["f32", "bf16", "auto"] | None
-    #: where the model runs: on this processor, or on a simulated NPU, in its number formats and virtual time;
-    #: if left out: cpu
+    #: where the model runs; cpu: this processor; npu: a simulated NPU, in its number formats and its virtual
+    #: time; if left out: cpu
     backend: Literal["cpu", "npu"] | None
     #: storage of K and V; if left out: f32 for F32 models, else f16
     cache_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] | None
-    #: profile of --backend npu; see dllm npu devices; if left out: dart-2048
+    #: what it runs on there, as --list-devices names it; with --backend npu, a profile of an NPU, by name or
+    #: file; if left out: the backend's default
     device: str | os.PathLike[str] | None
     #: change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated (--set)
     device_changes: str | Sequence[str] | None

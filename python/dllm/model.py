@@ -89,7 +89,7 @@ def _ids(model: _dllm.Model, text: str | Sequence[int]) -> list[int]:
 
 class Model:
     """A loaded model. It may be used from any thread, from callbacks and decoders, and after a fork: its forward passes
-    take turns. Only answers of a simulated device (`backend="npu"`) wait for each other."""
+    take turns. Only answers in virtual time wait for each other (a simulated device's)."""
 
     def __init__(self, inner: _dllm.Model) -> None:
         self._inner = inner

@@ -96,6 +96,17 @@ void bind_options(nb::module_& module) {
       .def_ro("presets", &OptionsInfo::presets);
   module.def("options_info", [] { return options_info(); });
   module.def("load_options", [] { return load_options_info(); });
+  nb::class_<DeviceInfo>(module, "DeviceInfo", "A device that models can run on, or why a backend has none.")
+      .def_ro("backend", &DeviceInfo::backend)
+      .def_ro("name", &DeviceInfo::name, "as the option `device` takes it; empty: the backend's only one")
+      .def_ro("meaning", &DeviceInfo::meaning)
+      .def_ro("standard", &DeviceInfo::standard, "taken if none is named")
+      .def_ro("missing", &DeviceInfo::missing, "not empty: the backend has no device here; says why")
+      .def("__repr__", [](const DeviceInfo& info) {
+        return "<device " + info.backend + " " + info.name + ": " + info.meaning + info.missing + ">";
+      });
+  module.def(
+      "list_devices", [](const std::string& backend) { return take(list_devices(backend)); }, nb::arg("backend") = "");
 }
 
 }  // namespace dllm::python

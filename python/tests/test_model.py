@@ -98,6 +98,17 @@ class ModelTest(unittest.TestCase):
                     self.assertNotIn("no such option", str(error))
         self.assertGreaterEqual(wrong, 19)
 
+    def test_devices_are_listed_and_checked(self):
+        devices = dllm.list_devices()
+        self.assertEqual([(d.backend, d.name) for d in devices if d.standard], [("cpu", ""), ("npu", "dart-2048")])
+        self.assertEqual([d.name for d in dllm.list_devices("npu")], [d.name for d in devices if d.backend == "npu"])
+        self.assertTrue(all(d.meaning and not d.missing for d in devices))
+        with self.assertRaises(dllm.UsageError):
+            dllm.list_devices("gpu")
+        with self.assertRaises(dllm.UsageError) as caught:
+            dllm.Model.load(backend="npu", device="0")
+        self.assertEqual(caught.exception.where, "device")
+
     def test_options_of_the_device_are_keywords(self):
         given = {"npu_values": "machine", "npu_processor": "host", "npu_timing": "simulated", "npu_paging": True}
         for key, value in {**given, "npu_all_logits": True}.items():

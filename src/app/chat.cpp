@@ -188,7 +188,7 @@ class Chat final : public Verb {
   }
 
   Expected<ExitCode> run(const Flags&, Session& session) override {
-    if (model_.list_isas(session.terminal)) return kExitOk;
+    if (model_.listed(session.terminal)) return kExitOk;
     DLLM_TRY(const LanguageModel model, model_.open(session));
     Conversation conversation(model, options_, live_, session);
     conversation.set_system(system_);

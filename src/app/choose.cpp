@@ -33,7 +33,7 @@ class Choose final : public Verb {
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_.list_isas(terminal)) return kExitOk;
+    if (model_.listed(terminal)) return kExitOk;
     if (choices_.size() < 2)
       return Error{ErrorCode::kUsage, "there is nothing to choose from", "--choice", "give it two or more times"};
     if (model_.raw && flags.given("--system-prompt"))

@@ -83,7 +83,7 @@ class Compare final : public Verb {
 
   Expected<ExitCode> run(const Flags&, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_.list_isas(terminal)) return kExitOk;
+    if (model_.listed(terminal)) return kExitOk;
     DLLM_CHECK_OK(collect(terminal));
     DLLM_TRY(const EvalSet set, items_.read(sets_.path()));
     DLLM_CHECK_OK(sets_.check(set, items_));
@@ -170,6 +170,9 @@ class Compare final : public Verb {
                            : std::move(parsed).error();
       return in_configuration(std::move(error), given.name);
     }
+    if (runner->model.list_devices)
+      return in_configuration({ErrorCode::kUsage, "it is not an option of a configuration", "--list-devices", ""},
+                              given.name);
     runners_.push_back(std::move(runner));
     return {};
   }

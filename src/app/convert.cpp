@@ -15,9 +15,8 @@
 #include "app/cli/write_report.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "engine/backends.h"
 #include "model/source.h"
-#include "npu_compiler/compiler/device_tiles.h"
-#include "npu_core/device/profile.h"
 #include "quant/calibrated.h"
 
 namespace dllm::app {
@@ -115,19 +114,14 @@ class Convert final : public WriteVerb {
                .default_text = "F16, with --layout the device's",
                .choices = recipe_names(),
                .apply = into(type_)});
-    flags.add({.names = {"--layout"},
-               .value = "DEVICE",
-               .help =
-                   "store matrices in the tiles of a phone's NPU (mobile-sm8750): only --backend npu reads them, on "
-                   "devices with the same array",
-               .apply = into(layout_)});
+    flags.add({.names = {"--layout"}, .value = "DEVICE", .help = layout_help(), .apply = into(layout_)});
     add_shared(flags);
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     if (input_.empty()) return Error{ErrorCode::kUsage, "no model is named", "dllm convert", "see dllm convert --help"};
-    DLLM_TRY(device_, layout_device());
+    DLLM_CHECK_OK(find_layout());
     if (!type_.empty()) options_.type = type_;
     DLLM_TRY(const Recipe* const recipe, find_recipe(options_.type));
     if (output_.empty()) {
@@ -142,31 +136,49 @@ class Convert final : public WriteVerb {
 
  private:
   Expected<void> finish(const std::string& output, Terminal& terminal) override {
-    if (!device_) return {};
-    auto report = write_device_tiles(output, *device_);
+    if (tiles_ == nullptr) return {};
+    auto report = tiles_->write(output, layout_);
     if (!report) {  // rows are not what was asked for
       std::error_code ignored;
       fs::remove(output, ignored);
       return std::move(report).error();
     }
-    terminal.err << fmt::format("{} matrices in tiles of {}, {} tensors in rows\n", report->tiled, device_->name,
+    terminal.err << fmt::format("{} matrices in tiles of {}, {} tensors in rows\n", report->tiled, layout_,
                                 report->kept);
     return {};
   }
-  /// The device of --layout; its type becomes the default.
-  Expected<std::optional<npu::Device>> layout_device() {
-    if (layout_.empty()) return std::optional<npu::Device>();
-    DLLM_TRY(npu::Device device, npu::load_device(layout_));
-    DLLM_TRY(options_.type, tile_recipe(device));
-    if (!type_.empty() && lower(type_) != lower(options_.type))
-      return Error{ErrorCode::kUsage, fmt::format("{} has {} weights, not {}", device.name, options_.type, type_),
-                   "--layout", "leave --type out"};
-    return std::optional<npu::Device>(std::move(device));
+
+  static std::string layout_help() {
+    std::vector<std::string> kinds;
+    for (const BackendEntry& entry : backends())
+      if (entry.tiles) kinds.push_back(fmt::format("{} (only --backend {} reads them)", entry.tiles->kind, entry.name));
+    return fmt::format("store matrices in the tiles of {}, for devices with the same array", fmt::join(kinds, " or "));
+  }
+
+  /// Finds who writes --layout; its type becomes the default.
+  Expected<void> find_layout() {
+    if (layout_.empty()) return {};
+    Error unknown{ErrorCode::kUnsupported, "no backend of this build reads tiles", "--layout", "leave it out"};
+    for (const BackendEntry& entry : backends()) {
+      if (!entry.tiles || entry.devices.check == nullptr) continue;
+      if (auto known = entry.devices.check(layout_); !known) {
+        unknown = std::move(known).error();
+        unknown.where = "--layout";
+        continue;
+      }
+      tiles_ = &*entry.tiles;
+      DLLM_TRY(options_.type, tiles_->type(layout_));
+      if (!type_.empty() && lower(type_) != lower(options_.type))
+        return Error{ErrorCode::kUsage, fmt::format("{} has {} weights, not {}", layout_, options_.type, type_),
+                     "--layout", "leave --type out"};
+      return {};
+    }
+    return unknown;
   }
 
   std::vector<std::string> input_;
   std::string output_, type_, layout_;
-  std::optional<npu::Device> device_;
+  const DeviceTiles* tiles_ = nullptr;  ///< of --layout
 };
 
 class Quantize final : public WriteVerb {

@@ -45,7 +45,7 @@ class Eval final : public Verb {
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_.list_isas(terminal)) return kExitOk;
+    if (model_.listed(terminal)) return kExitOk;
     if (words_.empty()) return Error{ErrorCode::kUsage, "no file is named", "dllm eval", "see dllm eval --help"};
     DLLM_TRY(const EvalSet set, items_.read(words_.front()));
     const Scoring scoring = items_.scoring_of(set);

@@ -61,7 +61,7 @@ class Infill final : public Verb {
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_.list_isas(terminal)) return kExitOk;
+    if (model_.listed(terminal)) return kExitOk;
     if (options_.length || options_.max_tokens)
       return Error{ErrorCode::kUsage, "the gaps say how much is generated", "--predict", "leave the option out"};
     DLLM_TRY(const std::string text, text_.read(flags, terminal));

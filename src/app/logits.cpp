@@ -38,7 +38,7 @@ class Logits final : public Verb {
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_.list_isas(terminal)) return kExitOk;
+    if (model_.listed(terminal)) return kExitOk;
     for (const char* name : {"--tokens", "--output"})
       if (!flags.given(name)) return Error{ErrorCode::kUsage, "is missing", name, "see dllm logits --help"};
     if (output_ == "-" && session.results_tty)

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -40,18 +42,19 @@ class Run final : public Verb {
                .written = true,
                .apply = into(trace_),
                .rare = true});
-    flags.add({.names = {"--perfetto"},
-               .value = "FILE",
-               .help = "write the passes in the virtual time of --backend npu, for ui.perfetto.dev",
-               .takes_path = true,
-               .written = true,
-               .apply = into(perfetto_),
-               .rare = true});
+    flags.add(
+        {.names = {"--perfetto"},
+         .value = "FILE",
+         .help = fmt::format("write the passes in the virtual time of {}, for ui.perfetto.dev", virtual_time_flags()),
+         .takes_path = true,
+         .written = true,
+         .apply = into(perfetto_),
+         .rare = true});
   }
 
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_.list_isas(terminal)) return kExitOk;
+    if (model_.listed(terminal)) return kExitOk;
     if (model_.raw && flags.given("--system-prompt"))
       return Error{ErrorCode::kUsage, "raw text has no system message", "--system-prompt", "leave out --raw"};
     DLLM_TRY(const std::string prompt, text_.read(flags, terminal));
@@ -59,7 +62,8 @@ class Run final : public Verb {
       if (!target.empty()) DLLM_CHECK_OK(check_result(target, trace_output()));
     DLLM_TRY(const BackendEntry* const backend, find_backend(model_.load.backend));
     if (!perfetto_.empty() && !backend->virtual_time)
-      return Error{ErrorCode::kUsage, "only a simulated device has virtual time", "--perfetto", virtual_time_hint()};
+      return Error{ErrorCode::kUsage, "only a simulated device has virtual time", "--perfetto",
+                   "add " + virtual_time_flags()};
     DLLM_TRY(const LanguageModel model, model_.open(session));
     std::vector<ChatTurn> turns;
     if (!system_.empty()) turns.push_back({"system", system_});

@@ -27,7 +27,7 @@ class Serve final : public Verb {
 
   Expected<ExitCode> run(const Flags&, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_.list_isas(terminal)) return kExitOk;
+    if (model_.listed(terminal)) return kExitOk;
     DLLM_CHECK_OK(read_keys(terminal));
     DLLM_TRY(const LanguageModel model, model_.open(session));
     server_.port = static_cast<std::uint16_t>(port_);

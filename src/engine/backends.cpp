@@ -15,28 +15,66 @@ BackendEntry npu_backend();
 
 namespace {
 
-std::vector<BackendEntry>& known_backends() {
-  static std::vector<BackendEntry> all = {cpu_backend(), npu_backend()};
+std::deque<BackendEntry>& known_backends() {
+  static std::deque<BackendEntry> all = {cpu_backend(), npu_backend()};
   return all;
+}
+
+bool knows_device(const BackendEntry& entry, const std::string& name) {
+  return entry.devices.check != nullptr && entry.devices.check(name).has_value();
+}
+
+/// A name that only another backend knows is most likely meant for that one.
+Expected<void> check_device(const BackendEntry& entry, const std::string& name) {
+  if (name.empty() || entry.devices.check == nullptr) return {};
+  auto known = entry.devices.check(name);
+  if (known) return {};
+  Error error = std::move(known).error();
+  error.where = "--device";
+  for (const BackendEntry& other : backends()) {
+    if (&other == &entry || !knows_device(other, name)) continue;
+    error.what = fmt::format("'{}' is {}, of --backend {}; --backend {} runs on {}", name, other.devices.kind,
+                             other.name, entry.name, entry.devices.kind);
+    error.hint = fmt::format("give --backend {}, or see --backend {} --list-devices", other.name, entry.name);
+    return error;
+  }
+  error.hint +=
+      fmt::format("{}--backend {} runs on {}", error.hint.empty() ? "" : "; ", entry.name, entry.devices.kind);
+  return error;
+}
+
+/// What the backend has here, or why it has nothing.
+std::vector<DeviceInfo> devices_of(const BackendEntry& entry) {
+  if (entry.make == nullptr)
+    return {{.backend = entry.name, .missing = fmt::format("not in this build: {}", entry.missing)}};
+  if (entry.devices.list == nullptr) return {{.backend = entry.name, .meaning = entry.meaning, .standard = true}};
+  auto list = entry.devices.list();
+  if (!list) return {{.backend = entry.name, .missing = list.error().message()}};
+  for (DeviceInfo& one : *list) one.backend = entry.name;
+  return *std::move(list);
 }
 
 }  // namespace
 
-const std::vector<BackendEntry>& backends() { return known_backends(); }
+const std::deque<BackendEntry>& backends() { return known_backends(); }
 
 bool add_backend(BackendEntry entry) {
   known_backends().push_back(std::move(entry));
   return true;
 }
 
+Expected<std::unique_ptr<PassRunner>> second_path_runner(const RunningBackend& running, int threads) {
+  if (!running.second_path)
+    return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",
+                 "leave the option out"};
+  return running.second_path(threads);
+}
+
 Expected<std::unique_ptr<PassRunner>> make_second_path(const RunningBackend& running, const ResolvedOptions& resolved,
                                                        const ModelDesc& desc) {
   const auto wanted = second_path_of(resolved, desc);
   if (!wanted) return std::unique_ptr<PassRunner>();
-  if (!running.second_path)
-    return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",
-                 "leave the option out"};
-  return running.second_path(wanted->refresh_threads);
+  return second_path_runner(running, wanted->refresh_threads);
 }
 
 Expected<const BackendEntry*> find_backend(const std::string& name) {
@@ -51,11 +89,33 @@ Expected<const BackendEntry*> find_backend(const std::string& name) {
   return Error{ErrorCode::kUsage, fmt::format("'{}' is unknown", name), "--backend", choice_hint(name, known)};
 }
 
-std::string virtual_time_hint() {
-  std::string hint;
+Expected<const BackendEntry*> requested_backend(const LoadOptions& options) {
+  DLLM_TRY(const BackendEntry* const entry, find_backend(options.backend));
+  DLLM_CHECK_OK(check_device(*entry, options.device));
+  return entry;
+}
+
+std::string backend_flags(const std::function<bool(const BackendEntry&)>& holds) {
+  std::string flags;
   for (const BackendEntry& entry : backends())
-    if (entry.virtual_time) hint += (hint.empty() ? "add --backend " : " or --backend ") + entry.name;
-  return hint;
+    if (holds(entry)) flags += (flags.empty() ? "--backend " : " or --backend ") + entry.name;
+  return flags;
+}
+
+std::string virtual_time_flags() {
+  return backend_flags([](const BackendEntry& entry) { return entry.virtual_time; });
+}
+
+Expected<std::vector<DeviceInfo>> list_devices(const std::string& backend) {
+  if (!backend.empty()) {
+    for (const BackendEntry& entry : backends())
+      if (entry.name == backend) return devices_of(entry);
+    return find_backend(backend).error();
+  }
+  std::vector<DeviceInfo> all;
+  for (const BackendEntry& entry : backends())
+    for (DeviceInfo& one : devices_of(entry)) all.push_back(std::move(one));
+  return all;
 }
 
 }  // namespace dllm

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +14,7 @@
 #include "dllm/error.h"
 #include "dllm/model.h"
 #include "engine/latency_key.h"
+#include "engine/load_options.h"
 #include "engine/virtual_time.h"
 #include "model/model.h"
 
@@ -34,42 +37,79 @@ struct RunningBackend {
   std::unique_ptr<VirtualClock> clock;
 };
 
-/// The runner of the second path that these options ask for, with its own threads; null: they ask for none. Errors:
-/// kUnsupported, kUsage, kResource.
+/// A runner of the second path with `threads` of its own. Errors: kUnsupported (the backend runs one pass at a time),
+/// kUsage, kResource.
+Expected<std::unique_ptr<PassRunner>> second_path_runner(const RunningBackend& running, int threads);
+
+/// The same if these options ask for one; null: they do not.
 Expected<std::unique_ptr<PassRunner>> make_second_path(const RunningBackend& running, const ResolvedOptions& resolved,
                                                        const ModelDesc& desc);
 
 /// Builds the graph of a step.
 using GraphOfStep = std::function<Graph(StepShape)>;
 
+/// What LoadOptions::device means to a backend.
+struct DeviceNames {
+  std::string kind;  ///< "a profile of an NPU, by name or file"; empty: it reads no name
+  /// What a model may run on here, with everything but `backend`. Errors: why there is nothing ("no Vulkan loader is
+  /// installed"), with how to get it. Null: not listed.
+  Expected<std::vector<DeviceInfo>> (*list)() = nullptr;
+  /// Whether it knows a device by this name, which is not empty. Called before the model is read, and with the names
+  /// meant for other backends too. Errors: kUsage.
+  Expected<void> (*check)(const std::string& name) = nullptr;
+};
+
+/// Files whose matrices are in the order of a device's memory (`dllm convert --layout DEVICE`).
+struct DeviceTiles {
+  struct Report {
+    std::int64_t tiled = 0;  ///< matrices in tiles
+    std::int64_t kept = 0;   ///< other tensors, in rows
+  };
+  std::string kind;  ///< of those devices: "a phone's NPU (mobile-sm8750)"
+  /// The type that the matrices must have: "Q4_0". Errors: kUsage, and the device's.
+  Expected<std::string> (*type)(const std::string& device);
+  /// Rewrites a GGUF file with matrices of that type, completely or not at all.
+  Expected<Report> (*write)(const std::string& path, const std::string& device);
+};
+
 /// A kind of backend, and what it can do, as far as others must know before it runs. Nothing outside engine/backend/
 /// asks for a backend's name.
 struct BackendEntry {
   std::string name;
   std::string meaning;
-  /// Reads its settings from `options` and refuses the others. The model must outlive the result; `path` is where it
-  /// was loaded from. Null: this build has not got it (`missing`).
+  /// Reads its settings from `options` and refuses the others (check_load). The model must outlive the result; `path`
+  /// is where it was loaded from. Null: this build has not got it (`missing`).
   Expected<RunningBackend> (*make)(const Model& model, const std::string& path, const LoadOptions& options,
                                    const Log& log) = nullptr;
-  std::string missing{};      ///< how to get a build or a machine that has it: "install libvulkan-dev and build again"
-  bool virtual_time = false;  ///< RunningBackend::clock times its answers, so this machine's clock measures nothing
-  bool device_tiles = false;  ///< it reads matrices in a device's tiles (ModelSource::device_tiles)
+  std::string missing{};              ///< how to get a build that has it: "install libvulkan-dev and build again"
+  std::vector<LoadReader> readers{};  ///< the ways in which it runs, each with the load options that it reads
+  std::vector<LoadOption> options{};  ///< load options of its own
+  DeviceNames devices{};
+  bool virtual_time = false;  ///< RunningBackend::clock times its answers: this machine's clock measures nothing
+  std::optional<DeviceTiles> tiles{};  ///< absent: a file with matrices in a device's tiles is refused
   /// The same without weights, for replays of recorded commits, which need no values; null: it has no such mode.
   Expected<RunningBackend> (*make_valueless)(const ModelDesc& desc, const GraphOfStep& graph,
                                              const LoadOptions& options) = nullptr;
 };
 
 /// The backends that are known; the first is the default. A new one needs a file in engine/backend/ and a line in
-/// backends.cpp.
-const std::vector<BackendEntry>& backends();
+/// backends.cpp. References stay valid when others are added.
+const std::deque<BackendEntry>& backends();
 
-/// Adds one from outside this library, which a static initialiser may do. Returns true.
+/// Adds one from outside this library, before options are read or a model is loaded: a static initialiser may do it.
+/// Returns true.
 bool add_backend(BackendEntry entry);
 
 /// Empty: the default. Errors: kUsage (unknown); kUnsupported (missing from this build).
 Expected<const BackendEntry*> find_backend(const std::string& name);
 
-/// The known backends with virtual time, as the hint of an error: "add --backend npu".
-std::string virtual_time_hint();
+/// The backend that the options name, which knows the device that they name. Errors: those of find_backend(); kUsage
+/// (no such device, or another backend's).
+Expected<const BackendEntry*> requested_backend(const LoadOptions& options);
+
+/// "--backend npu or --backend other": those of which `holds` is true; empty: none.
+std::string backend_flags(const std::function<bool(const BackendEntry&)>& holds);
+/// Those with virtual time.
+std::string virtual_time_flags();
 
 }  // namespace dllm

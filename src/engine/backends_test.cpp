@@ -3,28 +3,30 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/temp_dir.h"
 #include "base/try.h"
 #include "dllm/model.h"
 #include "engine/backend/cpu.h"
+#include "engine/second_path_test_options.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm {
 namespace {
 
-constexpr double kSecondsPerRow = 0.25;
-
 /// This processor's values, in a time of its own: so long for each row.
 class RowClockBackend final : public Backend {
  public:
-  explicit RowClockBackend(std::unique_ptr<Backend> values) : values_(std::move(values)) {}
+  RowClockBackend(std::unique_ptr<Backend> values, double seconds) : values_(std::move(values)), seconds_(seconds) {}
 
   const ModelDesc& desc() const override { return values_->desc(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override { return values_->make_cache(capacity); }
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
     VirtualStep step;
     for (const SequenceStep& one : batch) step.rows += static_cast<std::int32_t>(one.plan.rows.size());
-    step.parts.array = kSecondsPerRow * step.rows;
+    step.parts.array = seconds_ * step.rows;
     steps.push_back(step);
     return values_->forward(batch);
   }
@@ -33,6 +35,7 @@ class RowClockBackend final : public Backend {
 
  private:
   std::unique_ptr<Backend> values_;
+  double seconds_;  ///< of a row
 };
 
 class RowClock final : public VirtualClock {
@@ -59,12 +62,37 @@ class RowClock final : public VirtualClock {
   RowClockBackend& backend_;
 };
 
+const std::string kFast = "row-fast";
+
+Expected<std::vector<DeviceInfo>> list_rows() {
+  return std::vector<DeviceInfo>{{.name = "row-slow", .meaning = "a quarter of a second", .standard = true},
+                                 {.name = kFast, .meaning = "an eighth"}};
+}
+
+Expected<void> check_row(const std::string& name) {
+  if (name == "row-slow" || name == kFast) return {};
+  return Error{ErrorCode::kUsage, "there is no clock '" + name + "'", "", "row-slow or row-fast"};
+}
+
+/// What this processor reads, and a device.
+const LoadReader& rows_reader() {
+  static const LoadReader reader = [] {
+    LoadReader one{"test-rows", {"device"}, "rows do not read it", "leave it out"};
+    for (const char* key : {"threads", "isa", "cache_type"}) one.keys.emplace_back(key);
+    return one;
+  }();
+  return reader;
+}
+
 Expected<RunningBackend> make_rows(const Model& model, const std::string& path, const LoadOptions& options,
                                    const Log& log) {
-  DLLM_TRY(RunningBackend running, run_on_cpu(model, path, options, log));
+  DLLM_CHECK_OK(check_load(options, rows_reader()));
+  LoadOptions values = options;
+  values.device.clear();
+  DLLM_TRY(RunningBackend running, run_on_cpu(model, path, values, log));
   running.latency.reset();
   running.second_path = nullptr;
-  auto timed = std::make_unique<RowClockBackend>(std::move(running.backend));
+  auto timed = std::make_unique<RowClockBackend>(std::move(running.backend), options.device == kFast ? 0.125 : 0.25);
   running.clock = std::make_unique<RowClock>(*timed);
   running.backend = std::move(timed);
   return running;
@@ -72,10 +100,19 @@ Expected<RunningBackend> make_rows(const Model& model, const std::string& path, 
 
 const bool added = [] {
   BackendEntry rows{"test-rows", "so long for each row", make_rows};
+  rows.readers = {rows_reader()};
+  rows.devices = {"a clock of rows, by name", list_rows, check_row};
   rows.virtual_time = true;
+  BackendEntry empty{"test-empty", "a machine without its hardware", make_rows};
+  empty.devices = {
+      "a card, by index",
+      [] {
+        return Expected<std::vector<DeviceInfo>>(Error{ErrorCode::kUnsupported, "there is no card", "", "plug one in"});
+      },
+      nullptr};
   BackendEntry absent{"test-absent", "not in this build"};
   absent.missing = "install the test's headers and build again";
-  return add_backend(std::move(rows)) && add_backend(std::move(absent));
+  return add_backend(std::move(rows)) && add_backend(std::move(empty)) && add_backend(std::move(absent));
 }();
 
 LoadOptions on(const char* backend) {
@@ -111,8 +148,7 @@ TEST(Backends, OneFromOutsideAnswersInItsOwnTime) {
     ASSERT_TRUE(timed->virtual_time);
     EXPECT_EQ(timed->virtual_time->device, "rows");
     EXPECT_EQ(timed->virtual_time->steps.size(), static_cast<std::size_t>(timed->stats.nfe));
-    EXPECT_DOUBLE_EQ(timed->virtual_time->parts.seconds(),
-                     kSecondsPerRow * static_cast<double>(timed->stats.rows_forwarded));
+    EXPECT_DOUBLE_EQ(timed->virtual_time->parts.seconds(), 0.25 * static_cast<double>(timed->stats.rows_forwarded));
     EXPECT_GT(timed->virtual_time->first_block_seconds, 0);
   }
 }
@@ -151,11 +187,143 @@ TEST(Backends, OneThatTheBuildHasNotGotSaysHowToGetIt) {
 }
 
 TEST(Backends, HintsNameThoseThatHaveVirtualTime) {
-  EXPECT_EQ(virtual_time_hint(), "add --backend npu or --backend test-rows");
+  EXPECT_EQ(virtual_time_flags(), "--backend npu or --backend test-rows");
+}
+
+/// The name of a device is the backend's affair, and comes to its clock.
+TEST(Backends, ADeviceIsNamed) {
+  LoadOptions options = on("test-rows");
+  options.device = kFast;
+  const auto model = LanguageModel::load("", options);
+  ASSERT_TRUE(model) << model.error().message();
+  const auto timed = answer_of(*model);
+  ASSERT_TRUE(timed) << timed.error().message();
+  EXPECT_DOUBLE_EQ(timed->virtual_time->parts.seconds(), 0.125 * static_cast<double>(timed->stats.rows_forwarded));
+}
+
+Error refused_device(const char* backend, const std::string& device) {
+  LoadOptions options = on(backend);
+  options.device = device;
+  const auto entry = requested_backend(options);
+  EXPECT_FALSE(entry) << backend << " " << device;
+  // Before the model's file is opened.
+  const auto model = LanguageModel::load("no-such-file.gguf", options);
+  EXPECT_FALSE(model);
+  EXPECT_EQ(model.error().message(), entry.error().message());
+  return entry.error();
+}
+
+TEST(Backends, ADeviceOfAnotherKindIsRefused) {
+  const Error profile = refused_device("test-rows", "mobile-sm8750");
+  EXPECT_EQ(profile.code, ErrorCode::kUsage);
+  EXPECT_EQ(profile.where, "--device");
+  EXPECT_EQ(profile.what,
+            "'mobile-sm8750' is a profile of an NPU, by name or file, of --backend npu; --backend test-rows runs on a "
+            "clock of rows, by name");
+  EXPECT_EQ(profile.hint, "give --backend npu, or see --backend test-rows --list-devices");
+  EXPECT_EQ(refused_device("npu", kFast).hint, "give --backend test-rows, or see --backend npu --list-devices");
+}
+
+TEST(Backends, ADeviceThatNoneHasIsRefused) {
+  const Error clock = refused_device("test-rows", "row-fat");
+  EXPECT_EQ(clock.where, "--device");
+  EXPECT_EQ(clock.what, "there is no clock 'row-fat'");
+  EXPECT_EQ(clock.hint, "row-slow or row-fast; --backend test-rows runs on a clock of rows, by name");
+  const Error index = refused_device("npu", "0");
+  EXPECT_NE(index.what.find("'0'"), std::string::npos);
+  EXPECT_NE(index.hint.find("--backend npu runs on a profile of an NPU, by name or file"), std::string::npos);
+  LoadOptions here;
+  here.device = "0";
+  const auto model = LanguageModel::load("", here);
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().what, "only --backend npu or --backend test-rows reads it");
+}
+
+/// The name is right, and a change of a key may be what mends the file.
+TEST(Backends, AProfileWithAMistakeIsAProfile) {
+  const test::TempDir folder;
+  LoadOptions options = on("npu");
+  options.device = folder / "mine.toml";
+  std::ofstream(options.device) << "base = \"mobile-sm8750\"\nname = \"mine\"\nsummary = \"-\"\n[host]\ncores = -1\n";
+  const auto wrong = LanguageModel::load("", options);
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().where, "--device");
+  EXPECT_NE(wrong.error().what.find("host.cores"), std::string::npos) << wrong.error().message();
+  options.device_changes = {"host.cores=8"};
+  const auto mended = LanguageModel::load("", options);
+  EXPECT_TRUE(mended) << mended.error().message();
+}
+
+TEST(Backends, ListsTheDevicesOfEach) {
+  const auto all = list_devices();
+  ASSERT_TRUE(all);
+  std::string text;
+  std::size_t profiles = 0;
+  for (const DeviceInfo& one : *all) {
+    if (one.backend == "npu") {
+      ++profiles;
+      EXPECT_EQ(one.standard, one.name == "dart-2048") << one.name;
+      EXPECT_FALSE(one.meaning.empty()) << one.name;
+      continue;
+    }
+    if (one.backend == "cpu") {
+      EXPECT_EQ(one.name, "");
+      EXPECT_TRUE(one.standard);
+      EXPECT_NE(one.meaning.find("CPU"), std::string::npos);
+      continue;
+    }
+    if (one.backend.starts_with("test-more")) continue;
+    text += one.backend + "|" + one.name + "|" + one.meaning + "|" + one.missing + (one.standard ? "|default\n" : "\n");
+  }
+  EXPECT_EQ(profiles, npu::device_names().size());
+  EXPECT_EQ(text,
+            "test-rows|row-slow|a quarter of a second||default\n"
+            "test-rows|row-fast|an eighth|\n"
+            "test-empty|||there is no card (plug one in)\n"
+            "test-absent|||not in this build: install the test's headers and build again\n");
+  const auto one = list_devices("test-rows");
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->size(), 2U);
+  EXPECT_EQ(list_devices("test-absent")->size(), 1U);
+  EXPECT_EQ(list_devices("test-row").error().where, "--backend");
+}
+
+/// Others may be added while somebody holds one.
+TEST(Backends, EntriesStayWhereTheyAre) {
+  const BackendEntry* const npu = *find_backend("npu");
+  for (int i = 0; i < 64; ++i) {
+    BackendEntry one{"test-more-" + std::to_string(i), "one more"};
+    one.missing = "nothing";
+    add_backend(std::move(one));
+  }
+  EXPECT_EQ(*find_backend("npu"), npu);
+  EXPECT_EQ(npu->name, "npu");
+  EXPECT_EQ(npu->meaning, "a simulated NPU, in its number formats and its virtual time");
+}
+
+TEST(Backends, WhatItsReaderRefuses) {
+  LoadOptions options = on("test-rows");
+  options.arithmetic = "super";
+  const auto model = LanguageModel::load("", options);
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().what, "rows do not read it");
+  EXPECT_EQ(model.error().where, "--arithmetic");
+  options = on("test-rows");
+  options.npu_timing = "analytic";
+  EXPECT_EQ(LanguageModel::load("", options).error().hint, "add --backend npu");
+}
+
+TEST(Backends, OneWithoutASecondPathSaysSo) {
+  const auto model = LanguageModel::load("", on("test-rows"));
+  ASSERT_TRUE(model);
+  const auto refused = model->generate("Reverse: a b c", test::second_path());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().what, "this backend runs one pass at a time");
+  EXPECT_EQ(refused.error().where, "--refresh-path");
 }
 
 TEST(Backends, OnlyADeviceReadsItsTiles) {
-  for (const BackendEntry& entry : backends()) EXPECT_EQ(entry.device_tiles, entry.name == "npu") << entry.name;
+  for (const BackendEntry& entry : backends()) EXPECT_EQ(entry.tiles.has_value(), entry.name == "npu") << entry.name;
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& option
 }
 
 Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadOptions& options) {
-  DLLM_TRY(const BackendEntry* const entry, find_backend(options.backend));
+  DLLM_TRY(const BackendEntry* const entry, requested_backend(options));
   DLLM_TRY(auto source, open_or_embedded(path));
-  source.device_tiles = entry->device_tiles;
+  source.device_tiles = entry->tiles.has_value();
   auto impl = std::make_unique<Impl>(options.poll);
   impl->log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
   const Error stopped{ErrorCode::kCancelled, "the load was stopped", path, ""};

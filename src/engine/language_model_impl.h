@@ -148,12 +148,9 @@ struct LanguageModel::Impl {
   Expected<PassRunner*> second_path(const ResolvedOptions& resolved) {
     const auto wanted = second_path_of(resolved, model->desc());
     if (!wanted) return nullptr;
-    if (!running.second_path)
-      return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",
-                   "leave the option out"};
     OfThisProcess<PassRunner>& runner = second_paths[wanted->refresh_threads];
     if (!runner || is_stale(runner)) {
-      DLLM_TRY(auto made, running.second_path(wanted->refresh_threads));
+      DLLM_TRY(auto made, second_path_runner(running, wanted->refresh_threads));
       runner = OfThisProcess<PassRunner>(made.release());
     }
     return runner.get();

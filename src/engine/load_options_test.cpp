@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
+#include "engine/backends.h"
 #include "engine/testing/load_values.h"
 
 namespace dllm {
@@ -12,6 +14,17 @@ namespace {
 
 using test::allowed_text;
 using test::wrong_text;
+
+std::vector<const LoadReader*> readers() {
+  std::vector<const LoadReader*> all;
+  for (const BackendEntry& entry : backends())
+    for (const LoadReader& one : entry.readers) all.push_back(&one);
+  return all;
+}
+
+const LoadReader& reader(const std::string& backend, std::size_t index) {
+  return (*find_backend(backend))->readers.at(index);
+}
 
 /// Converts to the type of any member.
 struct AnyMember {
@@ -43,7 +56,7 @@ TEST(LoadOptions, DeclarationsAreWhole) {
     EXPECT_EQ(one.placeholder.empty(), info.type == OptionType::kBool);
     EXPECT_TRUE(!info.standard_text.empty() || info.type == OptionType::kBool) << "what is the default?";
     EXPECT_EQ(info.choices.empty(), info.type != OptionType::kChoice);
-    EXPECT_NE(one.readers, 0);
+    EXPECT_TRUE(std::ranges::any_of(readers(), [&](const LoadReader* reader) { return reader->reads(one); }));
     EXPECT_FALSE(is_given(one, LoadOptions()));
   }
 }
@@ -92,16 +105,16 @@ TEST(LoadOptions, AWrongValueIsRefusedByItsFlag) {
 TEST(LoadOptions, WrongMembersAreRefused) {
   LoadOptions load;
   load.threads = 1025;
-  EXPECT_EQ(check_load(load, Computer::kCpu).error().where, "--threads");
+  EXPECT_EQ(check_load(load, reader("cpu", 0)).error().where, "--threads");
   load = {};
   load.cache_type = "f64";
-  const auto refused = check_load(load, Computer::kCpu);
+  const auto refused = check_load(load, reader("cpu", 0));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where, "--cache-type");
   EXPECT_EQ(LanguageModel::load("", load).error().where, "--cache-type");
   load = {};
   load.npu_timing = "guessed";
-  EXPECT_EQ(check_load(load, Computer::kMachine).error().where, "--npu-timing");
+  EXPECT_EQ(check_load(load, reader("npu", 1)).error().where, "--npu-timing");
   load = {};
   load.npu_timing = "simulated";
   load.numerics = "bf16";
@@ -109,36 +122,65 @@ TEST(LoadOptions, WrongMembersAreRefused) {
 }
 
 TEST(LoadOptions, WhatReadsThemIsDeclared) {
-  const auto read = [](Computer computer) {
+  const auto read = [](const LoadReader& reader) {
     std::string keys;
     for (const LoadOption& one : load_options())
-      if (one.read_by(computer)) keys += one.info().key + " ";
+      if (reader.reads(one)) keys += one.info().key + " ";
     return keys;
   };
   const std::string device =
       "lora lora_draft backend device device_changes npu_values npu_processor npu_timing "
       "npu_paging npu_all_logits ";
   EXPECT_EQ(
-      read(Computer::kCpu),
+      read(reader("cpu", 0)),
       "threads isa cache_type activations arithmetic attention_arithmetic weight_cache lora lora_draft draft_model "
       "backend ");
-  EXPECT_EQ(read(Computer::kNumerics), "threads numerics lora lora_draft backend ");
-  EXPECT_EQ(read(Computer::kExecutor), "threads " + device);
-  EXPECT_EQ(read(Computer::kMachine), device);
+  EXPECT_EQ(read(reader("cpu", 1)), "threads numerics lora lora_draft backend ");
+  EXPECT_EQ(read(reader("npu", 0)), "threads " + device);
+  EXPECT_EQ(read(reader("npu", 1)), device);
 }
 
 TEST(LoadOptions, WhatIsGivenIsReadOrRefused) {
-  for (const Computer computer : {Computer::kCpu, Computer::kNumerics, Computer::kExecutor, Computer::kMachine})
+  for (const LoadReader* const reader : readers())
     for (const LoadOption& one : load_options()) {
       SCOPED_TRACE(one.info().key);
       LoadOptions load;
       ASSERT_TRUE(load.set(one.info().key, allowed_text(one.info())));
-      const auto fine = check_load(load, computer);
-      EXPECT_EQ(fine.has_value(), one.read_by(computer));
+      const auto fine = check_load(load, *reader);
+      EXPECT_EQ(fine.has_value(), reader->reads(one));
       if (fine) continue;
       EXPECT_EQ(fine.error().where, one.info().flags.back());
       EXPECT_FALSE(fine.error().hint.empty());
     }
+}
+
+TEST(LoadOptions, ReadersNameWhatIsDeclared) {
+  for (const LoadReader* const reader : readers()) {
+    SCOPED_TRACE(reader->backend);
+    EXPECT_TRUE(find_backend(reader->backend));
+    EXPECT_FALSE(reader->refusal.empty());
+    for (const std::string& key : reader->keys) {
+      const LoadOption* const one = find_load_option(key);
+      ASSERT_NE(one, nullptr) << key;
+      EXPECT_EQ(one->info().key, key);
+    }
+  }
+}
+
+/// What another backend has is asked for there; what this processor has is done otherwise.
+TEST(LoadOptions, RefusalsSayWhoReadsIt) {
+  const auto refused = [](const LoadReader& reader, const char* key) {
+    LoadOptions load;
+    const LoadOption* const one = find_load_option(key);
+    EXPECT_TRUE(load.set(key, allowed_text(one->info())));
+    return check_load(load, reader).error();
+  };
+  const Error device = refused(reader("cpu", 0), "npu_timing");
+  EXPECT_EQ(device.what, "only --backend npu reads it");
+  EXPECT_EQ(device.hint, "add --backend npu");
+  EXPECT_EQ(refused(reader("cpu", 1), "isa").what, "the numerics profile says how the model is computed");
+  EXPECT_EQ(refused(reader("npu", 0), "isa").what, "the simulated device takes its arithmetic from its profile");
+  EXPECT_EQ(refused(reader("npu", 1), "threads").what, "the simulated device takes its arithmetic from its profile");
 }
 
 }  // namespace

@@ -149,8 +149,10 @@ Expected<void> accept_tiles(const Graph& graph, bool known, std::vector<SourceTe
   for (SourceTensor& tensor : tensors) {
     if (!tile_element(tensor.type)) continue;
     if (!known)
-      return Error{ErrorCode::kUnsupported, "the matrix is stored in a device's tiles", tensor.name,
-                   "run it with --backend npu on that device (key dllm.tile_device), or convert without --layout"};
+      return Error{
+          ErrorCode::kUnsupported, "the matrix is stored in a device's tiles", tensor.name,
+          "run it on that device (key dllm.tile_device; `dllm run --list-devices` names its backend), or convert "
+          "without --layout"};
     const auto decl = std::ranges::find(graph.weights, tensor.name, &WeightDecl::name);
     if (decl != graph.weights.end() && decl->shape.size() >= 2) tensor.shape = decl->shape;
   }

@@ -68,6 +68,8 @@ class Files(CliCase):
         self.assertIn("32 x 32", self.fails(2, "convert", self.hf, "-o", self.dir / "x.gguf", "--layout", "dart-512"))
         self.assertIn("Q4_0", self.fails(2, "convert", self.hf, "-o", self.dir / "x.gguf", "--layout", "mobile-v79",
                                          "--type", "q8_0"))
+        self.assertIn("--layout: 'mobile'", self.fails(2, "convert", self.hf, "-o", self.dir / "x.gguf", "--layout",
+                                                       "mobile"))
         small = self.dir / "small.toml"
         small.write_text('base = "mobile-sm8750"\nname = "small"\nsummary = "one tile"\n[sram]\nmatrix_tiles = 1\n')
         self.assertIn("matrix SRAM", self.fails(2, "convert", self.hf, "-o", self.dir / "x.gguf", "--layout", small))

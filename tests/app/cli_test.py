@@ -313,6 +313,21 @@ class Run(CliCase):
         self.assertIn("(default)", listing)
         self.assertEqual(self.ok("run", "--isa", "scalar", "Solve 17+4.", "--canvas-length", "32").stdout, "21\n")
 
+    def test_devices(self):
+        listing = self.ok("run", "--list-devices").stdout
+        self.assertRegex(listing, r"(?m)^cpu +- +.*CPUs? \(default\)$")
+        self.assertRegex(listing, r"(?m)^npu +dart-2048 +.* \(default\)$")
+        self.assertEqual(listing.count("(default)"), 2)
+        for verb in ("bench", "chat", "serve"):
+            only = self.ok(verb, "--backend", "npu", "--list-devices").stdout
+            self.assertEqual(only, "".join(line for line in listing.splitlines(True) if line.startswith("npu ")))
+        index = self.fails(2, "run", "--backend", "npu", "--device", "0", "x")
+        self.assertIn("--device: '0' is neither", index)
+        self.assertIn("--backend npu runs on a profile of an NPU", index)
+        self.assertIn("add --backend npu", self.fails(2, "run", "--device", "dart-2048", "x"))
+        self.assertIn("not an option of a configuration",
+                      self.fails(2, "compare", "a: --list-devices", "b: --preset frugal"))
+
     def test_visual_without_a_terminal(self):
         result = self.ok("run", "Solve 17+4.", "--canvas-length", "32", "--visual", "--algorithm", "low-confidence")
         self.assertEqual(result.stdout, "21\n")

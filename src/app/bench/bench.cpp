@@ -70,7 +70,7 @@ class Bench final : public Verb {
 
   Expected<ExitCode> run(const Flags&, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_flags_.list_isas(terminal)) return kExitOk;
+    if (model_flags_.listed(terminal)) return kExitOk;
     DLLM_CHECK_OK(check_words());
     DLLM_CHECK_OK(check_replays());
     // Work that does not depend on the model's predictions.
@@ -149,7 +149,8 @@ class Bench final : public Verb {
     flags.group("Model");
     flags.add({.names = {"-m", "--model"},
                .value = "PATH",
-               .help = "GGUF file or Hugging Face directory, with --backend npu also a shape; may be repeated",
+               .help = fmt::format("GGUF file or Hugging Face directory, with {} also a shape; may be repeated",
+                                   virtual_time_flags()),
                .default_text = "the embedded tiny-llada",
                .takes_path = true,
                .apply = into(paths_)});
@@ -159,12 +160,13 @@ class Bench final : public Verb {
                .default_text = "0",
                .apply = into_numbers(threads_, 0, 1024)});
     add_load_flags(flags, model_flags_.load, {"threads", "lora", "lora_draft"});
+    model_flags_.add_list_devices(flags);
   }
 
   bool wants(std::string_view word) const { return std::find(words_.begin(), words_.end(), word) != words_.end(); }
 
   Expected<void> check_words() {
-    DLLM_TRY(backend_, find_backend(model_flags_.load.backend));
+    DLLM_TRY(backend_, requested_backend(model_flags_.load));
     if (backend_->virtual_time && backend_->make_valueless == nullptr)
       return Error{ErrorCode::kUnsupported, "this backend has only virtual time, and does not run without values",
                    "--backend " + backend_->name, "leave it out"};

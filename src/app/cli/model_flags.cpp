@@ -52,6 +52,7 @@ void ModelFlags::add_loading(Flags& flags) {
   hub.add_name(flags);
   hub.add(flags);
   add_load_flags(flags, load);
+  add_list_devices(flags);
   flags.add({.names = {"-v", "--verbose"}, .help = "print details of the model on stderr", .apply = into(verbose)});
 }
 
@@ -87,7 +88,31 @@ Expected<std::string> read_text(const std::string& path, Terminal& terminal) {
   return read_input(path, kMostTextBytes);
 }
 
-bool ModelFlags::list_isas(Terminal& terminal) const {
+void ModelFlags::add_list_devices(Flags& flags) {
+  flags.add({.names = {"--list-devices"},
+             .help = "list what each backend, or the given one, can run on here, and end",
+             .apply = into(list_devices),
+             .rare = true});
+}
+
+/// Names are what --device takes.
+void ModelFlags::print_devices(Terminal& terminal) const {
+  const auto list = dllm::list_devices(load.backend);
+  if (!list) return;  // --backend has been checked
+  std::size_t width = 1;
+  for (const DeviceInfo& one : *list) width = std::max(width, one.name.size());
+  for (const DeviceInfo& one : *list)
+    terminal.out << sanitize(fmt::format("{:<8}  {:<{}}  {}{}", one.backend, one.name.empty() ? "-" : one.name, width,
+                                         one.missing.empty() ? one.meaning : one.missing,
+                                         one.standard ? " (default)" : ""))
+                 << "\n";
+}
+
+bool ModelFlags::listed(Terminal& terminal) const {
+  if (list_devices) {
+    print_devices(terminal);
+    return true;
+  }
   if (load.isa != "list") return false;
   cpu::KernelSetEntry entries[cpu::kMaxKernelSets];
   const int count = cpu::list_kernel_sets(entries);

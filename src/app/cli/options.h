@@ -28,19 +28,22 @@ struct ModelFlags {
   bool raw = false;
   bool special = false;  ///< control tokens may be written in prompts
   bool verbose = false;
+  bool list_devices = false;
 
-  /// -m, -hf and related flags, add_load_flags(), -v
+  /// -m, -hf and related flags, add_load_flags(), --list-devices, -v
   void add_loading(Flags& flags);
   /// --chat-template, --chat-template-file, --chat-template-kwargs, --raw, --special
   void add_template(Flags& flags);
 
-  /// `--isa list`: prints the kernel sets and returns true.
-  bool list_isas(Terminal& terminal) const;
+  void add_list_devices(Flags& flags);
+  /// `--isa list` prints the kernel sets and --list-devices what each backend has; true: one of them was given.
+  bool listed(Terminal& terminal) const;
   /// Downloads the model if it comes from a hub (and sets `path` to it), and loads it, with a progress line. Ctrl-C
   /// cancels both (kCancelled).
   Expected<LanguageModel> open(Session& session);
 
  private:
+  void print_devices(Terminal& terminal) const;
   Expected<LanguageModel> load_model(Session& session);
   Expected<void> set_kwargs(LanguageModel& model, Terminal& terminal) const;
 };

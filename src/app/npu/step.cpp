@@ -12,7 +12,7 @@
 #include "app/npu/timing_flags.h"
 #include "base/cache_directory.h"
 #include "base/try.h"
-#include "npu_compiler/analytic/schedule.h"
+#include "npu_compiler/compiler/step_time.h"
 #include "npu_core/timing/memo.h"
 #include "npu_core/timing/perfetto.h"
 
@@ -140,28 +140,15 @@ class NpuStep final : public Verb {
   }
 
   Expected<Json> scheduled(const CompiledStep& compiled) const {
-    DLLM_TRY(const double gbps, npu::achieved_bandwidth(compiled.device));
+    DLLM_TRY(const npu::PricedStep priced, npu::price(compiled, step_.routing.choices));
     Json phases = Json::array();
-    double total = 0;
-    for (const npu::StepPart& part : compiled.step.parts) {
-      DLLM_TRY(const npu::StepSchedule schedule,
-               npu::schedule_step(compiled.device, part.graph,
-                                  {.sequences = static_cast<std::int64_t>(part.spec.sequences.size()),
-                                   .keys = compiled.work.context,
-                                   .logits = true,
-                                   .logit_bytes = compiled.device.numerics.logit_bytes,
-                                   .gbps = gbps,
-                                   .queue = compiled.device.issue.queue,
-                                   .choices = step_.routing.choices}));
-      total += schedule.total;
-      for (const npu::ScheduledPhase& phase : schedule.phases)
-        phases.push_back({{"name", phase.name},
-                          {"cycles", phase.cycles},
-                          {"array_cycles", phase.array},
-                          {"port_accesses", phase.ports},
-                          {"memory_cycles", phase.memory}});
-    }
-    return Json{{"achieved_gbps", gbps}, {"total_cycles", total}, {"phases", phases}};
+    for (const npu::ScheduledPhase& phase : priced.phases)
+      phases.push_back({{"name", phase.name},
+                        {"cycles", phase.cycles},
+                        {"array_cycles", phase.array},
+                        {"port_accesses", phase.ports},
+                        {"memory_cycles", phase.memory}});
+    return Json{{"achieved_gbps", priced.gbps}, {"total_cycles", priced.time.device}, {"phases", phases}};
   }
 
   std::string directory() const {

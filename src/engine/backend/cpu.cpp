@@ -101,12 +101,18 @@ Expected<void> add_drafts(const Model& model, const LoadOptions& options, CpuOpt
   return {};
 }
 
+Expected<std::vector<DeviceInfo>> list_processor() {
+  const int cpus = default_thread_count();
+  return std::vector<DeviceInfo>{
+      {.meaning = fmt::format("{}, {} CPU{}", cpu_name(), cpus, cpus == 1 ? "" : "s"), .standard = true}};
+}
+
 }  // namespace
 
 Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
                                     const Log& log, cpu::Profile* profile) {
   if (!options.numerics.empty()) return run_in_numerics(model, path, options);
-  DLLM_CHECK_OK(check_load(options, Computer::kCpu));
+  DLLM_CHECK_OK(check_load(options, cpu_reader()));
   CpuOptions cpu = cpu_options(options);
   DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   cpu.progress = options.progress;
@@ -131,6 +137,20 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
   return running;
 }
 
-BackendEntry cpu_backend() { return {"cpu", "this processor", make_cpu}; }
+const LoadReader& cpu_reader() {
+  static const LoadReader reader{"cpu",
+                                 {"threads", "isa", "cache_type", "activations", "arithmetic", "attention_arithmetic",
+                                  "weight_cache", "lora", "lora_draft", "draft_model"},
+                                 "this processor does not read it",
+                                 "leave it out"};
+  return reader;
+}
+
+BackendEntry cpu_backend() {
+  BackendEntry entry{"cpu", "this processor", make_cpu};
+  entry.readers = {cpu_reader(), numerics_reader()};
+  entry.devices.list = list_processor;
+  return entry;
+}
 
 }  // namespace dllm

@@ -15,6 +15,10 @@ namespace cpu {
 class Profile;
 }
 
+/// The load options that run_on_cpu() reads without --numerics. A backend that computes by it and has options of its
+/// own checks these first, and passes the others on.
+const LoadReader& cpu_reader();
+
 /// The CPU backend for the model loaded from `path`, as backends() makes it. `profile`: borrowed, records the time of
 /// every operator; nullptr: none. Errors: kUsage naming the flag, and those of CpuBackend::create().
 Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,

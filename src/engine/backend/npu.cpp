@@ -8,9 +8,11 @@
 #include "engine/backend/npu_clock.h"
 #include "engine/backends.h"
 #include "engine/load_options.h"
+#include "engine/load_rows.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
 #include "npu_backend/functional/npu_backend.h"
 #include "npu_backend/timed/timed_backend.h"
+#include "npu_compiler/compiler/device_tiles.h"
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_core/device/keys.h"
 #include "npu_core/device/profile.h"
@@ -29,7 +31,9 @@ Expected<std::vector<npu::Override>> device_overrides(const LoadOptions& options
   return overrides;
 }
 
-std::string device_name(const LoadOptions& options) { return options.device.empty() ? "dart-2048" : options.device; }
+constexpr const char* kDefaultDevice = "dart-2048";
+
+std::string device_name(const LoadOptions& options) { return options.device.empty() ? kDefaultDevice : options.device; }
 
 /// The device's formats for the accuracy executor. With FP16 activations, everything else is FP16 too, as in the
 /// profile fp16-q4_0; otherwise BF16, as on the functional machine.
@@ -82,8 +86,22 @@ Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Devi
   return values;
 }
 
-Computer computer_of(const LoadOptions& options) {
-  return options.npu_values == "machine" ? Computer::kMachine : Computer::kExecutor;
+const char* const kArithmeticOfProfile = "the simulated device takes its arithmetic from its profile";
+const char* const kSetProfile = "leave it out, or change the profile with --set";
+
+/// The ways to compute the values: by the executor, or by the compiled programs.
+std::vector<LoadReader> npu_readers() {
+  std::vector<std::string> keys = {"lora",          "lora_draft", "device",     "device_changes", "npu_values",
+                                   "npu_processor", "npu_timing", "npu_paging", "npu_all_logits"};
+  LoadReader machine{"npu", keys, kArithmeticOfProfile, kSetProfile};
+  LoadReader executor = machine;
+  executor.keys.emplace_back("threads");
+  return {executor, machine};
+}
+
+const LoadReader& reader_of(const LoadOptions& options) {
+  static const std::vector<LoadReader> readers = npu_readers();
+  return readers[options.npu_values == "machine" ? 1 : 0];
 }
 
 /// What answers read of the device; without `values`, which a replay of recorded answers does not compute.
@@ -157,7 +175,7 @@ Expected<RunningBackend> timed_values(std::unique_ptr<Backend> values, ThreadedP
 }
 
 Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
-  DLLM_CHECK_OK(check_load(options, computer_of(options)));
+  DLLM_CHECK_OK(check_load(options, reader_of(options)));
   if (model.adapts_drafts())
     return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
                  "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};
@@ -173,19 +191,73 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
 
 Expected<RunningBackend> make_valueless_npu(const ModelDesc& desc, const GraphOfStep& graph,
                                             const LoadOptions& options) {
-  DLLM_CHECK_OK(check_load(options, Computer::kExecutor));
+  DLLM_CHECK_OK(check_load(options, npu_readers().front()));
   DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, false)));
   DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
   return timed_values(std::make_unique<npu::ValuelessBackend>(desc), &npu::ValuelessBackend::copy_rows, device, graph,
                       timing);
 }
 
+std::vector<LoadOption> npu_options() {
+  using namespace load_rows;
+  return {
+      with_flags(list("device_changes", &LoadOptions::device_changes, "KEY=VALUE",
+                      "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may "
+                      "be repeated"),
+                 {"--set"}),
+      named("npu_values", &LoadOptions::npu_values, {"executor", "machine"}, "NAME", "executor",
+            "what computes the values of --backend npu, which are the same: machine runs the compiled "
+            "programs"),
+      named("npu_processor", &LoadOptions::npu_processor, {"device", "host"}, "NAME", "device",
+            "whose virtual time counts: the device's, or that of its host alone"),
+      named("npu_timing", &LoadOptions::npu_timing, {"analytic", "simulated"}, "NAME", "analytic",
+            "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds "
+            "to minutes for each shape of a step, kept in the cache)"),
+      with_flags(toggle("npu_paging", &LoadOptions::npu_paging,
+                        "without the device's memory runtime: weights outside its window are paged"),
+                 {"--no-somr"}),
+      with_flags(toggle("npu_all_logits", &LoadOptions::npu_all_logits,
+                        "the device's LM head computes every row, not only those that are scored"),
+                 {"--all-logits"}),
+  };
+}
+
+Expected<std::vector<DeviceInfo>> list_profiles() {
+  std::vector<DeviceInfo> list;
+  for (const std::string& name : npu::device_names()) {
+    DLLM_TRY(const npu::Device device, npu::load_device(name));
+    list.push_back({.name = name, .meaning = device.summary, .standard = name == kDefaultDevice});
+  }
+  return list;
+}
+
+/// A file with a mistake is a profile nevertheless: what it lacks may come from --set, and whoever loads it says more.
+Expected<void> check_profile(const std::string& name) {
+  const auto device = npu::load_device(name);
+  if (device || device.error().code != ErrorCode::kUsage) return {};
+  return device.error();
+}
+
+Expected<std::string> tiled_type(const std::string& name) {
+  DLLM_TRY(const npu::Device device, npu::load_device(name));
+  return npu::tile_recipe(device);
+}
+
+Expected<DeviceTiles::Report> write_tiles(const std::string& path, const std::string& name) {
+  DLLM_TRY(const npu::Device device, npu::load_device(name));
+  DLLM_TRY(const npu::TileReport report, npu::write_device_tiles(path, device));
+  return DeviceTiles::Report{report.tiled, report.kept};
+}
+
 }  // namespace
 
 BackendEntry npu_backend() {
   BackendEntry entry{"npu", "a simulated NPU, in its number formats and its virtual time", make_npu};
+  entry.readers = npu_readers();
+  entry.options = npu_options();
+  entry.devices = {"a profile of an NPU, by name or file", list_profiles, check_profile};
   entry.virtual_time = true;
-  entry.device_tiles = true;
+  entry.tiles = DeviceTiles{"a phone's NPU (mobile-sm8750)", tiled_type, write_tiles};
   entry.make_valueless = make_valueless_npu;
   return entry;
 }

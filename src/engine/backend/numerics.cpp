@@ -32,8 +32,16 @@ LatencyKey simulation_key(const std::string& path, const npu::accuracy::Numerics
 
 }  // namespace
 
+const LoadReader& numerics_reader() {
+  static const LoadReader reader{"cpu",
+                                 {"threads", "numerics", "lora", "lora_draft"},
+                                 "the numerics profile says how the model is computed",
+                                 "leave it out, or leave --numerics out"};
+  return reader;
+}
+
 Expected<RunningBackend> run_in_numerics(const Model& model, const std::string& path, const LoadOptions& options) {
-  DLLM_CHECK_OK(check_load(options, Computer::kNumerics));
+  DLLM_CHECK_OK(check_load(options, numerics_reader()));
   if (model.adapts_drafts())
     return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
                  "an adapter for drafts alone", "give --lora, or convert the checkpoint without linear_spec_lora"};

@@ -9,6 +9,9 @@
 
 namespace dllm {
 
+/// The load options that run_in_numerics() reads.
+const LoadReader& numerics_reader();
+
 /// The model from `path`, run on this processor in the number formats of the profile `options.numerics`. Errors: kUsage
 /// naming the flag, and those of load_numerics() and AccuracyBackend::create().
 Expected<RunningBackend> run_in_numerics(const Model& model, const std::string& path, const LoadOptions& options);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <vector>
 
@@ -65,8 +64,5 @@ class AnswerClock {
   std::optional<HostQueue> queue_;  ///< absent: no described host
   std::vector<StepWork> launched_;
 };
-
-/// {"ms": …, "joules": …, "parts_ms": {…}, "parts_joules": {…}}
-nlohmann::ordered_json step_time_json(const StepTime& time);
 
 }  // namespace dllm::npu

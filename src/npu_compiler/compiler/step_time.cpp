@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/try.h"
+#include "npu_compiler/compiler/device_step.h"
 #include "npu_compiler/runtime/step_memory.h"
 #include "npu_core/device/device.h"
 
@@ -22,6 +24,24 @@ nlohmann::ordered_json time_json(const StepCycles& time) {
           {"device_cycles", time.device},
           {"dispatch_cycles", time.dispatch},
           {"mapping_cycles", time.mapping}};
+}
+
+Expected<PricedStep> price(const CompiledStep& compiled, const ChoiceAssumption& choices) {
+  PricedStep priced{.time = {.source = TimeSource::kPriced}};
+  DLLM_TRY(priced.gbps, achieved_bandwidth(compiled.device));
+  for (const StepPart& part : compiled.step.parts) {
+    DLLM_TRY(StepSchedule schedule, schedule_step(compiled.device, part.graph,
+                                                  {.sequences = static_cast<std::int64_t>(part.spec.sequences.size()),
+                                                   .keys = compiled.work.context,
+                                                   .logits = true,
+                                                   .logit_bytes = compiled.device.numerics.logit_bytes,
+                                                   .gbps = priced.gbps,
+                                                   .queue = compiled.device.issue.queue,
+                                                   .choices = choices}));
+    priced.time.device += schedule.total;
+    for (ScheduledPhase& phase : schedule.phases) priced.phases.push_back(std::move(phase));
+  }
+  return priced;
 }
 
 Expected<StepCycles> StepTimes::time(const CostModel& model, const StepQuestion& question, const StepCost& cost) {

@@ -4,10 +4,12 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "dllm/error.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_compiler/analytic/model_schedule.h"
+#include "npu_compiler/analytic/schedule.h"
 #include "npu_compiler/runtime/memory_plan.h"
 #include "npu_compiler/workload/workload.h"
 
@@ -35,6 +37,19 @@ struct StepCycles {
 };
 
 nlohmann::ordered_json time_json(const StepCycles& time);
+
+struct CompiledStep;
+
+/// The priced schedule of a step that is compiled, phase by phase, to set beside its simulation.
+struct PricedStep {
+  StepCycles time;  ///< the program alone
+  double gbps = 0;  ///< at which memory is priced
+  std::vector<ScheduledPhase> phases{};
+};
+
+/// Logits go to memory. `choices`: how rows choose experts. Errors: kUnsupported (an operator without a schedule), and
+/// those of the device.
+Expected<PricedStep> price(const CompiledStep& compiled, const ChoiceAssumption& choices);
 
 struct StepQuestion {
   RegularStep step;

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/load_options.h"
+
+/// How load options are declared, in load_options.cpp and in the files of backends.
+///
+///   named("prefetch", &LoadOptions::prefetch, {"none", "next"}, "NAME", "none", "read the next layer's weights early")
+///
+/// The flag follows from the key. An empty text of LoadOptions means the default, of which `otherwise` speaks.
+namespace dllm::load_rows {
+
+LoadOption text(const char* key, std::string LoadOptions::* member, const char* placeholder, const char* otherwise,
+                const std::string& meaning);
+/// One of `names`.
+LoadOption named(const char* key, std::string LoadOptions::* member, const std::vector<std::string>& names,
+                 const char* placeholder, const char* otherwise, const std::string& meaning);
+/// 0 to `most`; 0 means the default.
+LoadOption number(const char* key, std::int32_t LoadOptions::* member, double most, const char* unit,
+                  const char* otherwise, const char* meaning);
+LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meaning);
+/// May be given several times.
+LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* placeholder,
+                const char* meaning);
+
+/// The same with these flags; the last is the long spelling.
+LoadOption with_flags(LoadOption one, std::vector<std::string> flags);
+/// ... its value may be a path, which shells complete
+LoadOption of_path(LoadOption one);
+/// ... in the short help too
+LoadOption usual(LoadOption one);
+
+}  // namespace dllm::load_rows
