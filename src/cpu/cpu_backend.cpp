@@ -13,6 +13,7 @@
 #include "cpu/cpu_kv_cache.h"
 #include "cpu/executor.h"
 #include "cpu/kernels/kernel_set.h"
+#include "cpu/model_memory.h"
 
 namespace dllm {
 namespace {
@@ -37,29 +38,6 @@ Expected<const cpu::KernelSet*> choose_kernels(const std::string& isa) {
       ErrorCode::kUsage,
       fmt::format("{} '{}'", known ? "this processor cannot run the instruction set" : "unknown instruction set", isa),
       "isa", "one of: " + names};
-}
-
-Expected<void> check_weight(const WeightDecl& decl, const WeightView& view) {
-  if (!view.present()) {
-    if (!decl.required) return {};
-    return Error{ErrorCode::kInvalidFile, fmt::format("tensor '{}' is missing", decl.name), "", ""};
-  }
-  const Codec& format = codec(view.type);
-  if (view.shape != decl.shape)
-    return Error{ErrorCode::kInvalidFile,
-                 fmt::format("tensor '{}' has shape {}, the model needs {}", decl.name, to_string(view.shape),
-                             to_string(decl.shape)),
-                 "", ""};
-  if (view.shape[0] % format.block_elems != 0)
-    return Error{ErrorCode::kInvalidFile,
-                 fmt::format("rows of tensor '{}' hold {} elements, not a multiple of the {} of a {} block", decl.name,
-                             view.shape[0], format.block_elems, format.name),
-                 "", ""};
-  const auto expected = static_cast<std::size_t>(format.row_bytes(view.shape[0]) * row_count(view.shape));
-  if (view.data.size() != expected)
-    return Error{ErrorCode::kInvalidFile,
-                 fmt::format("tensor '{}' has {} bytes instead of {}", decl.name, view.data.size(), expected), "", ""};
-  return {};
 }
 
 cpu::SuperWeights super_weights(CpuArithmetic arithmetic, const cpu::KernelSet& kernels) {
@@ -89,48 +67,6 @@ bool rounds_attention(CpuAttention attention, const cpu::KernelSet& kernels, con
                       const Weights& weights) {
   if (attention != CpuAttention::kAuto) return attention == CpuAttention::kBF16;
   return cpu::bf16_attention(kernels) != cpu::AttentionForm::kChains && mostly_quantized(graph, weights);
-}
-
-TensorType storage_type(CpuKvType type, const Graph& graph, const Weights& weights) {
-  switch (type) {
-    case CpuKvType::kF32:
-      return TensorType::kF32;
-    case CpuKvType::kF16:
-      return TensorType::kF16;
-    case CpuKvType::kBF16:
-      return TensorType::kBF16;
-    case CpuKvType::kQ8_0:
-      return TensorType::kQ8_0;
-    case CpuKvType::kQ4_0:
-      return TensorType::kQ4_0;
-    case CpuKvType::kAuto:
-      break;
-  }
-  const auto is_f32 = [&](WeightId id) { return weights[static_cast<std::size_t>(id)].type == TensorType::kF32; };
-  const bool all_f32 = std::all_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
-    if (const auto* experts = std::get_if<op::Experts>(&op))
-      return is_f32(experts->gate) && is_f32(experts->up) && is_f32(experts->down);
-    const auto* linear = std::get_if<op::Linear>(&op);
-    return linear == nullptr || is_f32(linear->weight);
-  });
-  return all_f32 ? TensorType::kF32 : TensorType::kF16;
-}
-
-Expected<std::vector<cpu::KvShape>> kv_shapes(const Graph& graph, TensorType type) {
-  const std::int64_t block = codec(type).block_elems;
-  std::vector<cpu::KvShape> shapes;
-  for (const Op& op : graph.ops)
-    if (const auto* attention = std::get_if<op::Attention>(&op)) {
-      if (attention->head_dim % block != 0)
-        return Error{ErrorCode::kUsage,
-                     fmt::format("a {} cache stores blocks of {}, which do not divide the model's head dimension of {}",
-                                 codec(type).name, block, attention->head_dim),
-                     "--cache-type", "use f16 or bf16"};
-      const auto layer = static_cast<std::size_t>(attention->layer);
-      if (shapes.size() <= layer) shapes.resize(layer + 1);
-      shapes[layer] = {attention->kv_heads, attention->head_dim};
-    }
-  return shapes;
 }
 
 }  // namespace
@@ -185,13 +121,10 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
   DLLM_TRY(const cpu::KernelSet* kernels, choose_kernels(options.isa));
   try {
     const Graph graph = factory({1, 1});
-    if (graph.weights.size() != weights.size())
-      return Error{ErrorCode::kInvalidFile,
-                   fmt::format("{} weights for a graph that reads {}", weights.size(), graph.weights.size()), "", ""};
-    for (std::size_t i = 0; i < weights.size(); ++i) DLLM_CHECK_OK(check_weight(graph.weights[i], weights[i]));
+    DLLM_CHECK_OK(cpu::check_weights(graph, weights));
     const int threads = options.threads == 0 ? default_thread_count() : options.threads;
-    const TensorType kv = storage_type(options.kv, graph, weights);
-    DLLM_TRY(std::vector<cpu::KvShape> shapes, kv_shapes(graph, kv));
+    const TensorType kv = cpu::storage_type(options.kv, graph, weights);
+    DLLM_TRY(std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv));
     const bool bf16_attention = rounds_attention(options.attention, *kernels, graph, weights);
     auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
                                        options, bf16_attention, kv, std::move(shapes));

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <variant>
 
+#include "cpu/embedding.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::cpu {
@@ -259,24 +260,9 @@ void Executor::run_gated(const OpRun& part) {
 }
 
 void Executor::row(const op::Embed& o, std::int64_t r) {
-  const WeightView& table = weight(o.table);
-  const Codec& format = codec(table.type);
-  const std::int64_t n = width(o.out), token = rows_[static_cast<std::size_t>(r)].token;
-  float* out = value(o.out) + r * n;
-  if (o.part == EmbedPart::kMixture)
-    std::fill_n(out, n, 0.f);
-  else
-    format.dequantize(table.data.data() + token * format.row_bytes(n), out, n);
-  const auto* mixture = o.part == EmbedPart::kToken ? nullptr : rows_[static_cast<std::size_t>(r)].mixture;
-  if (mixture != nullptr) {
-    std::vector<float> other(static_cast<std::size_t>(n));
-    for (const MixedToken& mixed : *mixture) {
-      format.dequantize(table.data.data() + mixed.token * format.row_bytes(n), other.data(), n);
-      for (std::int64_t i = 0; i < n; ++i) out[i] += mixed.weight * other[static_cast<std::size_t>(i)];
-    }
-  }
-  if (o.scale != 1.f)
-    for (std::int64_t i = 0; i < n; ++i) out[i] *= o.scale;
+  const Row& at = rows_[static_cast<std::size_t>(r)];
+  const std::int64_t n = width(o.out);
+  embed_row(o, weight(o.table), at.token, at.mixture, n, value(o.out) + r * n);
 }
 
 void Executor::row(const op::RmsNorm& o, std::int64_t r) {

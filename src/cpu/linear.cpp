@@ -43,10 +43,10 @@ void* LinearRunner::scratch(int worker) {
   return scratch_.data() + kLinearScratchBytes * static_cast<std::size_t>(worker);
 }
 
-bool LinearRunner::exact_activations(const PackedWeight& weight) {
+bool LinearRunner::exact_activations(const PackedFormat& format, std::int64_t k) {
   // Rounded scales trade noise for speed. A model of short rows does not need the speed: it spends its time elsewhere.
   constexpr std::int64_t kShortRow = 1024;
-  return weight.format->exact_rows || weight.k < kShortRow;
+  return format.exact_rows || k < kShortRow;
 }
 
 LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* packed, const float* bias,

@@ -41,7 +41,8 @@ class LinearRunner {
   void forget() { activations_.clear(), groups_.clear(), super_.clear(); }
 
   /// Whether products with this weight need activations with exact scales.
-  static bool exact_activations(const PackedWeight& weight);
+  static bool exact_activations(const PackedFormat& format, std::int64_t k);
+  static bool exact_activations(const PackedWeight& weight) { return exact_activations(*weight.format, weight.k); }
   /// For operators that compute a value which products read next, and can quantize it while it is in the cache: see
   /// Activations::quantize(). All of it must be quantized before prepare(). Throws std::bad_alloc.
   Activations& begin_activations(std::int64_t value, std::int64_t rows, std::int64_t k, bool exact) {

@@ -7,7 +7,6 @@
 namespace dllm::cpu {
 namespace {
 
-constexpr std::int64_t kHeadChunk = 1024;  ///< tokens per tile: 64 panels of weights
 /// Rows per tile: 128 KiB of logits stay in L2 until they are reduced. Matrix tiles multiply so fast that reading the
 /// weights of a chunk again, from beyond L2, would take longer than what logits beyond L2 cost.
 constexpr std::int64_t kHeadRows = 32, kSuperHeadRows = 128;
@@ -80,15 +79,10 @@ std::int64_t ScoreHead::chunk_size(std::int64_t chunk) const {
   return std::min(kHeadChunk, vocab_ - chunk * kHeadChunk);
 }
 
-float* ScoreHead::compute_tile(const LinearArgs& base, const Group& group, std::int64_t chunk, int worker) {
+float* ScoreHead::compute_tile(const LogitTile& logits, const Group& group, std::int64_t chunk, int worker) {
   float* tile = tiles_.as<float>() + static_cast<std::int64_t>(worker) * tile_rows_ * kHeadChunk;
-  LinearArgs args = from_row(base, group.first_row);
-  args.rows = group.rows;
-  args.out = tile;
-  args.out_stride = kHeadChunk;
-  args.out_origin = chunk * kHeadChunk;
-  const std::int64_t size = chunk_size(chunk);
-  kernels_.linear(args, args.out_origin, args.out_origin + size, linear_.scratch(worker));
+  const std::int64_t origin = chunk * kHeadChunk, size = chunk_size(chunk);
+  logits(group.first_row, group.rows, origin, origin + size, tile, worker);
   if (softcap_ != 0)
     for (std::int64_t row = 0; row < group.rows; ++row)
       kernels_.softcap(tile + row * kHeadChunk, softcap_, size, tile + row * kHeadChunk);
@@ -101,7 +95,7 @@ float* ScoreHead::compute_tile(const LinearArgs& base, const Group& group, std::
   }
   for (std::size_t u = group.first_unit; u < group.first_unit + group.units; ++u)
     spec(units_[u]).request.adjustments.apply(
-        static_cast<std::size_t>(units_[u].index), static_cast<TokenId>(args.out_origin),
+        static_cast<std::size_t>(units_[u].index), static_cast<TokenId>(origin),
         {tile + (units_[u].row - group.first_row) * kHeadChunk, static_cast<std::size_t>(size)});
   return tile;
 }
@@ -117,9 +111,9 @@ void ScoreHead::report_queries(const Unit& unit, TokenId first, std::span<const 
   }
 }
 
-void ScoreHead::score_tile(const LinearArgs& args, const Group& group, std::int64_t chunk, int worker,
+void ScoreHead::score_tile(const LogitTile& source, const Group& group, std::int64_t chunk, int worker,
                            std::vector<Scores>& scores) {
-  float* tile = compute_tile(args, group, chunk, worker);
+  float* tile = compute_tile(source, group, chunk, worker);
   const auto size = static_cast<std::size_t>(chunk_size(chunk));
   const auto first = static_cast<TokenId>(chunk * kHeadChunk);
   for (std::size_t u = group.first_unit; u < group.first_unit + group.units; ++u) {
@@ -183,11 +177,11 @@ bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
   return true;
 }
 
-void ScoreHead::collect_nuclei(const LinearArgs& args, const Group& group, std::vector<Scores>& scores) {
+void ScoreHead::collect_nuclei(const LogitTile& source, const Group& group, std::vector<Scores>& scores) {
   const auto workers = static_cast<std::size_t>(pool_.size());
   std::vector<std::vector<TopToken>> found(workers * group.units);
   parallel(pool_, chunks_, [&](std::int64_t chunk, int worker) {
-    const float* tile = compute_tile(args, group, chunk, worker);
+    const float* tile = compute_tile(source, group, chunk, worker);
     const auto first = static_cast<TokenId>(chunk * kHeadChunk);
     for (std::size_t i = 0; i < group.units; ++i) {
       const Unit& unit = units_[group.first_unit + i];
@@ -217,9 +211,27 @@ void ScoreHead::collect_nuclei(const LinearArgs& args, const Group& group, std::
   });
 }
 
-void ScoreHead::run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
+void ScoreHead::run(const LinearArgs& base, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
+  const LogitTile multiply = [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end,
+                                 float* tile, int worker) {
+    LinearArgs args = from_row(base, first);
+    args.rows = rows;
+    args.out = tile;
+    args.out_stride = kHeadChunk;
+    args.out_origin = begin;
+    kernels_.linear(args, begin, end, linear_.scratch(worker));
+  };
+  run_tiles(multiply, on_tiles(base) ? kSuperHeadRows : kHeadRows, vocab, scores, softcap);
+}
+
+void ScoreHead::reduce(const LogitTile& logits, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
+  run_tiles(logits, kHeadRows, vocab, scores, softcap);
+}
+
+void ScoreHead::run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::int64_t vocab,
+                          std::vector<Scores>& scores, float softcap) {
   softcap_ = softcap;
-  tile_rows_ = on_tiles(args) ? kSuperHeadRows : kHeadRows;
+  tile_rows_ = tile_rows;
   group_units();
   for (const Unit& unit : units_) {
     Scores& out = scores[static_cast<std::size_t>(unit.sequence)];
@@ -235,7 +247,7 @@ void ScoreHead::run(const LinearArgs& args, std::int64_t vocab, std::vector<Scor
   // Groups innermost: the weights of a chunk are read from memory once and stay in cache for all rows.
   const auto groups = static_cast<std::int64_t>(groups_.size());
   parallel(pool_, chunks_ * groups, [&](std::int64_t task, int worker) {
-    score_tile(args, groups_[static_cast<std::size_t>(task % groups)], task / groups, worker, scores);
+    score_tile(logits, groups_[static_cast<std::size_t>(task % groups)], task / groups, worker, scores);
   });
   parallel(pool_, static_cast<std::int64_t>(units_.size()), [&](std::int64_t u, int) {
     unfinished_[static_cast<std::size_t>(u)] = finish_unit(static_cast<std::size_t>(u), scores) ? 0 : 1;
@@ -243,7 +255,7 @@ void ScoreHead::run(const LinearArgs& args, std::int64_t vocab, std::vector<Scor
   for (const Group& group : groups_) {
     const auto first = unfinished_.begin() + static_cast<std::ptrdiff_t>(group.first_unit);
     if (std::any_of(first, first + static_cast<std::ptrdiff_t>(group.units), [](std::uint8_t u) { return u != 0; }))
-      collect_nuclei(args, group, scores);
+      collect_nuclei(logits, group, scores);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,13 @@
 #include "cpu/reduction.h"
 
 namespace dllm::cpu {
+
+inline constexpr std::int64_t kHeadChunk = 1024;  ///< tokens per tile: 64 panels of weights
+
+/// Writes the logits of rows [first, first + rows) of the head's input for tokens [begin, end) to `tile`, kHeadChunk
+/// floats from row to row. Called by several workers at once.
+using LogitTile = std::function<void(std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end,
+                                     float* tile, int worker)>;
 
 /// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens (128 rows for the
 /// arithmetic `super`), in the worker's scratch memory, and reduces it to one Partial per row; partials are merged in
@@ -32,6 +40,8 @@ class ScoreHead {
 
   /// `args` as prepared for the gathered rows; `softcap` as in op::ScoreHead. Writes the scores of every sequence.
   void run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
+  /// The same with logits that were computed elsewhere, before the cap.
+  void reduce(const LogitTile& logits, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
 
  private:
   /// One row to be scored: one row of input, or two under guidance (conditional, then unconditional).
@@ -52,16 +62,18 @@ class ScoreHead {
   };
 
   void add_sequence(std::span<const SequenceStep> batch, std::size_t sequence, std::span<const std::int64_t> origin);
+  void run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::int64_t vocab, std::vector<Scores>& scores,
+                 float softcap);
   void group_units();
   void reserve();
   /// Logits of one tile, guidance applied; the row of unit u of the group is tile + row * kHeadChunk.
-  float* compute_tile(const LinearArgs& args, const Group& group, std::int64_t chunk, int worker);
+  float* compute_tile(const LogitTile& logits, const Group& group, std::int64_t chunk, int worker);
   void report_queries(const Unit& unit, TokenId first, std::span<const float> logits, Scores& scores) const;
-  void score_tile(const LinearArgs& args, const Group& group, std::int64_t chunk, int worker,
+  void score_tile(const LogitTile& logits, const Group& group, std::int64_t chunk, int worker,
                   std::vector<Scores>& scores);
   /// Merges a unit's partials and lists; false if its nucleus needs the second pass.
   bool finish_unit(std::size_t unit, std::vector<Scores>& scores);
-  void collect_nuclei(const LinearArgs& args, const Group& group, std::vector<Scores>& scores);
+  void collect_nuclei(const LogitTile& logits, const Group& group, std::vector<Scores>& scores);
 
   std::int64_t chunk_size(std::int64_t chunk) const;
   const ReductionSpec& spec(const Unit& unit) const { return specs_[static_cast<std::size_t>(unit.sequence)]; }

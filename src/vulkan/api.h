@@ -1,0 +1,113 @@
+#pragma once
+
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan_core.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "dllm/error.h"
+
+// Vulkan's functions, found when the program runs: a binary starts on machines with and without a GPU, and links
+// nothing.
+
+namespace dllm::vulkan {
+
+// Functions that an instance has.
+#define DLLM_VULKAN_INSTANCE_CALLS(CALL)   \
+  CALL(CreateDevice)                       \
+  CALL(CreateDebugUtilsMessengerEXT)       \
+  CALL(DestroyDebugUtilsMessengerEXT)      \
+  CALL(DestroyInstance)                    \
+  CALL(EnumerateDeviceExtensionProperties) \
+  CALL(EnumeratePhysicalDevices)           \
+  CALL(GetDeviceProcAddr)                  \
+  CALL(GetPhysicalDeviceFeatures2)         \
+  CALL(GetPhysicalDeviceMemoryProperties)  \
+  CALL(GetPhysicalDeviceProperties2)       \
+  CALL(GetPhysicalDeviceQueueFamilyProperties)
+
+// Functions that a device has.
+#define DLLM_VULKAN_DEVICE_CALLS(CALL) \
+  CALL(AllocateCommandBuffers)         \
+  CALL(AllocateMemory)                 \
+  CALL(BeginCommandBuffer)             \
+  CALL(BindBufferMemory)               \
+  CALL(CmdBindPipeline)                \
+  CALL(CmdCopyBuffer)                  \
+  CALL(CmdDispatch)                    \
+  CALL(CmdDispatchIndirect)            \
+  CALL(CmdPipelineBarrier)             \
+  CALL(CmdPushConstants)               \
+  CALL(CreateBuffer)                   \
+  CALL(CreateCommandPool)              \
+  CALL(CreateComputePipelines)         \
+  CALL(CreateFence)                    \
+  CALL(CreatePipelineLayout)           \
+  CALL(CreateShaderModule)             \
+  CALL(DestroyBuffer)                  \
+  CALL(DestroyCommandPool)             \
+  CALL(DestroyDevice)                  \
+  CALL(DestroyFence)                   \
+  CALL(DestroyPipeline)                \
+  CALL(DestroyPipelineLayout)          \
+  CALL(DestroyShaderModule)            \
+  CALL(DeviceWaitIdle)                 \
+  CALL(EndCommandBuffer)               \
+  CALL(FreeCommandBuffers)             \
+  CALL(FreeMemory)                     \
+  CALL(GetBufferDeviceAddress)         \
+  CALL(GetBufferMemoryRequirements)    \
+  CALL(GetDeviceQueue)                 \
+  CALL(MapMemory)                      \
+  CALL(QueueSubmit)                    \
+  CALL(ResetFences)                    \
+  CALL(WaitForFences)
+
+#define DLLM_VULKAN_MEMBER(name) PFN_vk##name name = nullptr;
+
+struct InstanceCalls {
+  DLLM_VULKAN_INSTANCE_CALLS(DLLM_VULKAN_MEMBER)
+};
+struct DeviceCalls {
+  DLLM_VULKAN_DEVICE_CALLS(DLLM_VULKAN_MEMBER)
+};
+
+#undef DLLM_VULKAN_MEMBER
+
+/// One of Vulkan's structures, all zeros but for its type.
+template <class Structure>
+Structure structure(VkStructureType type) {
+  Structure made{};
+  made.sType = type;
+  return made;
+}
+
+/// A Vulkan instance. Closed with the last pointer to it.
+struct Instance {
+  InstanceCalls calls;
+  VkInstance handle = VK_NULL_HANDLE;
+  VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
+  /// What the validation layer said, a line for each message.
+  std::unique_ptr<std::string> messages = std::make_unique<std::string>();
+  bool validates = false;
+
+  Instance() = default;
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+  ~Instance();
+};
+
+/// Opens the loader, once per process, and makes an instance of Vulkan 1.2. `validate`: with the Khronos validation
+/// layer, if it is installed (Instance::validates says so). Errors: kUnsupported (no loader, or an older Vulkan, with
+/// how to get one), kResource.
+Expected<std::shared_ptr<Instance>> open_instance(bool validate);
+
+/// Finds the functions of a device of this instance. Errors: kUnsupported, which names a function that it lacks.
+Expected<DeviceCalls> device_calls(const Instance& instance, VkDevice device);
+
+/// A call's failure: "the device has no memory left for the weights". Lost devices and refused memory are kResource.
+Error call_failed(VkResult result, std::string_view doing);
+
+}  // namespace dllm::vulkan

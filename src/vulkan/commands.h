@@ -1,0 +1,98 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "dllm/error.h"
+#include "vulkan/buffer.h"
+#include "vulkan/device.h"
+#include "vulkan/shaders.h"
+
+namespace dllm::vulkan {
+
+/// Bytes of arguments that every Vulkan device takes with a dispatch.
+inline constexpr std::uint32_t kMostPushBytes = 128;
+
+/// Constants of a pipeline, by their constant_id; shaders/exact.glsl says what the first two are.
+using PipelineConstants = std::array<std::uint32_t, 8>;
+
+/// A shader, compiled for a device with its constants. Move-only.
+class Pipeline {
+ public:
+  Pipeline() = default;
+  /// Errors: kUnsupported (this build has no such shader), kResource.
+  static Expected<Pipeline> make(std::shared_ptr<Device> device, std::string_view shader, ShaderForm form,
+                                 const PipelineConstants& constants);
+  ~Pipeline();
+  Pipeline(Pipeline&& other) noexcept { swap(other); }
+  Pipeline& operator=(Pipeline&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  VkPipeline handle() const { return handle_; }
+
+ private:
+  void swap(Pipeline& other) noexcept;
+
+  std::shared_ptr<Device> device_;
+  VkPipeline handle_ = VK_NULL_HANDLE;
+};
+
+/// Workgroups of a dispatch, in memory.
+struct GroupCounts {
+  std::uint32_t x = 0, y = 1, z = 1;
+};
+
+/// A command buffer: recorded once, run as often as needed. Move-only.
+class Commands {
+ public:
+  /// Errors: kResource.
+  static Expected<Commands> begin(std::shared_ptr<Device> device);
+  ~Commands();
+  Commands(Commands&& other) noexcept { swap(other); }
+  Commands& operator=(Commands&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  /// A dispatch whose workgroups are counted now.
+  template <class Push>
+  void dispatch(const Pipeline& pipeline, const Push& push, GroupCounts groups) {
+    bind(pipeline, push);
+    device_->calls().CmdDispatch(handle_, groups.x, groups.y, groups.z);
+  }
+  /// A dispatch that reads a GroupCounts at `offset` of `counts` whenever it runs.
+  template <class Push>
+  void dispatch(const Pipeline& pipeline, const Push& push, const Buffer& counts, std::int64_t offset) {
+    bind(pipeline, push);
+    device_->calls().CmdDispatchIndirect(handle_, counts.handle(), static_cast<VkDeviceSize>(offset));
+  }
+  /// What is recorded from here on sees what was written before.
+  void barrier();
+  void copy(const Buffer& from, std::int64_t from_offset, const Buffer& to, std::int64_t to_offset, std::int64_t bytes);
+  void copy(const Buffer& from, const Buffer& to, std::span<const VkBufferCopy> regions);
+
+  /// Ends the recording; results become visible to this processor. Errors: kResource.
+  Expected<void> end();
+  /// Runs it and waits. Errors: as Device::run().
+  Expected<void> run(std::string_view doing) const { return device_->run(handle_, doing); }
+
+ private:
+  Commands() = default;
+  void swap(Commands& other) noexcept;
+  template <class Push>
+  void bind(const Pipeline& pipeline, const Push& push) {
+    static_assert(std::is_trivially_copyable_v<Push> && sizeof(Push) <= kMostPushBytes);
+    bind(pipeline, &push, sizeof push);
+  }
+  void bind(const Pipeline& pipeline, const void* push, std::uint32_t bytes);
+
+  std::shared_ptr<Device> device_;
+  VkCommandBuffer handle_ = VK_NULL_HANDLE;
+};
+
+}  // namespace dllm::vulkan

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/kv_cache.h"
+#include "cpu/cpu_kv_cache.h"
+#include "dllm/error.h"
+#include "numerics/tensor_type.h"
+#include "vulkan/buffer.h"
+#include "vulkan/operators.h"
+
+namespace dllm::vulkan {
+
+/// How K and V of a model are arranged (shaders/cache.glsl).
+class CacheLayout {
+ public:
+  /// `type` is F32, F16 or BF16.
+  CacheLayout(std::span<const cpu::KvShape> layers, TensorType type);
+
+  TensorType type() const { return type_; }
+  const CachePlace& layer(std::int32_t layer) const { return places_[static_cast<std::size_t>(layer)]; }
+  std::int64_t tile_bytes() const { return tile_bytes_; }
+  std::int64_t bytes(Position capacity) const { return (capacity + kTilePositions - 1) / kTilePositions * tile_bytes_; }
+  /// The pieces of memory that `rows` have in a cache, and where they go in one whose rows begin at `to`.
+  std::vector<VkBufferCopy> pieces(PositionRange rows, Position to) const;
+
+ private:
+  /// K or V of a head of a layer, in a tile.
+  struct Head {
+    std::int64_t offset = 0;
+    std::int64_t row_bytes = 0;  ///< of a position
+  };
+  TensorType type_;
+  std::int64_t tile_bytes_ = 0;
+  std::vector<CachePlace> places_;
+  std::vector<Head> heads_;
+};
+
+/// K and V in a device's memory.
+class VulkanKvCache final : public KvCache {
+ public:
+  /// Errors: kResource.
+  static Expected<std::unique_ptr<VulkanKvCache>> create(std::shared_ptr<Device> device,
+                                                         std::shared_ptr<const CacheLayout> layout, Position capacity);
+
+  VkDeviceAddress address() const { return memory_.address(); }
+  std::int64_t bytes() const override { return memory_.bytes(); }
+  /// If the device fails, the rows stay empty.
+  void copy(const KvCache& from, PositionRange rows, Position to) override;
+  /// Called once per pass, by the backend.
+  void wrote(std::span<const PlanRow> rows) { record(rows); }
+
+ private:
+  explicit VulkanKvCache(Position capacity) : KvCache(capacity) {}
+  Expected<void> copy_pieces(const VulkanKvCache& from, std::span<const VkBufferCopy> pieces);
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<const CacheLayout> layout_;
+  Buffer memory_;
+};
+
+}  // namespace dllm::vulkan

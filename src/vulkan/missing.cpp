@@ -1,0 +1,23 @@
+// The backend in a build that has neither Vulkan's headers nor a compiler of shaders.
+#include "vulkan/vulkan_backend.h"
+
+namespace dllm {
+namespace {
+
+Error not_built() {
+  return {ErrorCode::kUnsupported, "this build has no Vulkan backend", "--backend vulkan",
+          std::string(vulkan_missing())};
+}
+
+}  // namespace
+
+bool has_vulkan() { return false; }
+std::string_view vulkan_missing() { return "install libvulkan-dev and glslc, and build again"; }
+
+Expected<std::vector<VulkanDevice>> vulkan_devices() { return not_built(); }
+
+Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc, GraphFactory, Weights, VulkanOptions) {
+  return not_built();
+}
+
+}  // namespace dllm

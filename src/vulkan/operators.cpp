@@ -1,0 +1,299 @@
+#include "vulkan/operators.h"
+
+#include <fmt/format.h>
+
+#include <type_traits>
+#include <variant>
+
+#include "base/try.h"
+
+namespace dllm::vulkan {
+namespace {
+
+using Address = VkDeviceAddress;
+
+// The push constants of the shaders, member by member.
+struct CopyRowsPush {
+  Address from, order, to;
+  std::uint32_t width, has_order, zero;
+};
+struct RmsNormPush {
+  Address x, gain, result;
+  std::uint32_t slice, groups, has_gain;
+  float epsilon;
+  std::uint32_t zero;
+};
+struct AddPush {
+  Address a, b, result;
+  std::uint32_t width, zero;
+};
+struct GluPush {
+  Address gate, up, result;
+  std::uint32_t width, has_up, zero;
+};
+struct RopePush {
+  Address x, cosines, sines, result;
+  std::uint32_t heads, head_dim, dims, interleaved, zero;
+};
+struct ScalePush {
+  Address x, result, rows;
+  std::uint32_t width;
+  float context, canvas;
+  std::uint32_t zero;
+};
+struct SelectPush {
+  Address canvas, context, result, rows;
+  std::uint32_t width, zero;
+};
+struct HadamardPush {
+  Address x, result, signs;
+  std::uint32_t order, core;
+  float scale;
+  std::uint32_t zero;
+};
+struct QuantizePush {
+  Address x, values, scales, sums;
+  std::uint32_t k, zero;
+};
+struct LinearCodesPush {
+  Address panels, values, scales, sums, bias, result, count, route;
+  std::uint32_t k, n, panel_words, high, scale, minimum, super, super_minimum, has_bias, used, expert_words,
+      shared_rows, zero;
+};
+struct LinearFloatsPush {
+  Address panels, x, bias, result, count, route;
+  std::uint32_t k, n, panel_words, has_bias, used, expert_words, shared_rows, zero;
+};
+struct RouteScoresPush {
+  Address logits, bias, scores, keys;
+  std::uint32_t experts, has_bias, grouped, zero;
+};
+struct RouteChoicePush {
+  Address scores, keys, expert_scale, result, rows, count;
+  std::uint32_t experts, used, groups, groups_used, capacity, block, normalize;
+  float scale;
+  std::uint32_t has_scale, zero;
+};
+struct MixExpertsPush {
+  Address products, route, result;
+  std::uint32_t width, used, zero;
+};
+struct StoreKvPush {
+  Address key, value, rows;
+  std::uint32_t kv_heads, head_dim, tile_words, key_words, value_words, zero;
+};
+struct AttentionPush {
+  Address query, result, rows, visible, tiles;
+  std::uint32_t heads, kv_heads, head_dim, tile_words, key_words, value_words;
+  std::int32_t window;
+  float scale;
+  std::uint32_t zero;
+};
+static_assert(sizeof(RowArgument) == 32);
+
+/// Invocations of a workgroup of most shaders.
+constexpr std::int64_t kInvocations = 64;
+
+std::uint32_t word(std::int64_t number) { return static_cast<std::uint32_t>(number); }
+std::int64_t columns_of(std::int64_t items) { return (items + kInvocations - 1) / kInvocations; }
+
+/// As shaders/cache.glsl and linear_floats.comp number the types.
+std::uint32_t number_of(TensorType type) { return type == TensorType::kF32 ? 0 : type == TensorType::kF16 ? 1 : 2; }
+
+}  // namespace
+
+Expected<const Pipeline*> Operators::pipeline(std::string_view shader, const Constants& extra) {
+  std::pair<std::string, Constants> key(shader, extra);
+  if (const auto found = pipelines_.find(key); found != pipelines_.end()) return &found->second;
+  PipelineConstants constants = arithmetic_.constants();
+  for (std::size_t i = 0; i < extra.size(); ++i) constants[2 + i] = extra[i];
+  DLLM_TRY(Pipeline made, Pipeline::make(device_, shader, arithmetic_.form, constants));
+  return &pipelines_.emplace(std::move(key), std::move(made)).first->second;
+}
+
+template <class Push>
+Expected<Launch> Operators::launch(std::string_view shader, const Constants& extra, const Push& push,
+                                   std::int64_t columns, std::uint32_t rows_per_group) {
+  static_assert(std::is_trivially_copyable_v<Push> && sizeof push <= kMostPushBytes);
+  if (columns > device_->facts().most_groups)
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("'{}' needs {} workgroups in a row, and {} runs {}", shader, columns,
+                             device_->facts().name, device_->facts().most_groups),
+                 "--backend vulkan", "use another device or backend"};
+  Launch made;
+  DLLM_TRY(made.pipeline, pipeline(shader, extra));
+  std::memcpy(made.push.data(), &push, sizeof push);
+  made.columns = word(columns);
+  made.rows_per_group = rows_per_group;
+  return made;
+}
+
+Expected<Launch> Operators::copy_rows(Address from, Address order, Address to, std::int64_t width) {
+  return launch("copy_rows", {}, CopyRowsPush{from, order, to, word(width), order != 0 ? 1U : 0U, 0},
+                columns_of(width));
+}
+
+Expected<Launch> Operators::rms_norm(const op::RmsNorm& o, std::int64_t width, Address x, Address gain, Address out) {
+  return launch("rms_norm", {},
+                RmsNormPush{x, gain, out, word(width / o.groups), word(o.groups), gain != 0 ? 1U : 0U, o.eps, 0},
+                o.groups);
+}
+
+Expected<Launch> Operators::add(std::int64_t width, Address a, Address b, Address out) {
+  return launch("add", {}, AddPush{a, b, out, word(width), 0}, columns_of(width));
+}
+
+Expected<Launch> Operators::glu(const op::Glu& o, std::int64_t width, Address gate, Address up, Address out) {
+  return launch("glu", {o.activation == Activation::kGeluTanh ? 1U : 0U},
+                GluPush{gate, up, out, word(width), up != 0 ? 1U : 0U, 0}, columns_of(width));
+}
+
+Expected<Launch> Operators::scale(std::int64_t width, const RegionFactors& factors, Address x, Address rows,
+                                  Address out) {
+  return launch("scale", {}, ScalePush{x, out, rows, word(width), factors.context, factors.canvas, 0},
+                columns_of(width));
+}
+
+Expected<Launch> Operators::select(std::int64_t width, Address canvas, Address context, Address rows, Address out) {
+  return launch("select", {}, SelectPush{canvas, context, out, rows, word(width), 0}, columns_of(width));
+}
+
+Expected<Launch> Operators::hadamard(const DeviceHadamard& transform, std::int64_t width, Address x, Address out) {
+  return launch("hadamard", {},
+                HadamardPush{x, out, transform.signs, word(transform.order), word(transform.core), transform.scale, 0},
+                width / transform.order);
+}
+
+Expected<Launch> Operators::rope(const op::Rope& o, Address x, Address cos, Address sin, Address out) {
+  return launch("rope", {},
+                RopePush{x, cos, sin, out, word(o.heads), word(o.head_dim), word(o.dims),
+                         o.layout == RopeLayout::kInterleaved ? 1U : 0U, 0},
+                columns_of(std::int64_t{o.heads} * (o.head_dim - o.dims / 2)));
+}
+
+Expected<Launch> Operators::quantize(std::int64_t k, bool exact, Address x, const DeviceCodes& to) {
+  return launch("quantize", {exact ? 1U : 0U}, QuantizePush{x, to.values, to.scales, to.sums, word(k), 0},
+                columns_of(k / 32));
+}
+
+Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const DeviceCodes& codes, Address bias,
+                                   Address count, Address out, const ExpertPairs& pairs) {
+  const cpu::PackedFormat& format = *matrix.format;
+  const cpu::PackedLayout& layout = matrix.layout;
+  const std::uint32_t k = word(matrix.k), n = word(matrix.n), has_bias = bias != 0 ? 1 : 0;
+  const std::uint32_t panel_words = word(layout.bytes / 4), expert_words = word(matrix.expert_bytes / 4);
+  const std::uint32_t used = word(pairs.used), shared = pairs.shared_rows ? 1 : 0, experts = pairs.route != 0 ? 1 : 0;
+  const std::uint32_t rows = experts != 0 ? 1 : kProductRows;
+  if (cpu::packs_floats(format))
+    return launch("linear_floats", {number_of(format.type), 0, 0, 0, 0, experts},
+                  LinearFloatsPush{matrix.panels, x, bias, out, count, pairs.route, k, n, panel_words, has_bias, used,
+                                   expert_words, shared, 0},
+                  columns_of(matrix.n), rows);
+  // As the shader numbers them.
+  static_assert(static_cast<int>(cpu::Scales::kHalf) == 0 && static_cast<int>(cpu::Scales::kSuper) == 1 &&
+                static_cast<int>(cpu::Scales::kExponent) == 2);
+  static_assert(static_cast<int>(cpu::Codes::kNibble6) == 2 && static_cast<int>(cpu::Codes::kByte) == 3 &&
+                static_cast<int>(cpu::Codes::kE2M1) == 4);
+  const Constants constants{
+      static_cast<std::uint32_t>(format.codes), static_cast<std::uint32_t>(format.scales), format.has_min ? 1U : 0U,
+      static_cast<std::uint32_t>(format.group), static_cast<std::uint32_t>(format.zero),   experts};
+  return launch("linear_codes", constants,
+                LinearCodesPush{matrix.panels,
+                                codes.values,
+                                codes.scales,
+                                codes.sums,
+                                bias,
+                                out,
+                                count,
+                                pairs.route,
+                                k,
+                                n,
+                                panel_words,
+                                word(layout.high),
+                                word(layout.scale),
+                                word(layout.min),
+                                word(layout.super),
+                                word(layout.super_min),
+                                has_bias,
+                                used,
+                                expert_words,
+                                shared,
+                                0},
+                columns_of(matrix.n), rows);
+}
+
+Expected<Launch> Operators::route_scores(const op::Route& o, std::int64_t experts, Address logits, Address bias,
+                                         const RouteScratch& to) {
+  return launch(
+      "route_scores", {o.score == GateScore::kSoftmax ? 1U : 0U},
+      RouteScoresPush{logits, bias, to.scores, to.keys, word(experts), bias != 0 ? 1U : 0U, o.groups > 1 ? 1U : 0U, 0},
+      1);
+}
+
+Expected<Launch> Operators::route_choice(const op::Route& o, std::int64_t experts, const RouteScratch& from,
+                                         Address scale, Address rows, Address count, Address out) {
+  return launch("route_choice", {},
+                RouteChoicePush{from.scores, from.keys, scale, out, rows, count, word(experts), word(o.used),
+                                word(o.groups), word(o.groups_used), word(o.capacity), word(o.block),
+                                o.normalize ? 1U : 0U, o.scale, scale != 0 ? 1U : 0U, 0},
+                1);
+}
+
+Expected<Launch> Operators::mix_experts(std::int64_t used, std::int64_t width, Address products, Address route,
+                                        Address out) {
+  return launch("mix_experts", {}, MixExpertsPush{products, route, out, word(width), word(used), 0}, columns_of(width));
+}
+
+Expected<Launch> Operators::store_kv(TensorType cache, std::int64_t kv_heads, std::int64_t head_dim,
+                                     const CachePlace& place, Address k, Address v, Address rows) {
+  return launch(
+      "store_kv", {number_of(cache)},
+      StoreKvPush{k, v, rows, word(kv_heads), word(head_dim), place.tile_words, place.key_words, place.value_words, 0},
+      columns_of(kv_heads * head_dim / 2));
+}
+
+Expected<Launch> Operators::attention(const op::Attention& o, TensorType cache, const CachePlace& place, Address q,
+                                      Address rows, Address visible, Address tiles, Address out) {
+  return launch("attention", {number_of(cache)},
+                AttentionPush{q, out, rows, visible, tiles, word(o.heads), word(o.kv_heads), word(o.head_dim),
+                              place.tile_words, place.key_words, place.value_words, o.window, o.scale * 1.44269504f, 0},
+                o.heads);
+}
+
+namespace {
+
+struct NotRun {
+  const Graph& graph;
+  const DeviceFacts& facts;
+
+  std::string operator()(const op::Embed&) const { return ""; }
+  std::string operator()(const op::RmsNorm&) const { return ""; }
+  std::string operator()(const op::Linear&) const { return ""; }
+  std::string operator()(const op::Rope&) const { return ""; }
+  std::string operator()(const op::StoreKv&) const { return ""; }
+  std::string operator()(const op::Glu&) const { return ""; }
+  std::string operator()(const op::Add&) const { return ""; }
+  std::string operator()(const op::Hadamard&) const { return ""; }
+  std::string operator()(const op::Scale&) const { return ""; }
+  std::string operator()(const op::Select&) const { return ""; }
+  std::string operator()(const op::GatherScored&) const { return ""; }
+  std::string operator()(const op::ScoreHead&) const { return ""; }
+  std::string operator()(const op::Attention& o) const {
+    if (o.head_dim > kMostHeadDim) return fmt::format("a head_dim of {}; {} is the most", o.head_dim, kMostHeadDim);
+    return o.head_dim % 2 != 0 ? fmt::format("a head_dim of {}, which is odd", o.head_dim) : "";
+  }
+  std::string operator()(const op::Route& o) const {
+    const std::int64_t experts = graph.values[static_cast<std::size_t>(o.logits)].width;
+    if (experts > kMostExperts) return fmt::format("{} experts; {} is the most", experts, kMostExperts);
+    return facts.has_float64 ? "" : "experts on a device without float64, in which their scores are added";
+  }
+  std::string operator()(const op::Experts&) const { return ""; }
+};
+
+}  // namespace
+
+std::string not_run(const Op& op, const Graph& graph, const DeviceFacts& facts) {
+  return std::visit(NotRun{graph, facts}, op);
+}
+
+}  // namespace dllm::vulkan

@@ -1,0 +1,167 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cpu/kernels/packed.h"
+#include "dllm/error.h"
+#include "graph/graph.h"
+#include "numerics/tensor_type.h"
+#include "vulkan/commands.h"
+#include "vulkan/device.h"
+#include "vulkan/self_test.h"
+
+namespace dllm::vulkan {
+
+/// Rows that an invocation of a product computes at once.
+inline constexpr std::uint32_t kProductRows = 8;
+/// Largest head_dim of attention.
+inline constexpr std::int64_t kMostHeadDim = 256;
+/// Positions of a tile of the cache and of the softmax: cpu::kKeyTile.
+inline constexpr std::int64_t kTilePositions = 64;
+
+/// A shader with its arguments. It runs over any number of rows: `groups()` says how many workgroups that takes.
+struct Launch {
+  const Pipeline* pipeline = nullptr;
+  std::array<std::byte, kMostPushBytes> push{};
+  std::uint32_t columns = 1;  ///< workgroups for one row, or one tile of rows
+  std::uint32_t rows_per_group = 1;
+
+  GroupCounts groups(std::int64_t rows) const {
+    return {columns, static_cast<std::uint32_t>((rows + rows_per_group - 1) / rows_per_group), 1};
+  }
+};
+
+/// A row of a pass for shaders/cache.glsl.
+struct RowArgument {
+  VkDeviceAddress cache = 0;  ///< of the row's sequence
+  std::int32_t position = 0;
+  std::int32_t limit = 0;       ///< it sees positions below
+  std::int32_t first = 0;       ///< where its attention block begins
+  std::int32_t first_tile = 0;  ///< of the visible positions of its sequence
+  std::int32_t tile_count = 0;
+  std::int32_t canvas = 0;  ///< 1: of a canvas (Region::kCanvas)
+};
+
+/// Where a layer is in a tile of the cache, in words.
+struct CachePlace {
+  std::uint32_t tile_words = 0;  ///< of all layers
+  std::uint32_t key_words = 0;
+  std::uint32_t value_words = 0;
+};
+
+/// A matrix in panels, in a device's memory.
+struct DeviceMatrix {
+  VkDeviceAddress panels = 0;
+  const cpu::PackedFormat* format = nullptr;
+  cpu::PackedLayout layout;
+  std::int64_t k = 0;
+  std::int64_t n = 0;
+  std::int64_t expert_bytes = 0;  ///< of stacks: from a matrix to the next
+};
+
+/// Products of op::Experts: of every row with each of its experts.
+struct ExpertPairs {
+  VkDeviceAddress route = 0;  ///< [rows][2 used]; 0: a product of all rows with one matrix
+  std::int64_t used = 0;
+  bool shared_rows = false;  ///< all pairs of a row read the same row of x, which is [rows]; else it is [rows][used]
+};
+
+/// Where op::Route keeps the scores of all experts.
+struct RouteScratch {
+  VkDeviceAddress scores = 0, keys = 0;  ///< [rows][experts]
+};
+
+/// What op::Scale multiplies rows by.
+struct RegionFactors {
+  float context = 1.f;
+  float canvas = 1.f;
+};
+
+/// A transform of op::Hadamard.
+struct DeviceHadamard {
+  std::int64_t order = 0;
+  std::int64_t core = 1;
+  float scale = 1.f;
+  VkDeviceAddress signs = 0;  ///< [core][core]
+};
+
+/// Rows of int8 codes for products with packed codes.
+struct DeviceCodes {
+  VkDeviceAddress values = 0, scales = 0, sums = 0;
+};
+
+/// The operators of the Graph as shaders with arguments, compiled when they are first asked for. Every one has the bits
+/// of the CPU's kernels. Errors of all: kUnsupported, kResource.
+class Operators {
+ public:
+  Operators(std::shared_ptr<Device> device, const Arithmetic& arithmetic)
+      : device_(std::move(device)), arithmetic_(arithmetic) {}
+
+  const std::shared_ptr<Device>& device() const { return device_; }
+  const Arithmetic& arithmetic() const { return arithmetic_; }
+
+  /// Rows of `width` floats; `order`: which row comes where, or 0.
+  Expected<Launch> copy_rows(VkDeviceAddress from, VkDeviceAddress order, VkDeviceAddress to, std::int64_t width);
+  /// `gain` may be 0: 1.
+  Expected<Launch> rms_norm(const op::RmsNorm& o, std::int64_t width, VkDeviceAddress x, VkDeviceAddress gain,
+                            VkDeviceAddress out);
+  Expected<Launch> add(std::int64_t width, VkDeviceAddress a, VkDeviceAddress b, VkDeviceAddress out);
+  /// `up` may be 0.
+  Expected<Launch> glu(const op::Glu& o, std::int64_t width, VkDeviceAddress gate, VkDeviceAddress up,
+                       VkDeviceAddress out);
+  Expected<Launch> scale(std::int64_t width, const RegionFactors& factors, VkDeviceAddress x, VkDeviceAddress rows,
+                         VkDeviceAddress out);
+  Expected<Launch> select(std::int64_t width, VkDeviceAddress canvas, VkDeviceAddress context, VkDeviceAddress rows,
+                          VkDeviceAddress out);
+  Expected<Launch> hadamard(const DeviceHadamard& transform, std::int64_t width, VkDeviceAddress x,
+                            VkDeviceAddress out);
+  /// cos and sin: [rows][dims / 2].
+  Expected<Launch> rope(const op::Rope& o, VkDeviceAddress x, VkDeviceAddress cos, VkDeviceAddress sin,
+                        VkDeviceAddress out);
+  /// `exact`: scales are not rounded (KernelSet::quantize_row).
+  Expected<Launch> quantize(std::int64_t k, bool exact, VkDeviceAddress x, const DeviceCodes& to);
+  /// Products with packed codes read `codes`, those with packed floats `x`. `bias` may be 0; `count` is the address of
+  /// the number of rows.
+  Expected<Launch> linear(const DeviceMatrix& matrix, VkDeviceAddress x, const DeviceCodes& codes, VkDeviceAddress bias,
+                          VkDeviceAddress count, VkDeviceAddress out, const ExpertPairs& pairs = {});
+  /// The two halves of a route; `bias` and `scale` may be 0.
+  Expected<Launch> route_scores(const op::Route& o, std::int64_t experts, VkDeviceAddress logits, VkDeviceAddress bias,
+                                const RouteScratch& to);
+  Expected<Launch> route_choice(const op::Route& o, std::int64_t experts, const RouteScratch& from,
+                                VkDeviceAddress scale, VkDeviceAddress rows, VkDeviceAddress count,
+                                VkDeviceAddress out);
+  /// The weighted sums of [rows][used][width].
+  Expected<Launch> mix_experts(std::int64_t used, std::int64_t width, VkDeviceAddress products, VkDeviceAddress route,
+                               VkDeviceAddress out);
+  Expected<Launch> store_kv(TensorType cache, std::int64_t kv_heads, std::int64_t head_dim, const CachePlace& place,
+                            VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
+  Expected<Launch> attention(const op::Attention& o, TensorType cache, const CachePlace& place, VkDeviceAddress q,
+                             VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles, VkDeviceAddress out);
+
+ private:
+  using Constants = std::array<std::uint32_t, 6>;  ///< from constant_id 2 on
+  Expected<const Pipeline*> pipeline(std::string_view shader, const Constants& extra = {});
+  template <class Push>
+  Expected<Launch> launch(std::string_view shader, const Constants& extra, const Push& push, std::int64_t columns,
+                          std::uint32_t rows_per_group = 1);
+
+  std::shared_ptr<Device> device_;
+  Arithmetic arithmetic_;
+  std::map<std::pair<std::string, Constants>, Pipeline, std::less<>> pipelines_;
+};
+
+/// Most experts of a route.
+inline constexpr std::int64_t kMostExperts = 1024;
+
+/// Why the backend cannot run an operator: "a head_dim of 320; 256 is the most"; empty: it can.
+std::string not_run(const Op& op, const Graph& graph, const DeviceFacts& facts);
+
+}  // namespace dllm::vulkan

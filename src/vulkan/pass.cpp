@@ -1,0 +1,282 @@
+#include "vulkan/pass.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <variant>
+
+#include "base/try.h"
+#include "cpu/linear.h"
+
+namespace dllm::vulkan {
+
+/// Turns operators into dispatches, one after the other.
+class Pass::Recorder {
+ public:
+  Recorder(const DeviceModel& model, Pass& pass, Commands& commands)
+      : model_(model), pass_(pass), graph_(pass.plan_.graph), commands_(commands) {}
+
+  /// Products of one input, and the two of a gate, do not wait for each other.
+  Expected<void> record_all() {
+    for (const OpRun& run : pass_.plan_.runs) {
+      const bool beside = run.kind == OpRun::Kind::kProducts || run.kind == OpRun::Kind::kGated;
+      for (std::size_t i = run.first; i < run.last; ++i) {
+        waits_ = !beside || i == run.first || !std::holds_alternative<op::Linear>(graph_.ops[i]);
+        DLLM_CHECK_OK(std::visit([this](const auto& o) { return record(o); }, graph_.ops[i]));
+      }
+    }
+    return {};
+  }
+
+ private:
+  using Address = VkDeviceAddress;
+
+  Expected<void> record(const op::Embed& o) {
+    return add(operators().copy_rows(arguments().embedded(o), 0, value(o.out), width(o.out)), o.out);
+  }
+  Expected<void> record(const op::RmsNorm& o) {
+    return add(operators().rms_norm(o, width(o.x), value(o.x), weights().vector(o.gain), value(o.out)), o.out);
+  }
+  Expected<void> record(const op::Linear& o) {
+    return product(o.x, weights().matrix(o.weight), weights().vector(o.bias), value(o.out));
+  }
+  Expected<void> record(const op::Rope& o) {
+    return add(operators().rope(o, value(o.x), arguments().cos(o), arguments().sin(o), value(o.out)), o.out);
+  }
+  Expected<void> record(const op::StoreKv& o) {
+    const op::Attention& reader = attention_of(o.layer);
+    return add(operators().store_kv(model_.cache->type(), reader.kv_heads, reader.head_dim,
+                                    model_.cache->layer(o.layer), value(o.k), value(o.v), arguments().rows()),
+               o.k);
+  }
+  Expected<void> record(const op::Attention& o) {
+    return add(operators().attention(o, model_.cache->type(), model_.cache->layer(o.layer), value(o.q),
+                                     arguments().rows(), arguments().visible(), arguments().tiles(), value(o.out)),
+               o.out);
+  }
+  Expected<void> record(const op::Glu& o) {
+    return add(operators().glu(o, width(o.out), value(o.gate), o.up == kNoId ? 0 : value(o.up), value(o.out)), o.out);
+  }
+  Expected<void> record(const op::Add& o) {
+    return add(operators().add(width(o.out), value(o.a), value(o.b), value(o.out)), o.out);
+  }
+  Expected<void> record(const op::Scale& o) {
+    return add(operators().scale(width(o.out), {factor(o, o.context), factor(o, o.canvas)}, value(o.x),
+                                 arguments().rows(), value(o.out)),
+               o.out);
+  }
+  Expected<void> record(const op::Select& o) {
+    return add(operators().select(width(o.out), value(o.canvas), value(o.context), arguments().rows(), value(o.out)),
+               o.out);
+  }
+  Expected<void> record(const op::Hadamard& o) {
+    return add(operators().hadamard(weights().hadamard(o.order), width(o.out), value(o.x), value(o.out)), o.out);
+  }
+  Expected<void> record(const op::GatherScored& o) {
+    return add(operators().copy_rows(value(o.x), arguments().gather(), value(o.out), width(o.out)), o.out);
+  }
+  Expected<void> record(const op::ScoreHead& o) {
+    return product(o.x, weights().matrix(o.weight), weights().vector(o.bias), pass_.logits_.address());
+  }
+  Expected<void> record(const op::Route& o) {
+    const std::int64_t experts = width(o.logits);
+    const RouteScratch scratch = pass_.scratch_.route;
+    DLLM_CHECK_OK(
+        add(operators().route_scores(o, experts, value(o.logits), weights().vector(o.bias), scratch), o.logits));
+    return add(operators().route_choice(o, experts, scratch, weights().vector(o.expert_scale), arguments().rows(),
+                                        arguments().count(false), value(o.out)),
+               o.out);
+  }
+  Expected<void> record(const op::Experts& o) {
+    const ExpertScratch& scratch = pass_.scratch_;
+    const DeviceMatrix &gate = weights().matrix(o.gate), &up = weights().matrix(o.up), &down = weights().matrix(o.down);
+    const std::int64_t used = width(o.route) / 2, inner = gate.n;
+    const Address route = value(o.route);
+    DLLM_CHECK_OK(product(o.x, gate, 0, scratch.gate, {route, used, true}));
+    DLLM_CHECK_OK(product(o.x, up, 0, scratch.up, {route, used, true}));
+    const op::Glu gating{0, 0, 0, o.activation};
+    DLLM_CHECK_OK(add(operators().glu(gating, inner, scratch.gate, scratch.up, scratch.gate), o.x, used));
+    if (o.hadamard != 0)
+      DLLM_CHECK_OK(
+          add(operators().hadamard(weights().hadamard(o.hadamard), inner, scratch.gate, scratch.gate), o.x, used));
+    if (!cpu::packs_floats(*down.format)) {
+      const bool exact = cpu::LinearRunner::exact_activations(*down.format, down.k);
+      DLLM_CHECK_OK(add(operators().quantize(inner, exact, scratch.gate, scratch.codes), o.x, used));
+    }
+    DLLM_CHECK_OK(add(operators().linear(down, scratch.gate, scratch.codes, 0, arguments().count(false), scratch.down,
+                                         {route, used, false}),
+                      o.x, used));
+    return add(operators().mix_experts(used, width(o.out), scratch.down, route, value(o.out)), o.out);
+  }
+
+  /// The factor of rows of a region.
+  float factor(const op::Scale& o, WeightId weight) const {
+    if (weight == kNoId || !(*model_.tables)[static_cast<std::size_t>(weight)].present()) return o.factor;
+    return o.factor * decoded((*model_.tables)[static_cast<std::size_t>(weight)]).front();
+  }
+
+  Expected<void> product(ValueId x, const DeviceMatrix& matrix, Address bias, Address out,
+                         const ExpertPairs& pairs = {}) {
+    DeviceCodes codes;
+    if (!cpu::packs_floats(*matrix.format)) {
+      const bool exact = cpu::LinearRunner::exact_activations(*matrix.format, matrix.k);
+      DLLM_TRY(codes, quantized(x, exact));
+    } else if (matrix.k > operators().arithmetic().most_rounds) {
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("{} ends loops before {} values", operators().device()->facts().name, matrix.k),
+                   "--backend vulkan", "use another device"};
+    }
+    return add(operators().linear(matrix, value(x), codes, bias, arguments().count(scored(x)), out, pairs), x,
+               pairs.route == 0 ? 1 : pairs.used);
+  }
+
+  /// Rows of x as codes. A value keeps its codes until another one takes their place, which waits for its readers.
+  Expected<DeviceCodes> quantized(ValueId x, bool exact) {
+    const std::int64_t k = width(x), rows = pass_.room_.rows;
+    const Address base = pass_.codes_.address() + static_cast<Address>(exact ? 0 : pass_.codes_.bytes() / 2);
+    const DeviceCodes codes{base, base + static_cast<Address>(rows * k),
+                            base + static_cast<Address>(rows * k + rows * k / 32 * 4)};
+    ValueId& held = held_[exact ? 0 : 1];
+    if (held == x) return codes;
+    held = x;
+    // Before and after it.
+    waits_ = true;
+    DLLM_CHECK_OK(add(operators().quantize(k, exact, value(x), codes), x));
+    return codes;
+  }
+
+  /// A dispatch over the rows that `sized` has, or over so many pairs of each.
+  Expected<void> add(Expected<Launch> launch, ValueId sized, std::int64_t pairs = 1) {
+    if (!launch) return launch.error();
+    if (waits_ && !pass_.launches_.empty()) commands_.barrier();
+    const std::int64_t offset = PassArguments::groups_offset(pass_.launches());
+    commands_.dispatch(*launch->pipeline, launch->push, arguments().memory(), offset);
+    pass_.launches_.push_back({*launch, scored(sized), pairs});
+    return {};
+  }
+
+  const op::Attention& attention_of(std::int32_t layer) const {
+    for (const Op& op : graph_.ops)
+      if (const auto* attention = std::get_if<op::Attention>(&op); attention != nullptr && attention->layer == layer)
+        return *attention;
+    std::abort();
+  }
+
+  Operators& operators() { return *model_.operators; }
+  const DeviceWeights& weights() const { return *model_.weights; }
+  const PassArguments& arguments() const { return pass_.arguments_; }
+  std::int64_t width(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)].width; }
+  bool scored(ValueId id) const { return pass_.plan_.scored[static_cast<std::size_t>(id)]; }
+  Address value(ValueId id) const {
+    return pass_.arena_.address() + static_cast<Address>(pass_.plan_.offset[static_cast<std::size_t>(id)] * 4);
+  }
+
+  const DeviceModel& model_;
+  Pass& pass_;
+  const Graph& graph_;
+  Commands& commands_;
+  bool waits_ = true;
+  ValueId held_[2] = {kNoId,
+                      kNoId};  ///< the values whose codes are in memory: with exact scales, and with rounded ones
+};
+
+namespace {
+
+/// Bytes of a row's codes, scales and sums, for the longest row of a product.
+std::int64_t code_bytes_of(const Graph& graph) {
+  std::int64_t k = 0;
+  const auto longest = [&](ValueId x) { k = std::max(k, graph.values[static_cast<std::size_t>(x)].width); };
+  for (const Op& op : graph.ops) {
+    if (const auto* linear = std::get_if<op::Linear>(&op)) longest(linear->x);
+    if (const auto* head = std::get_if<op::ScoreHead>(&op)) longest(head->x);
+    if (const auto* experts = std::get_if<op::Experts>(&op)) longest(experts->x);
+  }
+  return k + k / 32 * 4 + k / 16 * 4;
+}
+
+/// The largest sizes of what experts need, of any layer.
+struct ExpertSizes {
+  explicit ExpertSizes(const Graph& graph) {
+    const auto width = [&](ValueId id) { return graph.values[static_cast<std::size_t>(id)].width; };
+    for (const Op& op : graph.ops) {
+      if (const auto* route = std::get_if<op::Route>(&op)) experts = std::max(experts, width(route->logits));
+      if (const auto* o = std::get_if<op::Experts>(&op)) {
+        used = std::max(used, width(o->route) / 2);
+        inner = std::max(inner, graph.weights[static_cast<std::size_t>(o->gate)].shape[1]);
+        outer = std::max(outer, width(o->out));
+      }
+    }
+  }
+  std::int64_t experts = 0, used = 0, inner = 0, outer = 0;
+};
+
+std::int64_t vocabulary_of(const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (const auto* head = std::get_if<op::ScoreHead>(&op))
+      return graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
+  return 0;
+}
+
+}  // namespace
+
+Expected<void> Pass::make_scratch(const std::shared_ptr<Device>& device) {
+  const ExpertSizes sizes(plan_.graph);
+  const std::int64_t pairs = room_.rows * sizes.used;
+  std::int64_t end = 0;
+  const auto section = [&](std::int64_t bytes) { return std::exchange(end, end + (bytes + 63) / 64 * 64); };
+  const std::int64_t scores = section(room_.rows * sizes.experts * 4), keys = section(room_.rows * sizes.experts * 4);
+  const std::int64_t gate = section(pairs * sizes.inner * 4), up = section(pairs * sizes.inner * 4);
+  const std::int64_t down = section(pairs * sizes.outer * 4), values = section(pairs * sizes.inner);
+  const std::int64_t scales = section(pairs * sizes.inner / 8), sums = section(pairs * sizes.inner / 4);
+  if (end == 0) return {};
+  DLLM_TRY(experts_, Buffer::make(device, end, Place::kDevice, "a pass's experts"));
+  const auto at = [&](std::int64_t offset) { return experts_.address() + static_cast<VkDeviceAddress>(offset); };
+  scratch_ = {{at(scores), at(keys)}, at(gate), at(up), at(down), {at(values), at(scales), at(sums)}};
+  return {};
+}
+
+Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph graph, const PassSize& room) {
+  const std::shared_ptr<Device>& device = model.operators->device();
+  if (room.rows > device->facts().most_groups)
+    return Error{
+        ErrorCode::kResource,
+        fmt::format("a pass of {} rows, and {} runs {}", room.rows, device->facts().name, device->facts().most_groups),
+        "", "use a shorter prompt or fewer requests at a time"};
+  std::unique_ptr<Pass> pass(new Pass);
+  pass->room_ = room;
+  pass->tables_ = model.tables;
+  pass->plan_ = make_plan(std::move(graph));
+  const Graph& planned = pass->plan_.graph;
+  // At most those of experts: two products with codes of their rows, a gate, a transform, codes, a product, a sum.
+  const auto launches = static_cast<std::int64_t>(9 * planned.ops.size());
+  DLLM_TRY(pass->arguments_, PassArguments::make(device, planned, *model.tables, room, launches));
+  DLLM_TRY(pass->arena_, Buffer::make(device, pass->plan_.arena_floats * 4, Place::kDevice, "a pass's activations"));
+  DLLM_TRY(pass->codes_,
+           Buffer::make(device, 2 * room.rows * code_bytes_of(planned), Place::kDevice, "a pass's activations"));
+  DLLM_CHECK_OK(pass->make_scratch(device));
+  DLLM_TRY(pass->logits_,
+           Buffer::make(device, room.scored * vocabulary_of(planned) * 4, Place::kShared, "a pass's logits"));
+  DLLM_TRY(Commands commands, Commands::begin(device));
+  pass->commands_ = std::make_unique<Commands>(std::move(commands));
+  DLLM_CHECK_OK(Recorder(model, *pass, *pass->commands_).record_all());
+  DLLM_CHECK_OK(pass->commands_->end());
+  return pass;
+}
+
+std::int64_t Pass::bytes() const {
+  return arguments_.memory().bytes() + arena_.bytes() + codes_.bytes() + experts_.bytes() + logits_.bytes();
+}
+
+Expected<void> Pass::run(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather) {
+  arguments_.fill(batch, gather, *tables_);
+  const PassSize size = size_of_pass(batch, gather);
+  for (std::size_t i = 0; i < launches_.size(); ++i)
+    arguments_.set_groups(
+        static_cast<std::int64_t>(i),
+        launches_[i].launch.groups((launches_[i].scored ? size.scored : size.rows) * launches_[i].pairs));
+  return commands_->run("a pass");
+}
+
+}  // namespace dllm::vulkan

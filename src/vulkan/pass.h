@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dllm/error.h"
+#include "graph/plan.h"
+#include "vulkan/commands.h"
+#include "vulkan/kv_cache.h"
+#include "vulkan/operators.h"
+#include "vulkan/pass_arguments.h"
+#include "vulkan/weights.h"
+
+namespace dllm::vulkan {
+
+/// A model as the device has it.
+struct DeviceModel {
+  Operators* operators = nullptr;
+  const DeviceWeights* weights = nullptr;
+  const CacheLayout* cache = nullptr;
+  const Weights* tables = nullptr;  ///< the file's, for look-ups
+};
+
+/// Memory that experts need between their products.
+struct ExpertScratch {
+  RouteScratch route;
+  VkDeviceAddress gate = 0, up = 0;  ///< [rows][used][width of an expert]
+  VkDeviceAddress down = 0;          ///< [rows][used][width of the model]
+  DeviceCodes codes;                 ///< of `gate`
+};
+
+/// A step's operators, recorded once as commands with all their memory. They run over as many rows as the arguments
+/// say, up to what the recording has room for, on caches of any capacity.
+class Pass {
+ public:
+  /// Records `graph`, which was built for the rows of `room`. Errors: kUnsupported, kResource. Throws std::bad_alloc.
+  static Expected<std::unique_ptr<Pass>> record(const DeviceModel& model, Graph graph, const PassSize& room);
+
+  const PassSize& room() const { return room_; }
+  std::int64_t launches() const { return static_cast<std::int64_t>(launches_.size()); }
+  /// Memory of activations, arguments and logits.
+  std::int64_t bytes() const;
+
+  /// Runs a batch that fits. Throws std::bad_alloc. Errors: kResource.
+  Expected<void> run(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather);
+  /// Of the last pass: [scored][vocabulary], before a cap.
+  const float* logits() const { return logits_.as<const float>(); }
+
+ private:
+  class Recorder;
+  struct Counted {
+    Launch launch;
+    bool scored = false;     ///< over the scored rows, not all
+    std::int64_t pairs = 1;  ///< for each of these: experts of a row
+  };
+
+  Pass() = default;
+  Expected<void> make_scratch(const std::shared_ptr<Device>& device);
+
+  PassSize room_;
+  ExecutionPlan plan_;
+  const Weights* tables_ = nullptr;
+  PassArguments arguments_;
+  Buffer arena_, codes_, experts_, logits_;
+  ExpertScratch scratch_;
+  std::vector<Counted> launches_;
+  std::unique_ptr<Commands> commands_;
+};
+
+}  // namespace dllm::vulkan

@@ -1,0 +1,151 @@
+#include "vulkan/pass_arguments.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include "base/try.h"
+#include "cpu/embedding.h"
+#include "vulkan/kv_cache.h"
+#include "vulkan/weights.h"
+
+namespace dllm::vulkan {
+namespace {
+
+/// Counts and workgroups share the first bytes; sections begin at lines of the cache.
+constexpr std::int64_t kSection = 64;
+
+std::int64_t rounded(std::int64_t bytes) { return (bytes + kSection - 1) / kSection * kSection; }
+
+}  // namespace
+
+PassSize size_of_pass(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather) {
+  PassSize size;
+  size.scored = static_cast<std::int64_t>(gather.size());
+  for (const SequenceStep& step : batch) {
+    size.rows += static_cast<std::int64_t>(step.plan.rows.size());
+    for (const PositionRange& range : step.plan.visible) size.visible += range.size();
+  }
+  return size;
+}
+
+void PassArguments::add_turn(const op::Rope& o, const Weights& weights) {
+  for (const Turn& turn : turns_)
+    if (turn.rope->turns_like(o) && turn.rope->factors == o.factors) return;
+  std::vector<float> factors;
+  if (o.factors != kNoId && weights[static_cast<std::size_t>(o.factors)].present())
+    factors = decoded(weights[static_cast<std::size_t>(o.factors)]);
+  turns_.push_back({&o, cpu::RopeTable(o, factors)});
+}
+
+Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& device, const Graph& graph,
+                                            const Weights& weights, const PassSize& room, std::int64_t launches) {
+  PassArguments made;
+  std::int64_t end = rounded(groups_offset(launches));
+  const auto section = [&](std::int64_t bytes) { return std::exchange(end, rounded(end + bytes)); };
+  made.rows_ = section(room.rows * static_cast<std::int64_t>(sizeof(RowArgument)));
+  made.gather_ = section(room.scored * 4);
+  made.visible_ = section(room.visible * 4);
+  // Every tile has a visible position; every sequence has a row, and one end more.
+  made.tiles_ = section((room.visible + room.rows + 1) * 4);
+  for (const Op& op : graph.ops) {
+    if (const auto* rope = std::get_if<op::Rope>(&op)) made.add_turn(*rope, weights);
+    if (const auto* embed = std::get_if<op::Embed>(&op)) {
+      const std::int64_t width = graph.values[static_cast<std::size_t>(embed->out)].width;
+      made.lookups_.push_back({embed, width, section(room.rows * width * 4)});
+    }
+  }
+  for (Turn& turn : made.turns_) {
+    turn.cos = section(room.rows * (turn.rope->dims / 2) * 4);
+    turn.sin = section(room.rows * (turn.rope->dims / 2) * 4);
+  }
+  DLLM_TRY(made.memory_, Buffer::make(device, end, Place::kShared, "the arguments of a pass"));
+  return made;
+}
+
+const PassArguments::Turn& PassArguments::turn(const op::Rope& o) const {
+  return *std::find_if(turns_.begin(), turns_.end(),
+                       [&](const Turn& turn) { return turn.rope->turns_like(o) && turn.rope->factors == o.factors; });
+}
+
+VkDeviceAddress PassArguments::cos(const op::Rope& o) const { return at(turn(o).cos); }
+VkDeviceAddress PassArguments::sin(const op::Rope& o) const { return at(turn(o).sin); }
+
+VkDeviceAddress PassArguments::embedded(const op::Embed& o) const {
+  return at(std::find_if(lookups_.begin(), lookups_.end(), [&](const Lookup& lookup) {
+              return lookup.embed->out == o.out;
+            })->offset);
+}
+
+void PassArguments::fill_rows(std::span<const SequenceStep> batch) {
+  auto* row = to<RowArgument>(rows_);
+  auto* const visible = to<std::int32_t>(visible_);
+  auto* const tiles = to<std::int32_t>(tiles_);
+  std::int32_t positions = 0, tile = 0;
+  for (const SequenceStep& step : batch) {
+    const StepPlan& plan = step.plan;
+    const std::int32_t first_tile = tile;
+    std::int64_t current = -1;
+    for (const PositionRange& range : plan.visible)
+      for (Position p = range.begin; p < range.end; ++p) {
+        if (p / kTilePositions != current) {
+          current = p / kTilePositions;
+          tiles[tile++] = positions;
+        }
+        visible[positions++] = p;
+      }
+    const std::int32_t count = tile - first_tile;
+    tiles[tile++] = positions;
+    const std::int64_t block = plan.causal_block;
+    constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
+    for (const PlanRow& one : plan.rows) {
+      // j/B <= i/B means j < (i/B + 1) B.
+      const std::int64_t limit = block > 0 ? std::min(kAll, (one.position / block + 1) * block) : kAll;
+      const std::int64_t first = block > 0 ? one.position / block * block : plan.rows.front().position;
+      *row++ = {static_cast<VulkanKvCache&>(*step.cache).address(),
+                one.position,
+                static_cast<std::int32_t>(limit),
+                static_cast<std::int32_t>(first),
+                first_tile,
+                count,
+                plan.region == Region::kCanvas ? 1 : 0};
+    }
+  }
+}
+
+void PassArguments::fill_row(std::span<const SequenceStep> batch, const Weights& weights) {
+  std::int64_t r = 0;
+  for (const SequenceStep& step : batch) {
+    auto mixture = step.plan.mixtures.begin();
+    for (const PlanRow& one : step.plan.rows) {
+      for (Turn& turn : turns_) {
+        const auto half = static_cast<std::size_t>(turn.rope->dims / 2);
+        turn.table.grow(one.position + 1);
+        const auto start = static_cast<std::int64_t>(half) * r * 4;
+        std::memcpy(memory_.data() + turn.cos + start, turn.table.cos(one.position), half * 4);
+        std::memcpy(memory_.data() + turn.sin + start, turn.table.sin(one.position), half * 4);
+      }
+      const bool mixed = mixture != step.plan.mixtures.end() && &one - step.plan.rows.data() == mixture->row;
+      const std::vector<MixedToken>* const tokens = mixed ? &(mixture++)->tokens : nullptr;
+      for (const Lookup& lookup : lookups_)
+        cpu::embed_row(*lookup.embed, weights[static_cast<std::size_t>(lookup.embed->table)], one.token, tokens,
+                       lookup.width, to<float>(lookup.offset) + r * lookup.width);
+      ++r;
+    }
+  }
+}
+
+void PassArguments::fill(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather,
+                         const Weights& weights) {
+  const PassSize size = size_of_pass(batch, gather);
+  to<std::int32_t>(0)[0] = static_cast<std::int32_t>(size.rows);
+  to<std::int32_t>(0)[1] = static_cast<std::int32_t>(size.scored);
+  for (std::size_t i = 0; i < gather.size(); ++i) to<std::int32_t>(gather_)[i] = static_cast<std::int32_t>(gather[i]);
+  fill_rows(batch);
+  fill_row(batch, weights);
+}
+
+}  // namespace dllm::vulkan

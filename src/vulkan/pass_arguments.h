@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cpu/rope_table.h"
+#include "dllm/error.h"
+#include "graph/graph.h"
+#include "model/weights.h"
+#include "vulkan/buffer.h"
+#include "vulkan/operators.h"
+
+namespace dllm::vulkan {
+
+/// How much a pass is about, or how much a recording has room for.
+struct PassSize {
+  std::int64_t rows = 0;
+  std::int64_t scored = 0;
+  std::int64_t visible = 0;  ///< positions, over all sequences
+
+  bool holds(const PassSize& other) const {
+    return rows >= other.rows && scored >= other.scored && visible >= other.visible;
+  }
+};
+
+/// What the host tells a recorded pass, in memory that the device reads: counts, workgroups, rows with their caches,
+/// visible positions, angles, embeddings. Recorded commands contain addresses of these and no values, so that they
+/// serve every pass that fits.
+class PassArguments {
+ public:
+  /// `launches`: the most dispatches. The graph must outlive it. Errors: kResource.
+  static Expected<PassArguments> make(const std::shared_ptr<Device>& device, const Graph& graph, const Weights& weights,
+                                      const PassSize& room, std::int64_t launches);
+
+  VkDeviceAddress count(bool scored) const { return at(scored ? 4 : 0); }
+  VkDeviceAddress rows() const { return at(rows_); }
+  VkDeviceAddress gather() const { return at(gather_); }
+  VkDeviceAddress visible() const { return at(visible_); }
+  VkDeviceAddress tiles() const { return at(tiles_); }
+  /// [rows][dims / 2] for an operator of the graph.
+  VkDeviceAddress cos(const op::Rope& o) const;
+  VkDeviceAddress sin(const op::Rope& o) const;
+  VkDeviceAddress embedded(const op::Embed& o) const;
+  const Buffer& memory() const { return memory_; }
+  /// Where the workgroups of a dispatch are.
+  static std::int64_t groups_offset(std::int64_t launch) { return 64 + 12 * launch; }
+
+  /// Writes everything but workgroups. `gather`: rows of the batch, for each scored row. Throws std::bad_alloc.
+  void fill(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather, const Weights& weights);
+  void set_groups(std::int64_t launch, const GroupCounts& groups) {
+    *reinterpret_cast<GroupCounts*>(memory_.data() + groups_offset(launch)) = groups;
+  }
+
+ private:
+  struct Turn {
+    const op::Rope* rope = nullptr;
+    cpu::RopeTable table;
+    std::int64_t cos = 0, sin = 0;
+  };
+  struct Lookup {
+    const op::Embed* embed = nullptr;
+    std::int64_t width = 0;
+    std::int64_t offset = 0;
+  };
+
+  VkDeviceAddress at(std::int64_t offset) const { return memory_.address() + static_cast<VkDeviceAddress>(offset); }
+  template <class T>
+  T* to(std::int64_t offset) {
+    return reinterpret_cast<T*>(memory_.data() + offset);
+  }
+  const Turn& turn(const op::Rope& o) const;
+  void add_turn(const op::Rope& o, const Weights& weights);
+  void fill_rows(std::span<const SequenceStep> batch);
+  void fill_row(std::span<const SequenceStep> batch, const Weights& weights);
+
+  Buffer memory_;
+  std::int64_t rows_ = 0, gather_ = 0, visible_ = 0, tiles_ = 0;
+  std::vector<Turn> turns_;
+  std::vector<Lookup> lookups_;
+};
+
+/// The size of a batch's pass; `gather` as in PassArguments::fill().
+PassSize size_of_pass(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather);
+
+}  // namespace dllm::vulkan

@@ -1,0 +1,179 @@
+#include "vulkan/self_test.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/rng.h"
+#include "base/try.h"
+#include "numerics/half.h"
+
+namespace dllm::vulkan {
+namespace {
+
+/// More than Mesa 22.3 permits; a loop of a few additions takes less than a millisecond.
+constexpr std::uint32_t kTestedRounds = 200'000;
+/// A device that ends loops earlier runs no attention over some thousand positions.
+constexpr std::uint32_t kLeastRounds = 32'768;
+
+struct SelfTestPush {
+  VkDeviceAddress cases, halves, results, loops;
+  std::uint32_t count, rounds, zero;
+};
+
+bool subnormal(float x) { return x != 0 && std::abs(x) < std::numeric_limits<float>::min(); }
+
+bool same(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+float& of(std::array<float, kTestedCount>& results, Tested tested) { return results[static_cast<std::size_t>(tested)]; }
+
+/// Whether a case's result needs subnormal numbers on its way.
+bool needs_subnormals(const std::array<float, 3>& x, Tested tested, float right) {
+  const float fused = std::fma(x[0], x[1], x[2]);
+  if (subnormal(right) || subnormal(x[0])) return true;
+  if (tested == Tested::kRoot) return false;
+  if (subnormal(x[1])) return true;
+  if (tested == Tested::kTwice) return subnormal(x[0] * x[1]) || subnormal(x[2]);
+  return (tested == Tested::kFused || tested == Tested::kChain) && (subnormal(x[2]) || subnormal(fused));
+}
+
+constexpr std::string_view kTestedNames[] = {"fused multiply-adds",
+                                             "division",
+                                             "square roots",
+                                             "products",
+                                             "sums",
+                                             "a product and a sum apart",
+                                             "chains of fused multiply-adds",
+                                             "conversion of float16"};
+constexpr std::string_view kSubnormals = "subnormal numbers";
+
+Expected<Observation> observe_on(const std::shared_ptr<Device>& device, const SelfTestCases& cases,
+                                 const Arithmetic& arithmetic) {
+  const auto count = static_cast<std::int64_t>(cases.operands.size());
+  DLLM_TRY(const Pipeline pipeline, Pipeline::make(device, "self_test", arithmetic.form, arithmetic.constants()));
+  const auto shared = [&](std::int64_t bytes) { return Buffer::make(device, bytes, Place::kShared, "the self-test"); };
+  DLLM_TRY(const Buffer operands, shared(count * 12));
+  DLLM_TRY(const Buffer halves, shared(count * 2 + 2));
+  DLLM_TRY(const Buffer results, shared(count * static_cast<std::int64_t>(kTestedCount) * 4));
+  DLLM_TRY(const Buffer loops, shared(4));
+  std::memcpy(operands.data(), cases.operands.data(), cases.operands.size() * 12);
+  std::memcpy(halves.data(), cases.halves.data(), cases.halves.size() * 2);
+  DLLM_TRY(Commands commands, Commands::begin(device));
+  commands.dispatch(pipeline,
+                    SelfTestPush{operands.address(), halves.address(), results.address(), loops.address(),
+                                 static_cast<std::uint32_t>(count), cases.rounds, 0},
+                    GroupCounts{static_cast<std::uint32_t>((count + 63) / 64)});
+  DLLM_CHECK_OK(commands.end());
+  DLLM_CHECK_OK(commands.run("the self-test"));
+  Observation seen;
+  seen.results.resize(cases.operands.size());
+  std::memcpy(seen.results.data(), results.data(), static_cast<std::size_t>(results.bytes()));
+  seen.rounds = *loops.as<std::uint32_t>();
+  return seen;
+}
+
+}  // namespace
+
+std::string Arithmetic::description() const {
+  std::string text = form == ShaderForm::kNative ? "native fma" : "fma by float64";
+  if (correct_division) text += ", corrected division";
+  if (correct_roots) text += ", corrected square roots";
+  return text;
+}
+
+SelfTestCases self_test_cases() {
+  SelfTestCases cases;
+  cases.rounds = kTestedRounds;
+  constexpr float kMax = std::numeric_limits<float>::max(), kInf = std::numeric_limits<float>::infinity();
+  constexpr float kLimits[] = {0.f,  -0.f,  1.f,  -1.f,  0x1.fffffep0f, 0x1p-126f, -0x1.8p-126f, 0x1p-149f, 0x1.8p-140f,
+                               kMax, -kMax, kInf, -kInf, 0x1.000002p0f, 0x1p-60f,  3.f,          127.f};
+  for (const float a : kLimits)
+    for (const float b : kLimits)
+      for (const float c : {0.f, 1.f, -1.f, 0x1p-149f, -0x1p-126f, kMax}) cases.operands.push_back({a, b, c});
+  // Numbers of a model's size, then of every exponent. A third operand near the product makes a second rounding
+  // visible.
+  for (std::uint32_t i = 0; i < 6000; ++i) {
+    const auto random = philox4x32({i, 0, 0, 0}, {38, 0});
+    std::array<float, 3> x;
+    for (std::size_t j = 0; j < 3; ++j) {
+      const std::uint32_t exponent = i % 2 == 0 ? 117 + (random[j] >> 23) % 20 : (random[j] >> 23) % 255;
+      x[j] = std::bit_cast<float>((random[j] & 0x807f'ffffU) | exponent << 23);
+    }
+    if (i % 4 == 2) x[2] *= x[0] * x[1] * 0x1p-23f;
+    cases.operands.push_back(x);
+  }
+  for (std::uint32_t i = 0; i < cases.operands.size(); ++i) cases.halves.push_back(static_cast<std::uint16_t>(i * 9));
+  return cases;
+}
+
+Observation right_results(const SelfTestCases& cases) {
+  Observation right;
+  right.rounds = cases.rounds;
+  right.results.resize(cases.operands.size());
+  for (std::size_t i = 0; i < cases.operands.size(); ++i) {
+    const auto [a, b, c] = cases.operands[i];
+    std::array<float, kTestedCount>& to = right.results[i];
+    of(to, Tested::kFused) = std::fma(a, b, c);
+    of(to, Tested::kDivision) = a / b;
+    of(to, Tested::kRoot) = std::sqrt(std::abs(a));
+    of(to, Tested::kProduct) = a * b;
+    of(to, Tested::kSum) = a + b;
+    of(to, Tested::kTwice) = a * b + c;
+    of(to, Tested::kChain) = std::fma(std::fma(a, b, c), a, b);
+    of(to, Tested::kHalf) = f16_to_f32(cases.halves[i]);
+  }
+  return right;
+}
+
+std::vector<std::string> faults_of(const SelfTestCases& cases, const Observation& seen) {
+  Observation right = right_results(cases);
+  bool wrong[kTestedCount] = {}, subnormals = false;
+  for (std::size_t i = 0; i < cases.operands.size(); ++i)
+    for (std::size_t t = 0; t < kTestedCount; ++t) {
+      const auto tested = static_cast<Tested>(t);
+      const float expected = right.results[i][t];
+      if (same(expected, seen.results[i][t])) continue;
+      const bool small = tested != Tested::kHalf && needs_subnormals(cases.operands[i], tested, expected);
+      (small ? subnormals : wrong[t]) = true;
+    }
+  std::vector<std::string> faults;
+  for (std::size_t t = 0; t < kTestedCount; ++t)
+    if (wrong[t]) faults.emplace_back(kTestedNames[t]);
+  if (subnormals) faults.emplace_back(kSubnormals);
+  return faults;
+}
+
+Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& observe) {
+  const SelfTestCases cases = self_test_cases();
+  std::vector<std::string> faults;
+  std::uint32_t rounds = 0;
+  for (const ShaderForm form : {ShaderForm::kNative, ShaderForm::kFloat64}) {
+    if (!(form == ShaderForm::kNative ? facts.keeps_subnormals : facts.has_float64)) continue;
+    // Corrections cost a little: only where they are needed.
+    for (const bool corrected : {false, true}) {
+      Arithmetic arithmetic{form, corrected, corrected};
+      DLLM_TRY(const Observation seen, observe(cases, arithmetic));
+      faults = faults_of(cases, seen);
+      rounds = arithmetic.most_rounds = seen.rounds;
+      if (faults.empty() && rounds >= kLeastRounds) return arithmetic;
+    }
+  }
+  if (faults.empty()) faults.push_back(fmt::format("loops, which end after {} of {} iterations", rounds, cases.rounds));
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("{} failed the self-test in {}", facts.name, fmt::join(faults, ", ")), "--backend vulkan",
+               "choose another device with --device; a newer driver may help"};
+}
+
+Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device) {
+  return choose_arithmetic(device->facts(), [&](const SelfTestCases& cases, const Arithmetic& arithmetic) {
+    return observe_on(device, cases, arithmetic);
+  });
+}
+
+}  // namespace dllm::vulkan

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dllm/error.h"
+#include "vulkan/commands.h"
+#include "vulkan/device.h"
+
+// Vulkan promises less than IEEE 754: a fused multiply-add may round twice, quotients and roots may be off, subnormal
+// numbers may count as zero, and drivers have bugs. Results that shall have the bits of the CPU's kernels need a device
+// that was asked. The test at the start computes known cases by the operators of shaders/exact.glsl, chooses the
+// corrections that make them right, and refuses a device for which none does.
+
+namespace dllm::vulkan {
+
+/// How shaders compute on a device so that every operator rounds as IEEE 754 says.
+struct Arithmetic {
+  ShaderForm form = ShaderForm::kFloat64;
+  bool correct_division = false;
+  bool correct_roots = false;
+  /// Iterations that all loops of one invocation may have together: Mesa 22.3 ends them after 65,535, without a word.
+  std::uint32_t most_rounds = 0;
+
+  /// With the constants of shaders/exact.glsl in front; the others are 0.
+  PipelineConstants constants() const { return {correct_division ? 1U : 0U, correct_roots ? 1U : 0U}; }
+  /// "fma by float64", "native fma, corrected division": for logs.
+  std::string description() const;
+};
+
+/// Operands, and what a device made of them.
+struct SelfTestCases {
+  std::vector<std::array<float, 3>> operands;
+  std::vector<std::uint16_t> halves;  ///< as many
+  std::uint32_t rounds = 0;           ///< of the long loop
+};
+/// Results of one case, in the order of shaders/self_test.comp.
+enum class Tested : std::uint8_t { kFused, kDivision, kRoot, kProduct, kSum, kTwice, kChain, kHalf };
+inline constexpr std::size_t kTestedCount = 8;
+struct Observation {
+  std::vector<std::array<float, kTestedCount>> results;
+  std::uint32_t rounds = 0;
+};
+
+/// The cases of the test: random and limiting ones, with all exponents, subnormal numbers and infinities.
+SelfTestCases self_test_cases();
+/// What a device that does everything right gives.
+Observation right_results(const SelfTestCases& cases);
+
+/// Names of what is wrong: "fused multiply-adds", "division", ...; empty: nothing. Loops are not among them.
+std::vector<std::string> faults_of(const SelfTestCases& cases, const Observation& seen);
+
+/// Runs the cases on a device in a form, with or without corrections.
+using Observe = std::function<Expected<Observation>(const SelfTestCases& cases, const Arithmetic& arithmetic)>;
+
+/// Chooses an arithmetic for a device by what `observe` sees. Errors: kUnsupported, which names what is wrong; those of
+/// `observe`.
+Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& observe);
+
+/// The same for a device, by running the test on it: some milliseconds. Errors: also kResource.
+Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device);
+
+}  // namespace dllm::vulkan

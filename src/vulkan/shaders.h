@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace dllm::vulkan {
+
+/// How a shader computes a fused multiply-add, and with it which of a shader's two forms runs.
+enum class ShaderForm : std::uint8_t {
+  kNative,   ///< by the device's own instruction, with subnormal numbers as they are
+  kFloat64,  ///< by sums of float64, rounded to odd
+};
+
+struct Shader {
+  std::string_view name;  ///< of the file in shaders/, without ".comp"
+  ShaderForm form;
+  std::span<const std::uint32_t> words;  ///< SPIR-V
+};
+
+/// The shaders of this build, compiled from shaders/*.comp; a generated source defines it.
+std::span<const Shader> shaders();
+
+}  // namespace dllm::vulkan

@@ -1,0 +1,22 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "types.glsl"
+
+// Rows of numbers as they are, in the given order: op::GatherScored, and the rows of embeddings that the host looked up.
+
+layout(local_size_x = 64) in;
+layout(push_constant) uniform Push {
+  Words from;
+  Ints order;  // [rows], if it has one
+  Words to;    // [rows][width]
+  uint width;
+  uint has_order;
+  uint zero;
+} p;
+
+void main() {
+  const uint i = gl_GlobalInvocationID.x, row = gl_WorkGroupID.y;
+  if (i >= p.width) return;
+  const uint source = p.has_order != 0 ? uint(p.order.at[row]) : row;
+  p.to.at[row * p.width + i] = p.from.at[source * p.width + i];
+}

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <span>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "vulkan/buffer.h"
+#include "vulkan/commands.h"
+#include "vulkan/operators.h"
+#include "vulkan/self_test.h"
+#include "vulkan/testing/test_device.h"
+
+namespace dllm::vulkan::test {
+
+/// Runs operators of the default device on arrays of this process.
+class OperatorRig {
+ public:
+  static Operators& operators() {
+    static Operators all(test_device(), *vulkan::test_device(test_device()));
+    return all;
+  }
+
+  template <class T>
+  VkDeviceAddress put(std::span<const T> values) {
+    Buffer& buffer = add(static_cast<std::int64_t>(values.size_bytes()));
+    std::memcpy(buffer.data(), values.data(), values.size_bytes());
+    return buffer.address();
+  }
+  template <class T>
+  VkDeviceAddress put(const std::vector<T>& values) {
+    return put(std::span<const T>(values));
+  }
+  /// Memory full of a value that no operator writes.
+  VkDeviceAddress room(std::int64_t count) {
+    const std::vector<float> filled(static_cast<std::size_t>(count), kUntouched);
+    return put(filled);
+  }
+  template <class T = float>
+  std::vector<T> get(VkDeviceAddress address, std::int64_t count) const {
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (const Buffer& buffer : buffers_)
+      if (buffer.address() == address) std::memcpy(values.data(), buffer.data(), values.size() * sizeof(T));
+    return values;
+  }
+  void run(const Expected<Launch>& launch, std::int64_t rows) {
+    ASSERT_TRUE(launch) << launch.error().message();
+    auto commands = Commands::begin(test_device());
+    ASSERT_TRUE(commands);
+    commands->dispatch(*launch->pipeline, launch->push, launch->groups(rows));
+    ASSERT_TRUE(commands->end());
+    ASSERT_TRUE(commands->run("a test"));
+  }
+
+  static constexpr float kUntouched = 1234.5f;
+
+ private:
+  Buffer& add(std::int64_t bytes) {
+    auto made = Buffer::make(test_device(), bytes, Place::kShared, "a test");
+    EXPECT_TRUE(made);
+    buffers_.push_back(std::move(*made));
+    return buffers_.back();
+  }
+
+  std::vector<Buffer> buffers_;
+};
+
+/// The first place where bits differ: "12 of 640 differ, first at 3: 0x1p-3, not 0x1.8p-3"; empty: nowhere.
+template <class T>
+std::string difference(const std::vector<T>& actual, const std::vector<T>& expected) {
+  if (actual.size() != expected.size()) return "other sizes";
+  std::size_t count = 0, first = 0;
+  for (std::size_t i = expected.size(); i-- > 0;)
+    if (std::memcmp(&actual[i], &expected[i], sizeof(T)) != 0 &&
+        !(actual[i] != actual[i] && expected[i] != expected[i]))
+      ++count, first = i;
+  if (count == 0) return "";
+  std::ostringstream text;
+  text << count << " of " << expected.size() << " differ, first at " << first << ": " << std::hexfloat << actual[first]
+       << ", not " << expected[first];
+  return text.str();
+}
+
+}  // namespace dllm::vulkan::test

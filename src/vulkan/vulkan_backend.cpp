@@ -1,0 +1,243 @@
+#include "vulkan/vulkan_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "base/thread_pool.h"
+#include "base/try.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/linear.h"
+#include "cpu/model_memory.h"
+#include "cpu/packed_weights.h"
+#include "cpu/score_head.h"
+#include "vulkan/device.h"
+#include "vulkan/kv_cache.h"
+#include "vulkan/on_device.h"
+#include "vulkan/operators.h"
+#include "vulkan/pass.h"
+#include "vulkan/self_test.h"
+#include "vulkan/weights.h"
+
+namespace dllm {
+namespace {
+
+using vulkan::PassSize;
+
+Error no_host_memory(const char* what) {
+  return {ErrorCode::kResource, fmt::format("out of memory in {}", what), "",
+          "use fewer rows per step or a smaller model"};
+}
+
+/// The first operator that the backend does not run, as an error.
+Expected<void> check_operators(const Graph& graph, const vulkan::DeviceFacts& facts) {
+  for (const Op& op : graph.ops)
+    if (const std::string reason = vulkan::not_run(op, graph, facts); !reason.empty())
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("the Vulkan backend does not run {} (operator {})", reason, op_name(op)),
+                   "--backend vulkan", "leave the option out"};
+  return {};
+}
+
+Expected<TensorType> cache_type(CpuKvType wanted, const Graph& graph, const Weights& weights) {
+  const TensorType type = cpu::storage_type(wanted, graph, weights);
+  if (type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16) return type;
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("the Vulkan backend does not store K and V as {}", codec(type).name), "--cache-type",
+               "one of: f32, f16, bf16"};
+}
+
+/// The most positions that attention sees before a device of limited loops ends one: per tile, the iterations over
+/// dimensions of the scores, over keys of the maximum and of at most four dimensions, and what is left.
+std::int64_t most_positions(const Graph& graph, std::uint32_t most_rounds) {
+  std::int64_t most = std::numeric_limits<Position>::max();
+  for (const Op& op : graph.ops)
+    if (const auto* attention = std::get_if<op::Attention>(&op)) {
+      const std::int64_t tile = attention->head_dim / 2 + attention->head_dim / 64 + 6 * vulkan::kTilePositions;
+      most = std::min(most, most_rounds / tile * vulkan::kTilePositions);
+    }
+  return most;
+}
+
+/// Room for a pass like this one, and for somewhat larger ones.
+PassSize room_for(const PassSize& size, const PassSize& before) {
+  const auto room = [](std::int64_t count, std::int64_t old, std::int64_t least) {
+    return std::max({least, old, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)))});
+  };
+  return {room(size.rows, before.rows, 32), room(size.scored, before.scored, 32),
+          room(size.visible, before.visible, 512)};
+}
+
+class DeviceBackend final : public VulkanBackend {
+ public:
+  DeviceBackend(ModelDesc desc, GraphFactory factory, Weights weights, std::shared_ptr<vulkan::Device> device,
+                const vulkan::Arithmetic& arithmetic, int threads)
+      : desc_(std::move(desc)),
+        factory_(std::move(factory)),
+        tables_(std::move(weights)),
+        device_(std::move(device)),
+        operators_(device_, arithmetic),
+        rounding_(arithmetic.description()),
+        pool_(threads),
+        linear_(*cpu::default_kernel_set(), pool_),
+        head_(*cpu::default_kernel_set(), pool_, linear_) {}
+
+  /// Throws std::bad_alloc, cpu::PackingStopped.
+  Expected<void> load(const VulkanOptions& options) {
+    const Graph graph = factory_({1, 1});
+    DLLM_CHECK_OK(cpu::check_weights(graph, tables_));
+    DLLM_CHECK_OK(check_operators(graph, device_->facts()));
+    DLLM_TRY(const TensorType kv, cache_type(options.kv, graph, tables_));
+    DLLM_TRY(const std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv));
+    layout_ = std::make_shared<const vulkan::CacheLayout>(shapes, kv);
+    most_positions_ = most_positions(graph, operators_.arithmetic().most_rounds);
+    for (const Op& op : graph.ops)
+      if (const auto* head = std::get_if<op::ScoreHead>(&op)) {
+        vocab_ = graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
+        softcap_ = head->softcap;
+      }
+    DLLM_TRY(weights_,
+             vulkan::DeviceWeights::load(device_, graph, tables_, pool_, options.weight_cache, options.progress));
+    return {};
+  }
+
+  const ModelDesc& desc() const override { return desc_; }
+  const std::string& device() const override { return device_->facts().name; }
+  std::string_view arithmetic() const override { return "exact"; }
+  const std::string& rounding() const override { return rounding_; }
+  std::string_view kv_type() const override {
+    return layout_->type() == TensorType::kF32 ? "f32" : layout_->type() == TensorType::kF16 ? "f16" : "bf16";
+  }
+  int threads() const override { return pool_.size(); }
+  std::int64_t recordings() const override { return recordings_; }
+  std::int64_t device_bytes() const override { return device_->bytes_in_use(); }
+  const std::string& messages() const override { return device_->messages(); }
+
+  Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
+    if (capacity > most_positions_)
+      return Error{ErrorCode::kResource,
+                   fmt::format("a cache of {} positions; {} ends loops early and attends to {}", capacity, device(),
+                               most_positions_),
+                   "--context", "use a shorter context, or another device"};
+    try {
+      DLLM_TRY(std::unique_ptr<KvCache> cache, vulkan::VulkanKvCache::create(device_, layout_, capacity));
+      return cache;
+    } catch (const std::bad_alloc&) {
+      return no_host_memory("a KV cache");
+    }
+  }
+
+  Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
+    try {
+      auto scores = run(batch);
+      if (!scores) forget(batch);
+      return scores;
+    } catch (const std::bad_alloc&) {
+      forget(batch);
+      return no_host_memory("a forward pass");
+    }
+  }
+
+ private:
+  Expected<std::vector<Scores>> run(std::span<const SequenceStep> batch) {
+    head_.arrange(batch, vocab_);
+    const PassSize size = vulkan::size_of_pass(batch, head_.gather());
+    if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
+    for (const SequenceStep& step : batch) static_cast<vulkan::VulkanKvCache&>(*step.cache).wrote(step.plan.rows);
+    DLLM_CHECK_OK(pass_->run(batch, head_.gather()));
+    std::vector<Scores> scores(batch.size());
+    if (head_.gather().empty()) return scores;
+    const float* const logits = pass_->logits();
+    head_.reduce(
+        [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end, float* tile, int) {
+          for (std::int64_t row = 0; row < rows; ++row)
+            std::memcpy(tile + row * cpu::kHeadChunk, logits + (first + row) * vocab_ + begin,
+                        static_cast<std::size_t>(end - begin) * sizeof(float));
+        },
+        vocab_, scores, softcap_);
+    return scores;
+  }
+
+  Expected<void> record(const PassSize& size) {
+    const PassSize room = room_for(size, pass_ ? pass_->room() : PassSize());
+    pass_.reset();  // its memory is needed
+    DLLM_TRY(pass_, vulkan::Pass::record({&operators_, &weights_, layout_.get(), &tables_},
+                                         factory_({room.rows, room.scored}), room));
+    ++recordings_;
+    return {};
+  }
+
+  /// After a failure, some layers hold the new rows and others the old ones.
+  static void forget(std::span<const SequenceStep> batch) {
+    for (const SequenceStep& step : batch)
+      for (const PlanRow& row : step.plan.rows) step.cache->invalidate({row.position, row.position + 1});
+  }
+
+  ModelDesc desc_;
+  GraphFactory factory_;
+  Weights tables_;
+  std::shared_ptr<vulkan::Device> device_;
+  vulkan::Operators operators_;
+  std::string rounding_;
+  ThreadPool pool_;
+  cpu::LinearRunner linear_;
+  cpu::ScoreHead head_;
+  vulkan::DeviceWeights weights_;
+  std::shared_ptr<const vulkan::CacheLayout> layout_;
+  std::int64_t vocab_ = 0;
+  std::int64_t most_positions_ = 0;
+  float softcap_ = 0;
+  std::unique_ptr<vulkan::Pass> pass_;
+  std::int64_t recordings_ = 0;
+};
+
+}  // namespace
+
+bool has_vulkan() { return true; }
+std::string_view vulkan_missing() { return ""; }
+
+Expected<std::vector<VulkanDevice>> vulkan_devices() {
+  DLLM_TRY(const std::vector<vulkan::DeviceFacts> all, vulkan::list_devices());
+  std::vector<VulkanDevice> devices;
+  for (const vulkan::DeviceFacts& facts : all)
+    devices.push_back(
+        {facts.name, vulkan::kind_of(facts.type), facts.memory_bytes, fmt::format("{}", fmt::join(facts.lacks, ", "))});
+  return devices;
+}
+
+Expected<std::unique_ptr<VulkanBackend>> vulkan::make_backend_on(std::shared_ptr<Device> device,
+                                                                 const Arithmetic& arithmetic, ModelDesc desc,
+                                                                 GraphFactory graph, Weights weights,
+                                                                 const VulkanOptions& options) {
+  try {
+    const int threads = options.threads == 0 ? default_thread_count() : options.threads;
+    auto backend = std::make_unique<DeviceBackend>(std::move(desc), std::move(graph), std::move(weights),
+                                                   std::move(device), arithmetic, threads);
+    DLLM_CHECK_OK(backend->load(options));
+    return std::unique_ptr<VulkanBackend>(std::move(backend));
+  } catch (const cpu::PackingStopped&) {
+    return Error{ErrorCode::kCancelled, "the load was stopped", "", ""};
+  } catch (const std::bad_alloc&) {
+    return no_host_memory("the Vulkan backend's setup");
+  } catch (const std::system_error& error) {
+    return Error{ErrorCode::kResource, fmt::format("cannot start threads: {}", error.what()), "", "ask for fewer"};
+  }
+}
+
+Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc desc, GraphFactory graph, Weights weights,
+                                                             VulkanOptions options) {
+  DLLM_TRY(std::shared_ptr<vulkan::Device> device,
+           vulkan::Device::open({.device = options.device, .validate = options.validate}));
+  DLLM_TRY(const vulkan::Arithmetic arithmetic, vulkan::test_device(device));
+  return vulkan::make_backend_on(std::move(device), arithmetic, std::move(desc), std::move(graph), std::move(weights),
+                                 options);
+}
+
+}  // namespace dllm

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "cpu/cpu_backend.h"
+#include "dllm/error.h"
+#include "model/model_desc.h"
+#include "model/weights.h"
+
+namespace dllm {
+
+struct VulkanOptions {
+  std::string device;               ///< index or a part of the name of a device; empty: the first of the best kind
+  int threads = 0;                  ///< that pack weights and reduce logits; 0: every CPU this process may use
+  CpuKvType kv = CpuKvType::kAuto;  ///< kF32, kF16 or kBF16
+  WeightCacheOptions weight_cache{};
+  LoadProgress progress{};
+  bool validate = false;  ///< with the Khronos validation layer, if it is installed
+};
+
+/// Runs a model's graph on a Vulkan device, with the bits of the CPU backend's arithmetic `exact`. Steps are recorded
+/// once for a number of rows and visible positions, and replayed. Embeddings are looked up, and logits reduced, by this
+/// processor.
+class VulkanBackend : public Backend {
+ public:
+  virtual const std::string& device() const = 0;    ///< its name
+  virtual std::string_view arithmetic() const = 0;  ///< of products with weights: "exact"
+  /// How the device is made to round: "fma by float64, corrected division".
+  virtual const std::string& rounding() const = 0;
+  virtual std::string_view kv_type() const = 0;  ///< "f32", "f16" or "bf16"
+  /// Threads of this processor.
+  virtual int threads() const = 0;
+  /// Recordings of a step so far: one more whenever a pass has more rows or positions than all before it.
+  virtual std::int64_t recordings() const = 0;
+  /// Memory of the device that weights, caches and passes take.
+  virtual std::int64_t device_bytes() const = 0;
+  /// What the validation layer said, a line each; empty without it.
+  virtual const std::string& messages() const = 0;
+};
+
+/// Whether this build has the backend.
+bool has_vulkan();
+/// What a build without it says to those who want it.
+std::string_view vulkan_missing();
+
+/// A device of this machine.
+struct VulkanDevice {
+  std::string name;
+  std::string_view kind;          ///< "discrete", "integrated", "virtual", "processor", "other"
+  std::int64_t memory_bytes = 0;  ///< of its largest heap
+  std::string lacks;              ///< what the backend needs and it has not got; empty: nothing
+};
+/// Errors: kUnsupported (this build or this machine has no Vulkan), kResource.
+Expected<std::vector<VulkanDevice>> vulkan_devices();
+
+/// `weights` are views: their owner must outlive the backend. Errors: kUsage (no such device, a cache type that it does
+/// not store), kUnsupported (no Vulkan, a device that fails the self-test, an operator that the backend does not run:
+/// by name), kInvalidFile (as CpuBackend::create()), kResource, kCancelled.
+Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc desc, GraphFactory graph, Weights weights,
+                                                             VulkanOptions options = {});
+
+}  // namespace dllm

@@ -1,0 +1,116 @@
+#include "vulkan/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <variant>
+
+#include "base/try.h"
+#include "cpu/hadamards.h"
+#include "cpu/packed_weights.h"
+#include "numerics/tensor_type.h"
+
+namespace dllm::vulkan {
+namespace {
+
+std::size_t place_of(WeightId id) { return static_cast<std::size_t>(id); }
+
+/// The vectors that operators read on the device.
+std::vector<WeightId> vectors_of(const Graph& graph) {
+  std::vector<WeightId> ids;
+  for (const Op& op : graph.ops) {
+    if (const auto* norm = std::get_if<op::RmsNorm>(&op)) ids.push_back(norm->gain);
+    if (const auto* linear = std::get_if<op::Linear>(&op)) ids.push_back(linear->bias);
+    if (const auto* head = std::get_if<op::ScoreHead>(&op)) ids.push_back(head->bias);
+    if (const auto* route = std::get_if<op::Route>(&op)) {
+      ids.push_back(route->bias);
+      ids.push_back(route->expert_scale);
+    }
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> hadamard_orders(const Graph& graph) {
+  std::vector<std::int32_t> orders;
+  for (const Op& op : graph.ops) {
+    if (const auto* o = std::get_if<op::Hadamard>(&op)) orders.push_back(o->order);
+    if (const auto* o = std::get_if<op::Experts>(&op); o != nullptr && o->hadamard != 0) orders.push_back(o->hadamard);
+  }
+  return orders;
+}
+
+const DeviceHadamard* find_hadamard(const std::vector<DeviceHadamard>& all, std::int64_t order) {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const DeviceHadamard& one) { return one.order == order; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::vector<float> decoded(const WeightView& view) {
+  const std::int64_t count = element_count(view.shape);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  codec(view.type).dequantize(view.data.data(), values.data(), count);
+  return values;
+}
+
+Expected<void> DeviceWeights::load_vectors(const std::shared_ptr<Device>& device, const Graph& graph,
+                                           const Weights& weights) {
+  // One buffer for all: they are small, and drivers limit the number of allocations.
+  constexpr std::size_t kAlignFloats = 16;
+  std::vector<float> all;
+  std::vector<std::pair<std::size_t, std::size_t>> starts;
+  std::vector<bool> seen(weights.size());
+  for (const WeightId id : vectors_of(graph)) {
+    if (id == kNoId || seen[place_of(id)] || !weights[place_of(id)].present()) continue;
+    seen[place_of(id)] = true;
+    const std::vector<float> values = decoded(weights[place_of(id)]);
+    starts.emplace_back(place_of(id), all.size());
+    all.insert(all.end(), values.begin(), values.end());
+    all.resize((all.size() + kAlignFloats - 1) / kAlignFloats * kAlignFloats);
+  }
+  const cpu::Hadamards transforms(graph);
+  for (const std::int32_t order : hadamard_orders(graph)) {
+    if (find_hadamard(hadamards_, order) != nullptr) continue;
+    const cpu::HadamardArgs args = transforms.args(order);
+    hadamards_.push_back({args.order, args.core, args.scale, all.size() * sizeof(float)});
+    all.insert(all.end(), args.signs, args.signs + (args.core > 1 ? args.core * args.core : 0));
+    all.resize((all.size() + kAlignFloats - 1) / kAlignFloats * kAlignFloats);
+  }
+  if (all.empty()) return {};
+  DLLM_TRY(Buffer buffer, Buffer::make(device, static_cast<std::int64_t>(all.size() * sizeof(float)), Place::kDevice,
+                                       "the model's vectors"));
+  DLLM_CHECK_OK(upload(device, buffer, std::as_bytes(std::span(all))));
+  for (const auto& [id, start] : starts) vectors_[id] = buffer.address() + start * sizeof(float);
+  for (DeviceHadamard& transform : hadamards_) transform.signs += buffer.address();
+  buffers_.push_back(std::move(buffer));
+  return {};
+}
+
+const DeviceHadamard& DeviceWeights::hadamard(std::int64_t order) const { return *find_hadamard(hadamards_, order); }
+
+Expected<DeviceWeights> DeviceWeights::load(const std::shared_ptr<Device>& device, const Graph& graph,
+                                            const Weights& weights, ThreadPool& pool, const WeightCacheOptions& cache,
+                                            const std::function<bool(double)>& progress) {
+  DeviceWeights loaded;
+  loaded.matrices_.resize(weights.size());
+  loaded.vectors_.resize(weights.size());
+  const cpu::PackedWeights packed = cpu::PackedWeights::pack(graph, weights, pool, cache, progress);
+  for (std::size_t id = 0; id < weights.size(); ++id) {
+    const cpu::PackedWeight* const matrix = packed.find(static_cast<WeightId>(id));
+    if (matrix == nullptr) continue;
+    const std::int64_t bytes = matrix->panel_count() * matrix->panel_bytes();
+    DLLM_TRY(Buffer buffer,
+             Buffer::make(device, bytes, Place::kDevice, fmt::format("the tensor '{}'", graph.weights[id].name)));
+    DLLM_CHECK_OK(
+        upload(device, buffer, {reinterpret_cast<const std::byte*>(matrix->panels), static_cast<std::size_t>(bytes)}));
+    loaded.matrices_[id] = {buffer.address(), matrix->format, matrix->layout,
+                            matrix->k,        matrix->n,      matrix->panels_per_expert() * matrix->panel_bytes()};
+    loaded.buffers_.push_back(std::move(buffer));
+  }
+  DLLM_CHECK_OK(loaded.load_vectors(device, graph, weights));
+  return loaded;
+}
+
+}  // namespace dllm::vulkan
