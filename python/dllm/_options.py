@@ -286,12 +286,12 @@ class LoadOptions(TypedDict, total=False):
     #: it; if left out: f32
     attention_arithmetic: Literal["f32", "bf16", "auto"] | None
     #: where the model runs; cpu: this processor; npu: a simulated NPU, in its number formats and its virtual
-    #: time; if left out: cpu
-    backend: Literal["cpu", "npu"] | None
+    #: time; vulkan: a GPU, through Vulkan; if left out: cpu
+    backend: Literal["cpu", "npu", "vulkan"] | None
     #: storage of K and V; if left out: f32 for F32 models, else f16
     cache_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] | None
     #: what it runs on there, as --list-devices names it; with --backend npu, a profile of an NPU, by name or
-    #: file; if left out: the backend's default
+    #: file; with --backend vulkan, a GPU, by index or name; if left out: the backend's default
     device: str | os.PathLike[str] | None
     #: change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated (--set)
     device_changes: str | Sequence[str] | None

@@ -137,6 +137,10 @@ TEST(LoadOptions, WhatReadsThemIsDeclared) {
   EXPECT_EQ(read(reader("cpu", 1)), "threads " + rope + "numerics lora lora_draft backend ");
   EXPECT_EQ(read(reader("npu", 0)), "threads " + device);
   EXPECT_EQ(read(reader("npu", 1)), device);
+  // A build without it reads nothing there.
+  if (find_backend("vulkan")) {
+    EXPECT_EQ(read(reader("vulkan", 0)), "threads cache_type arithmetic weight_cache lora lora_draft backend device ");
+  }
 }
 
 TEST(LoadOptions, WhatIsGivenIsReadOrRefused) {

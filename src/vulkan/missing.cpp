@@ -16,6 +16,8 @@ std::string_view vulkan_missing() { return "install libvulkan-dev and glslc, and
 
 Expected<std::vector<VulkanDevice>> vulkan_devices() { return not_built(); }
 
+Expected<void> check_vulkan_device(const std::string&) { return not_built(); }
+
 Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc, GraphFactory, Weights, VulkanOptions) {
   return not_built();
 }

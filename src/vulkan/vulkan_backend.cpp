@@ -205,11 +205,19 @@ std::string_view vulkan_missing() { return ""; }
 
 Expected<std::vector<VulkanDevice>> vulkan_devices() {
   DLLM_TRY(const std::vector<vulkan::DeviceFacts> all, vulkan::list_devices());
+  const auto standard = vulkan::choose_device(all, "");
   std::vector<VulkanDevice> devices;
   for (const vulkan::DeviceFacts& facts : all)
-    devices.push_back(
-        {facts.name, vulkan::kind_of(facts.type), facts.memory_bytes, fmt::format("{}", fmt::join(facts.lacks, ", "))});
+    devices.push_back({facts.name, vulkan::kind_of(facts.type), facts.memory_bytes,
+                       fmt::format("{}", fmt::join(facts.lacks, ", ")), standard && &all[*standard] == &facts});
+  if (devices.empty()) return standard.error();
   return devices;
+}
+
+Expected<void> check_vulkan_device(const std::string& device) {
+  DLLM_TRY(const std::vector<vulkan::DeviceFacts> all, vulkan::list_devices());
+  if (const auto found = vulkan::choose_device(all, device); !found) return found.error();
+  return {};
 }
 
 Expected<std::unique_ptr<VulkanBackend>> vulkan::make_backend_on(std::shared_ptr<Device> device,

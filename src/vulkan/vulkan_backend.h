@@ -54,9 +54,13 @@ struct VulkanDevice {
   std::string_view kind;          ///< "discrete", "integrated", "virtual", "processor", "other"
   std::int64_t memory_bytes = 0;  ///< of its largest heap
   std::string lacks;              ///< what the backend needs and it has not got; empty: nothing
+  bool standard = false;          ///< used if none is named
 };
-/// Errors: kUnsupported (this build or this machine has no Vulkan), kResource.
+/// Errors: kUnsupported (this build or this machine has no Vulkan, or no device of it), kResource.
 Expected<std::vector<VulkanDevice>> vulkan_devices();
+
+/// Whether VulkanOptions::device may have this value here. Errors: kUsage (no device, or several), kUnsupported.
+Expected<void> check_vulkan_device(const std::string& device);
 
 /// `weights` are views: their owner must outlive the backend. Errors: kUsage (no such device, a cache type that it does
 /// not store), kUnsupported (no Vulkan, a device that fails the self-test, an operator that the backend does not run:

@@ -16,7 +16,7 @@ const std::vector<Advice>& advices() {
   static const std::vector<Advice> all = {
       {{"-ngl", "--gpu-layers", "--n-gpu-layers", "-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu",
         "-dev", "-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe", "-nkvo", "--no-kv-offload"},
-       "models run on the CPU: there is nothing to move to a GPU; leave it out"},
+       "a model runs whole on one device; for a GPU give --backend vulkan, with --device NAME for another one"},
       {{"-b", "--batch-size", "-ub", "--ubatch-size"},
        "a step is as large as its rows, and dllm chooses how to cut it; leave it out"},
       {{"-fa", "--flash-attn"}, "attention always works tile by tile with an online softmax; leave it out"},

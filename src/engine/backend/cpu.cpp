@@ -19,9 +19,7 @@
 #include "engine/second_path_runner.h"
 
 namespace dllm {
-namespace {
 
-/// The type that the name is of; kAuto: of none.
 CpuKvType kv_type_of(std::string_view name) {
   if (name == "f32") return CpuKvType::kF32;
   if (name == "f16") return CpuKvType::kF16;
@@ -29,6 +27,18 @@ CpuKvType kv_type_of(std::string_view name) {
   if (name == "q4_0") return CpuKvType::kQ4_0;
   return name == "q8_0" ? CpuKvType::kQ8_0 : CpuKvType::kAuto;
 }
+
+Expected<void> check_unreplaced(const Model& model, const std::string& path) {
+  DLLM_CHECK_OK(model.check());
+  std::error_code ignored;
+  const auto now = file_identity(path);
+  if (model.files().size() != 1 || !now || std::filesystem::is_directory(path, ignored) ||
+      *now == model.files().front()->identity())
+    return {};
+  return Error{ErrorCode::kIo, "the model was replaced while it was read", path, ""};
+}
+
+namespace {
 
 /// Values of the names in `options`, which check_load() has accepted.
 CpuOptions cpu_options(const LoadOptions& options) {
@@ -43,17 +53,6 @@ CpuOptions cpu_options(const LoadOptions& options) {
   if (options.attention_arithmetic == "bf16") cpu.attention = CpuAttention::kBF16;
   if (options.attention_arithmetic == "auto") cpu.attention = CpuAttention::kAuto;
   return cpu;
-}
-
-/// The weight cache is identified by the file at `path`, but holds what was mapped: check that they are still the same.
-Expected<void> check_unreplaced(const Model& model, const std::string& path) {
-  DLLM_CHECK_OK(model.check());
-  std::error_code ignored;
-  const auto now = file_identity(path);
-  if (model.files().size() != 1 || !now || std::filesystem::is_directory(path, ignored) ||
-      *now == model.files().front()->identity())
-    return {};
-  return Error{ErrorCode::kIo, "the model was replaced while it was read", path, ""};
 }
 
 LatencyKey latency_key(const std::string& path, const LoadOptions& options, const CpuBackend& backend) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/log.h"
+#include "cpu/cpu_backend.h"
 #include "cpu/weight_cache.h"
 #include "dllm/error.h"
 #include "dllm/model.h"
@@ -23,6 +25,13 @@ const LoadReader& cpu_reader();
 /// every operator; nullptr: none. Errors: kUsage naming the flag, and those of CpuBackend::create().
 Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
                                     const Log& log, cpu::Profile* profile = nullptr);
+
+/// The type of K and V that a name is of; kAuto: of none.
+CpuKvType kv_type_of(std::string_view name);
+
+/// The weight cache is identified by the file at `path`, but holds what was mapped: whether they are still the same.
+/// Errors: kIo.
+Expected<void> check_unreplaced(const Model& model, const std::string& path);
 
 /// Where the packed weights of the model at `path` are stored, and the key that identifies the model. No path in the
 /// result if the options request none. Errors: kUsage ("auto" for the embedded model).
