@@ -205,6 +205,37 @@ TEST(GoldenModelImport, ThePublishedMaskStandsInWhereNoFileNamesOne) {
   EXPECT_EQ(mask_with(test::kTinyRows + 1000), std::nullopt);  // not of this vocabulary
 }
 
+TEST(ScaledPositions, FlagsDoWhatAConfigurationDoes) {
+  const auto logits = [](const GoldenModel& golden, const LoadOptions& load) {
+    auto model = LanguageModel::load(golden.path(), load);
+    if (!model) throw std::runtime_error(model.error().message());
+    return *model->logits(golden.ids(), false);
+  };
+  for (const char* name : {"qwen2", "sdar"}) {
+    const GoldenModel plain(name);
+    const auto scaled = [&](const json& scaling) {
+      return GoldenModel(name, [&](test::HfCheckpoint& checkpoint) { checkpoint.config["rope_scaling"] = scaling; });
+    };
+    const auto unscaled = logits(plain, {});
+    const GoldenModel linear = scaled({{"type", "linear"}, {"factor", 3.0}});
+    const GoldenModel yarn = scaled({{"rope_type", "yarn"}, {"factor", 3.0}, {"original_max_position_embeddings", 8}});
+    LoadOptions load;
+    load.rope_scale = 3;
+    load.rope_scaling = "linear";
+    EXPECT_EQ(logits(plain, load), logits(linear, {})) << name;
+    EXPECT_NE(logits(plain, load), unscaled) << name;
+    load.rope_scaling = "yarn";
+    load.rope_original_context = 8;
+    EXPECT_EQ(logits(plain, load), logits(yarn, {})) << name;
+    load.rope_scaling = "ntk";
+    EXPECT_NE(logits(plain, load), unscaled) << name;
+    LoadOptions none;
+    none.rope_scaling = "none";
+    EXPECT_EQ(logits(linear, none), unscaled) << name;
+    EXPECT_EQ(logits(yarn, none), unscaled) << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Architectures, GoldenModels,
                          ::testing::Values("llada-moe", "llada2", "llada2.2", "rnd1", "sdar", "sdar-moe",
                                            "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe", "nemotron", "mdlm"),

@@ -216,6 +216,25 @@ TEST(Options, ModelsDecideToo) {
   EXPECT_NE(error_of(options).find("guidance"), std::string::npos);
 }
 
+/// So that one command line serves models of several modes and autoregressive ones.
+TEST(Options, AnAutoregressiveModelMayBeAskedForWhatItDoes) {
+  ModelDesc autoregressive = masked_model();
+  autoregressive.causal_block = 1;
+  autoregressive.block_length = 1;
+  autoregressive.mask.reset();
+  GenerateOptions options;
+  options.mode.name = "ar";
+  EXPECT_EQ(error_of(options, autoregressive), "");
+  EXPECT_EQ(resolve_options(options, autoregressive)->mode.name, "");
+  EXPECT_NE(error_of(options).find("--mode"), std::string::npos) << "a masked model has another";
+  options.mode.options = {{"draft_max", std::int64_t{8}}};
+  EXPECT_NE(error_of(options, autoregressive).find("--draft-max"), std::string::npos);
+  for (const char* other : {"diffusion", "self-speculation"}) {
+    options.mode = {other, {}};
+    EXPECT_NE(error_of(options, autoregressive).find("--mode"), std::string::npos) << other;
+  }
+}
+
 TEST(Options, WhatCannotChangeAnythingIsRefused) {
   ModelDesc plain = masked_model(), stops = masked_model(), autoregressive = masked_model();
   stops.eos = 7;

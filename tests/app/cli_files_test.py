@@ -173,6 +173,24 @@ class Files(CliCase):
         self.fails(2, "logits", "--tokens", "1")
         self.fails(3, "logits", "--tokens", "1", "-o", self.dir / "no" / "directory")
 
+    def test_contexts_beyond_those_of_training(self):
+        def logits(*flags):
+            return self.ok("logits", "--tokens", "1,2,3", "-o", "-", *flags, binary=True).stdout
+
+        plain = logits()
+        for scaling in ("linear", "ntk", "yarn"):
+            self.assertNotEqual(logits("--rope-scaling", scaling, "--rope-scale", 2), plain, scaling)
+        self.assertEqual(logits("--rope-scaling", "none"), plain)
+        self.assertIn("--rope-scale", self.fails(2, "logits", "--tokens", "1", "-o", "-", "--rope-scaling", "yarn"))
+        self.assertIn("--rope-scale", self.fails(2, "run", "--rope-scale", 2, "hello"))
+        self.assertIn("--rope-original-context", self.fails(2, "run", "--rope-original-context", 64, "hello"))
+
+        def context(*flags):
+            return json.loads(self.ok("run", "-n", 1, "-o", "json", *flags, "hello").stdout)["config"]["model"]["context"]
+
+        self.assertEqual(context("--rope-scaling", "linear", "--rope-scale", 1.5), context() * 3 // 2)
+        self.assertEqual(context("--rope-scaling", "yarn", "--rope-scale", 4, "--rope-original-context", 100), 400)
+
 
 if __name__ == "__main__":
     unittest.main()

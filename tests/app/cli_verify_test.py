@@ -7,11 +7,13 @@ import json
 import pathlib
 import unittest
 
+import cli_test_files as files
 from cli_case import CliCase, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models" / "tiny-llada-f32.gguf"
 SEPARATOR = "<|eot_id|>"
+TEXTS = "a5aaab14b78f14c9fa2987364534a5b305bb52516b280492d8e2fadfda67af4d"
 SHORT = ("-n", 8, "-t", 1)
 
 
@@ -37,9 +39,9 @@ class Verify(CliCase):
         texts = json.loads(self.ok("verify", "--texts").stdout)
         self.assertEqual(len(texts), 200)
         self.assertEqual(len(set(texts)), 200)
-        # The generator is written down, so that other programs can make the same texts.
-        state = 6364136223846793005 * 1 + 1442695040888963407
-        self.assertGreaterEqual(len(texts[0]), (state % 2**64 >> 33) % 20 + 1)
+        # Reports of any version and machine are about the same texts.
+        content = json.dumps(texts, ensure_ascii=False, separators=(",", ":")).encode()
+        self.assertEqual(hashlib.sha256(content).hexdigest(), TEXTS)
         # One call: a control token between two texts keeps them apart.
         path = self.dir / "texts"
         path.write_bytes(SEPARATOR.join(texts).encode())
@@ -110,6 +112,25 @@ class Verify(CliCase):
         result = run("verify", *SHORT, "-m", MODEL, "--against", path)
         self.assertEqual(result.returncode, 3, result.stderr)
         return [line for line in result.stderr.splitlines() if line.startswith("error: ")][0]
+
+    def test_every_file_of_a_folder_is_listed(self):
+        folder = self.dir / "tiny"
+        folder.mkdir()
+        files.write_llada(folder)
+        (folder / "notes.md").write_text("of no use to a model")
+        report = self.report("-m", folder, "--raw")
+        wanted = sorted(path for path in folder.iterdir() if path.suffix != ".md")
+        self.assertGreater(len(wanted), 2)
+        self.assertEqual([(file["name"], file["sha256"]) for file in report["files"]],
+                         [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in wanted])
+
+    def test_answers_are_bounded_by_32_tokens(self):
+        def bound(*flags):
+            self.ok("verify", "-t", 1, *flags, "--json", self.dir / "long.json")
+            return json.loads((self.dir / "long.json").read_text())["config"]["options"]["max_tokens"]
+
+        self.assertEqual(bound(), 32)
+        self.assertEqual(bound("-n", 5), 5)
 
     def test_the_embedded_model_has_no_file(self):
         report = self.report()

@@ -48,6 +48,7 @@ const std::vector<Advice>& advices() {
       {{"--mmproj"}, "images are not supported"},
       {{"--rope-freq-base"}, "give --rope-scaling ntk with --rope-scale N, which makes the base larger"},
       {{"--rope-freq-scale"}, "give --rope-scaling linear with --rope-scale N, which is one divided by it"},
+      {{"--yarn-orig-ctx"}, "give --rope-original-context"},
       {{"--yarn-ext-factor", "--yarn-attn-factor", "--yarn-beta-slow", "--yarn-beta-fast"},
        "--rope-scaling yarn takes the values of the paper; others are read from the model's file"},
       {{"--diffusion-cfg-scale"}, "give --cfg-scale"},
