@@ -191,9 +191,10 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
                   columns_of(matrix.n), rows);
   // As the shader numbers them.
   static_assert(static_cast<int>(cpu::Scales::kHalf) == 0 && static_cast<int>(cpu::Scales::kSuper) == 1 &&
-                static_cast<int>(cpu::Scales::kExponent) == 2);
-  static_assert(static_cast<int>(cpu::Codes::kNibble6) == 2 && static_cast<int>(cpu::Codes::kByte) == 3 &&
-                static_cast<int>(cpu::Codes::kE2M1) == 4);
+                static_cast<int>(cpu::Scales::kSuperPairs) == 2 && static_cast<int>(cpu::Scales::kExponent) == 3);
+  static_assert(static_cast<int>(cpu::Codes::kTwoBits) == 0 && static_cast<int>(cpu::Codes::kThreeBits) == 1 &&
+                static_cast<int>(cpu::Codes::kNibble6) == 4 && static_cast<int>(cpu::Codes::kByte) == 5 &&
+                static_cast<int>(cpu::Codes::kE2M1) == 6 && static_cast<int>(cpu::Codes::kIq4) == 7);
   const Constants constants{
       static_cast<std::uint32_t>(format.codes), static_cast<std::uint32_t>(format.scales), format.has_min ? 1U : 0U,
       static_cast<std::uint32_t>(format.group), static_cast<std::uint32_t>(format.zero),   experts};

@@ -7,13 +7,13 @@
 // src/cpu/kernels/linear-inl.h: integer sums of a group of 16 or 32 products, then one fused multiply-add.
 
 layout(local_size_x = 64) in;
-layout(constant_id = 2) const uint kCodes = 0;   // cpu::Codes
+layout(constant_id = 2) const uint kCodes = 2;   // cpu::Codes
 layout(constant_id = 3) const uint kScales = 0;  // cpu::Scales
 layout(constant_id = 4) const bool kHasMinimum = false;
 layout(constant_id = 5) const uint kGroup = 32;  // values of a scale
 layout(constant_id = 6) const int kZero = 8;     // of codes
-const uint kNibble = 0, kNibble5 = 1, kNibble6 = 2, kByte = 3, kE2M1 = 4;
-const uint kHalf = 0, kSuper = 1, kExponent = 2;
+const uint kTwoBits = 0, kThreeBits = 1, kNibble = 2, kNibble5 = 3, kNibble6 = 4, kByte = 5, kE2M1 = 6, kIq4 = 7;
+const uint kHalf = 0, kSuper = 1, kSuperPairs = 2, kExponent = 3;
 
 layout(push_constant) uniform Push {
   Words panels;
@@ -51,12 +51,14 @@ float scale_of(uint base, uint group, uint lane) {
   if (kScales == kExponent)  // half of E8M0's value: codes are doubled
     return uintBitsToFloat(integer > 1 ? (integer - 1) << 23 : integer == 1 ? 0x00400000u : 0x00200000u);
   const float super = half_at(base, p.super + (group * kGroup / 256 * 16 + lane) * 2);
+  if (kScales == kSuperPairs) return multiply(super, float(integer & 15u));
   return multiply(super, float(kHasMinimum ? int(integer) : bitfieldExtract(int(integer), 0, 8)));
 }
 
 float minimum_of(uint base, uint group, uint lane) {
   if (kScales == kHalf) return subtract(0.0, half_at(base, p.minimum + (group * 16 + lane) * 2));
   const float super = half_at(base, p.super_minimum + (group * kGroup / 256 * 16 + lane) * 2);
+  if (kScales == kSuperPairs) return multiply(super, float(byte_at(base, p.scale + group * 16 + lane) >> 4));
   return multiply(super, float(byte_at(base, p.minimum + group * 16 + lane)));
 }
 
@@ -66,18 +68,32 @@ uint value_of_e2m1(uint code) {
   return codes[code];
 }
 
+// IQ4_NL's values plus 128.
+uint value_of_iq4(uint code) {
+  const uint codes[16] = uint[16](1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241);
+  return codes[code];
+}
+
 // Four codes of output `lane`: those of k from 32 block + 4 quad on.
 uint codes_of(uint base, uint block, uint quad, uint lane) {
   if (kCodes == kByte) return p.panels.at[base + block * 128 + 16 * quad + lane];
+  if (kCodes == kTwoBits || kCodes == kThreeBits) {
+    const uint pair = p.panels.at[base + block * 32 + 16 * (quad / 4) + lane] >> (2 * (quad & 3)) & 0x03030303u;
+    if (kCodes == kTwoBits) return pair;
+    return pair | (p.panels.at[base + p.high / 4 + block * 16 + lane] >> quad & 0x01010101u) << 2;
+  }
   const uint both = p.panels.at[base + block * 64 + 16 * (quad & 3) + lane];
   const uint low = (quad < 4 ? both : both >> 4) & 0x0f0f0f0fu;
   if (kCodes == kNibble5)
     return low | (p.panels.at[base + p.high / 4 + block * 16 + lane] >> quad & 0x01010101u) << 4;
   if (kCodes == kNibble6)
     return low | (p.panels.at[base + p.high / 4 + block * 32 + 16 * (quad / 4) + lane] >> (2 * (quad & 3)) & 0x03030303u) << 4;
-  if (kCodes == kE2M1) {
+  if (kCodes == kE2M1 || kCodes == kIq4) {
     uint values = 0;
-    [[unroll]] for (uint i = 0; i < 4; ++i) values |= value_of_e2m1(low >> (8 * i) & 255u) << (8 * i);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      const uint code = low >> (8 * i) & 255u;
+      values |= (kCodes == kE2M1 ? value_of_e2m1(code) : value_of_iq4(code)) << (8 * i);
+    }
     return values;
   }
   return low;
