@@ -164,6 +164,31 @@ TEST(CacheLayout, CopiesWholeTilesAtOnce) {
 
 class Caches : public test::OnDevice {};
 
+TEST_F(Caches, RowsSayWhatTheirPlansSay) {
+  Worlds worlds(TensorType::kF16, 16, 200);
+  SequenceStep prompt = rows_from(0, 3), canvas = rows_from(70, 72);
+  prompt.plan.causal_block = 2;
+  canvas.plan.region = Region::kCanvas;
+  prompt.cache = worlds.there[0].get();
+  canvas.cache = worlds.there[1].get();
+  const std::vector<SequenceStep> batch = {prompt, canvas};
+  auto arguments = PassArguments::make(test_device(), Graph(), Weights(), size_of_pass(batch, {}), 1);
+  ASSERT_TRUE(arguments);
+  arguments->fill(batch, {}, Weights());
+  const auto* const row = reinterpret_cast<const RowArgument*>(arguments->memory().data() +
+                                                               (arguments->rows() - arguments->memory().address()));
+  EXPECT_EQ(row[0].limit, 2);
+  EXPECT_EQ(row[2].limit, 4);
+  EXPECT_EQ(row[2].first, 2);
+  EXPECT_EQ(row[2].tile_count, 1);
+  EXPECT_EQ(row[2].canvas, 0);
+  EXPECT_EQ(row[3].position, 70);
+  EXPECT_EQ(row[3].first, 70);
+  EXPECT_EQ(row[3].tile_count, 2);
+  EXPECT_EQ(row[3].canvas, 1);
+  EXPECT_EQ(row[3].cache, worlds.there[1]->address());
+}
+
 TEST_F(Caches, GiveTheirRowsToOthers) {
   Random random(8);
   Worlds worlds(TensorType::kF16, 16, 200);

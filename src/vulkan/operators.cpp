@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
 #include <type_traits>
 #include <variant>
 
@@ -97,10 +100,29 @@ constexpr std::int64_t kInvocations = 64;
 std::uint32_t word(std::int64_t number) { return static_cast<std::uint32_t>(number); }
 std::int64_t columns_of(std::int64_t items) { return (items + kInvocations - 1) / kInvocations; }
 
+/// The codes and scales that shaders/linear_codes.comp knows, in its order.
+constexpr cpu::Codes kShaderCodes[] = {cpu::Codes::kTwoBits, cpu::Codes::kThreeBits, cpu::Codes::kNibble,
+                                       cpu::Codes::kNibble5, cpu::Codes::kNibble6,   cpu::Codes::kByte,
+                                       cpu::Codes::kE2M1,    cpu::Codes::kIq4};
+constexpr cpu::Scales kShaderScales[] = {cpu::Scales::kHalf, cpu::Scales::kSuper, cpu::Scales::kSuperPairs,
+                                         cpu::Scales::kExponent};
+
+template <class Kind, std::size_t kCount>
+std::optional<std::uint32_t> number_of(const Kind (&known)[kCount], Kind kind) {
+  const auto found = std::find(std::begin(known), std::end(known), kind);
+  if (found == std::end(known)) return std::nullopt;
+  return static_cast<std::uint32_t>(found - std::begin(known));
+}
+
 /// As shaders/cache.glsl and linear_floats.comp number the types.
 std::uint32_t number_of(TensorType type) { return type == TensorType::kF32 ? 0 : type == TensorType::kF16 ? 1 : 2; }
 
 }  // namespace
+
+bool multiplies(const cpu::PackedFormat& format) {
+  if (cpu::packs_floats(format)) return true;
+  return number_of(kShaderCodes, format.codes).has_value() && number_of(kShaderScales, format.scales).has_value();
+}
 
 Expected<const Pipeline*> Operators::pipeline(std::string_view shader, const Constants& extra) {
   std::pair<std::string, Constants> key(shader, extra);
@@ -189,15 +211,9 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
                   LinearFloatsPush{matrix.panels, x, bias, out, count, pairs.route, k, n, panel_words, has_bias, used,
                                    expert_words, shared, 0},
                   columns_of(matrix.n), rows);
-  // As the shader numbers them.
-  static_assert(static_cast<int>(cpu::Scales::kHalf) == 0 && static_cast<int>(cpu::Scales::kSuper) == 1 &&
-                static_cast<int>(cpu::Scales::kSuperPairs) == 2 && static_cast<int>(cpu::Scales::kExponent) == 3);
-  static_assert(static_cast<int>(cpu::Codes::kTwoBits) == 0 && static_cast<int>(cpu::Codes::kThreeBits) == 1 &&
-                static_cast<int>(cpu::Codes::kNibble6) == 4 && static_cast<int>(cpu::Codes::kByte) == 5 &&
-                static_cast<int>(cpu::Codes::kE2M1) == 6 && static_cast<int>(cpu::Codes::kIq4) == 7);
   const Constants constants{
-      static_cast<std::uint32_t>(format.codes), static_cast<std::uint32_t>(format.scales), format.has_min ? 1U : 0U,
-      static_cast<std::uint32_t>(format.group), static_cast<std::uint32_t>(format.zero),   experts};
+      *number_of(kShaderCodes, format.codes),   *number_of(kShaderScales, format.scales), format.has_min ? 1U : 0U,
+      static_cast<std::uint32_t>(format.group), static_cast<std::uint32_t>(format.zero),  experts};
   return launch("linear_codes", constants,
                 LinearCodesPush{matrix.panels,
                                 codes.values,

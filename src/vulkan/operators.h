@@ -158,6 +158,9 @@ class Operators {
   std::map<std::pair<std::string, Constants>, Pipeline, std::less<>> pipelines_;
 };
 
+/// Whether products read panels of a format: a new kind of codes needs a line in shaders/linear_codes.comp.
+bool multiplies(const cpu::PackedFormat& format);
+
 /// Most experts of a route.
 inline constexpr std::int64_t kMostExperts = 1024;
 

@@ -260,6 +260,14 @@ TEST_F(OperatorBits, OddRowsOfBf16) {
   EXPECT_EQ(difference(rig_.get(out, 15), expected), "");
 }
 
+TEST(NotRun, FormatsWithoutAShader) {
+  for (const TensorType type : {TensorType::kF16, TensorType::kQ4_0, TensorType::kQ6_K, TensorType::kMXFP4})
+    EXPECT_TRUE(multiplies(*cpu::packed_format(type)));
+  cpu::PackedFormat unknown = *cpu::packed_format(TensorType::kQ4_0);
+  unknown.scales = cpu::Scales::kNone;
+  EXPECT_FALSE(multiplies(unknown));
+}
+
 TEST(NotRun, NamesWhatIsMissing) {
   Graph graph;
   graph.values = {{"logits", 1, 64}, {"many", 1, 2000}};

@@ -100,6 +100,10 @@ Expected<DeviceWeights> DeviceWeights::load(const std::shared_ptr<Device>& devic
   for (std::size_t id = 0; id < weights.size(); ++id) {
     const cpu::PackedWeight* const matrix = packed.find(static_cast<WeightId>(id));
     if (matrix == nullptr) continue;
+    if (!multiplies(*matrix->format))
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("the Vulkan backend does not multiply {} weights", codec(matrix->format->type).name),
+                   graph.weights[id].name, "leave --backend vulkan out, or quantize the model to another type"};
     const std::int64_t bytes = matrix->panel_count() * matrix->panel_bytes();
     DLLM_TRY(Buffer buffer,
              Buffer::make(device, bytes, Place::kDevice, fmt::format("the tensor '{}'", graph.weights[id].name)));
