@@ -38,6 +38,24 @@ class Files(CliCase):
         self.fails(2, "quantize", f32, self.dir / "x.gguf", "Q9_0")
         self.fails(2, "quantize", f32, f32, "Q8_0", "--force")
         self.fails(2, "quantize", f32)
+        # One matrix of an importance matrix in the older format, and one that is cut off.
+        matrix = self.dir / "imatrix.dat"
+        name = b"blk.0.attn_q.weight"
+        whole = struct.pack("<ii", 1, len(name)) + name + struct.pack("<ii32f", 1, 32, *range(1, 33))
+        matrix.write_bytes(whole)
+        weighted = self.dir / "weighted.gguf"
+        result = self.ok("quantize", f32, weighted, "IQ4_NL", "--imatrix", matrix)
+        self.assertIn("does not have", result.stderr)
+        self.ok("quantize", f32, self.dir / "plain.gguf", "IQ4_NL")
+        self.assertNotEqual(weighted.read_bytes(), (self.dir / "plain.gguf").read_bytes())
+        self.assertIn("quantize.imatrix.file", self.ok("inspect", weighted).stdout)
+        matrix.write_bytes(whole[:-132] + struct.pack("<i16f", 16, *range(16)))
+        self.assertIn("another model", self.fails(5, "quantize", f32, weighted, "IQ4_NL", "--imatrix", matrix, "--force"))
+        matrix.write_bytes(whole[:-1])
+        self.fails(3, "quantize", f32, weighted, "IQ4_NL", "--imatrix", matrix, "--force")
+        self.fails(3, "quantize", f32, weighted, "IQ4_NL", "--imatrix", self.dir / "none", "--force")
+        self.assertIn("--rotate", self.fails(2, "quantize", f32, weighted, "IQ4_NL", "--imatrix", matrix, "--rotate",
+                                             "heads", "--force"))
         self.fails(3, "quantize", self.dir / "missing.gguf", self.dir / "x.gguf", "Q8_0")
         self.fails(3, "convert", self.dir / "missing")
         self.fails(3, "convert", self.hf, "-o", self.dir / "no" / "such" / "directory.gguf")

@@ -83,6 +83,9 @@ inline F32 group_min(const PackedFormat& format, const PackedLayout& layout, con
 constexpr std::uint8_t kE2M1Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 /// kIq4Values, made unsigned by 128.
 constexpr std::uint8_t kIq4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+/// kIq4Values as signed bytes.
+[[maybe_unused]] constexpr std::uint8_t kIq4Bytes[16] = {129, 152, 173, 191, 207, 221, 234, 246,
+                                                         1,   13,  25,  38,  53,  69,  89,  113};
 
 /// Whether nibbles index a table.
 constexpr bool tabled(Codes codes) { return codes == Codes::kE2M1 || codes == Codes::kIq4; }

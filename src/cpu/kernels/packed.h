@@ -51,6 +51,9 @@ constexpr int scales_per_32(Codes codes) {
 /// kSuperPairs: as kSuper, but a scale of four bits below a minimum of four.
 enum class Scales : std::uint8_t { kHalf, kSuper, kSuperPairs, kExponent, kNone };
 
+/// Instead of a largest code: bytes of both signs (Dots of panels-inl.h).
+inline constexpr int kSignedBytes = 256;
+
 /// w = s (u - zero) - m, with a scale s (and a minimum m) per `group` weights along K; floats are stored unchanged.
 struct PackedFormat {
   TensorType type;

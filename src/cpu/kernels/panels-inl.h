@@ -13,7 +13,7 @@
 //   AVX2      4 rows. VPMADDUBSW sums pairs in 16 bits. Codes up to 15 leave room for all eight quads of a group there
 //             (8 x 2 x 15 x 127 = 30480), so a step is 2 instructions instead of 3, and VPMADDWD comes once a group;
 //             codes up to 63 for two quads (2 x 2 x 63 x 127 = 32004), 2.5 instructions. Bytes go as |w| times x with
-//             the sign of w, 4 instructions.
+//             the sign of w, 4 instructions; the table of IQ4 gives w at once, others are made unsigned and flipped.
 //   NEON      5 rows: 20 accumulators, 4 codes, 5 registers with the next 16 k of each row, whose lanes SDOT takes.
 //
 // From three tiles of rows on, codes that need more than a mask are decoded once per block, to bytes in scratch; with
@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::int64_t kPanelBlock = 1024;  ///< K per block: codes 8 to 16 KiB, scales 2 to 8 KiB, rows 1 KiB each
 
-/// Largest code that a tile sees.
+/// Largest code that a tile sees; kSignedBytes: bytes of both signs, of sets that say Dots::kSigned, else up to 255.
 constexpr int most_code(Codes codes) {
   switch (codes) {
     case Codes::kTwoBits:  // they gain nothing from sums that are smaller still
@@ -40,6 +40,8 @@ constexpr int most_code(Codes codes) {
       return 31;
     case Codes::kNibble6:
       return 63;
+    case Codes::kIq4:
+      return kSignedBytes;
     default:
       return 255;
   }
@@ -77,6 +79,7 @@ inline U8 panel_codes(const std::uint8_t* codes, const std::uint8_t* high) {
   }
   const U8 both = load_bytes(codes + 64 * (kQuad & 3));
   const U8 low = and_bytes(kQuad < 4 ? both : shift_bits<-4>(both), 15);
+  if constexpr (kCodes == Codes::kIq4 && Dots<kSignedBytes>::kSigned) return look_up(kIq4Bytes, low);
   if constexpr (tabled(kCodes)) return look_up(code_table(kCodes), low);
   // Bits shifted in from the neighbouring byte are masked out.
   if constexpr (kCodes == Codes::kNibble5) return or_bytes(low, and_bytes(shift_bits<4 - kQuad>(load_bytes(high)), 16));

@@ -1,5 +1,7 @@
 // No include guard: the end of simd_avx2.h.
 
+#include "cpu/kernels/packed.h"
+
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
@@ -78,6 +80,7 @@ inline __m256i settled(__m256i sum) {
 /// The sum of a group's products: begin, a step per quad (or two), end.
 template <int kMost>
 struct Dots {
+  static constexpr bool kSigned = false;
 #ifdef DLLM_AVX_VNNI
   static constexpr int kRows = 6;
   static constexpr bool kTwoSteps = false;
@@ -115,6 +118,7 @@ struct Dots {
 /// Eight quads fit 16 bits.
 template <>
 struct Dots<15> {
+  static constexpr bool kSigned = false;
   static constexpr int kRows = 5;
   static constexpr std::int64_t kDecodesFrom = 6;
   static constexpr bool kTwoSteps = false;
@@ -138,6 +142,7 @@ struct Dots<15> {
 /// point needs no correction then.
 template <>
 struct Dots<255> {
+  static constexpr bool kSigned = false;
   static constexpr int kRows = 4;
   static constexpr bool kTwoSteps = false;
   using Sum = I32;
@@ -160,6 +165,12 @@ struct Dots<255> {
     return {one(sum.lo, w.magnitude.lo, w.value.lo, a), one(sum.hi, w.magnitude.hi, w.value.hi, a)};
   }
   static I32 end(Sum sum, std::int32_t) { return sum; }
+};
+/// Bytes that have their sign.
+template <>
+struct Dots<kSignedBytes> : Dots<255> {
+  static constexpr bool kSigned = true;
+  static Ready ready(U8 value) { return {{_mm256_abs_epi8(value.lo), _mm256_abs_epi8(value.hi)}, value}; }
 };
 #endif
 

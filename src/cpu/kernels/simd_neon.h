@@ -227,6 +227,7 @@ inline Quads load_quads(const std::int8_t* p) { return {vld1q_s8(p)}; }
 /// needs no correction.
 template <int kMost>
 struct Dots {
+  static constexpr bool kSigned = false;
   static constexpr int kRows = 5;
   static constexpr bool kTwoSteps = false;
   using Sum = I32;
