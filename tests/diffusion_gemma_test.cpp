@@ -129,9 +129,15 @@ TEST(DiffusionGemma, ScaledPositionsAreRefused) {
     load.rope_scaling = scaling;
     load.rope_scale = 2;
     load.warnings = false;
-    const auto model = LanguageModel::load(golden.path(), load);
-    ASSERT_FALSE(model) << scaling;
-    EXPECT_EQ(model.error().code, ErrorCode::kUnsupported) << model.error().message();
+    const auto asked = LanguageModel::load(golden.path(), load);
+    ASSERT_FALSE(asked) << scaling;
+    EXPECT_EQ(asked.error().code, ErrorCode::kUnsupported) << asked.error().message();
+    ModelSource source = source_of(golden.path());
+    source.metadata.set("diffusion-gemma.rope.scaling.type", MetaValue::string(scaling));
+    source.metadata.set("diffusion-gemma.rope.scaling.factor", MetaValue::f32(2));
+    const auto named = Model::load(std::move(source), Log([](LogLevel, const std::string&) {}));
+    ASSERT_FALSE(named) << scaling;
+    EXPECT_NE(named.error().what.find("positions are scaled"), std::string::npos) << named.error().message();
   }
 }
 

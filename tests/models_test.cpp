@@ -218,14 +218,14 @@ TEST(ScaledPositions, FlagsDoWhatAConfigurationDoes) {
     };
     const auto unscaled = logits(plain, {});
     const GoldenModel linear = scaled({{"type", "linear"}, {"factor", 3.0}});
-    const GoldenModel yarn = scaled({{"rope_type", "yarn"}, {"factor", 3.0}, {"original_max_position_embeddings", 8}});
+    const GoldenModel yarn = scaled({{"rope_type", "yarn"}, {"factor", 3.0}, {"original_max_position_embeddings", 64}});
     LoadOptions load;
     load.rope_scale = 3;
     load.rope_scaling = "linear";
     EXPECT_EQ(logits(plain, load), logits(linear, {})) << name;
     EXPECT_NE(logits(plain, load), unscaled) << name;
     load.rope_scaling = "yarn";
-    load.rope_original_context = 8;
+    load.rope_original_context = 64;
     EXPECT_EQ(logits(plain, load), logits(yarn, {})) << name;
     load.rope_scaling = "ntk";
     EXPECT_NE(logits(plain, load), unscaled) << name;

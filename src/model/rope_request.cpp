@@ -54,6 +54,16 @@ Expected<std::int64_t> rotated_lanes(KeyReader& keys) {
   return keys.dim("rope.dimension_count", head);
 }
 
+/// The context before the file's own scaling: as it says, or, under linear scaling, what the factor makes of it.
+Expected<double> trained_context(KeyReader& keys, double context) {
+  DLLM_TRY(const auto original, keys.number("rope.scaling.original_context_length"));
+  if (original && *original >= 1) return *original;
+  DLLM_TRY(const auto type, keys.string("rope.scaling.type"));
+  DLLM_TRY(const auto factor, keys.number("rope.scaling.factor"));
+  const bool linear = factor && *factor > 1 && (!type || *type == "linear");
+  return linear ? std::max(1.0, std::floor(context / *factor)) : context;
+}
+
 }  // namespace
 
 Expected<void> rescale_rope(const RopeRequest& request, ModelSource& source) {
@@ -69,10 +79,8 @@ Expected<void> rescale_rope(const RopeRequest& request, ModelSource& source) {
   architecture->set_defaults(defaults);
   KeyReader keys(*architecture, meta);
   DLLM_TRY(const std::int64_t context, keys.dim("context_length", defaults.context_length));
-  DLLM_TRY(const auto before, keys.number("rope.scaling.original_context_length"));
-  const double trained = request.original > 0       ? static_cast<double>(request.original)
-                         : before && *before >= 1.0 ? *before
-                                                    : static_cast<double>(context);
+  DLLM_TRY(const double own, trained_context(keys, static_cast<double>(context)));
+  const double trained = request.original > 0 ? static_cast<double>(request.original) : own;
   DLLM_TRY(const auto base, keys.number("rope.freq_base"));
   DLLM_TRY(const std::int64_t lanes, rotated_lanes(keys));
   for (const std::string_view tail : kScalingTails) meta.erase(keys.key(fmt::format("rope.scaling.{}", tail)));
@@ -91,7 +99,8 @@ Expected<void> rescale_rope(const RopeRequest& request, ModelSource& source) {
   } else if (request.scaling != "none") {
     meta.set(keys.key("rope.scaling.type"), MetaValue::string(request.scaling));
     meta.set(keys.key("rope.scaling.factor"), MetaValue::f32(static_cast<float>(longer)));
-    meta.set(keys.key("rope.scaling.original_context_length"), MetaValue::u32(static_cast<std::uint32_t>(trained)));
+    if (request.scaling == "yarn")
+      meta.set(keys.key("rope.scaling.original_context_length"), MetaValue::u32(static_cast<std::uint32_t>(trained)));
   }
   return {};
 }

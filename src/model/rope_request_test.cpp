@@ -98,6 +98,17 @@ TEST(RopeRequest, ReplacesTheFilesOwnScaling) {
   EXPECT_NEAR(rescaled({"yarn", 2}, source)->rope_yarn.magnitude, 0.1 * std::log(2.0) + 1, 1e-6);
 }
 
+TEST(RopeRequest, AFileOfLinearScalingWasTrainedOnAShorterContext) {
+  ModelSource source = rope_source("dream");
+  source.metadata.set("dream.rope.scaling.type", MetaValue::string("linear"));
+  source.metadata.set("dream.rope.scaling.factor", MetaValue::f32(4));
+  EXPECT_EQ(rescaled({"none"}, source)->context_length, 1024);
+  EXPECT_EQ(rescaled({"linear", 2}, source)->context_length, 2048);
+  EXPECT_EQ(rescaled({"linear", 2}, source)->rope_scale, 0.5f);
+  source.metadata.erase("dream.rope.scaling.type");  // a factor alone is linear
+  EXPECT_EQ(rescaled({"none"}, source)->context_length, 1024);
+}
+
 TEST(RopeRequest, WrongOnesAreRefused) {
   struct Case {
     RopeRequest request;
