@@ -42,13 +42,17 @@ STEPS = (
     Step("fuzz", "every fuzz target for a minute, and whether twice the input costs more than three times the time", 45,
          "make fuzz"),
     Step("tsan", "everything that uses threads under the thread sanitizer", 30, "make tsan"),
-    Step("coverage", "line coverage", 40, "make coverage"),
+    Step("coverage", "line coverage", 35, "make coverage"),
     Step("rtl", "the hardware's tests, and 2,000 random programs on the functional machine and a model", 45,
          "make rtl-test && make build && scripts/npu_differential.py --dllm build/release/dllm --programs 2000"),
-    Step("emulation", "the kernels of the other instruction set under an emulator", 20,
+    Step("emulation", "the kernels of the other instruction set under an emulator", 15,
          "scripts/setup --ci && cmake -S src/cpu/kernels -B build/aarch64 -G Ninja --log-level=WARNING"
          " -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/aarch64-linux-gnu.cmake"
          " && cmake --build build/aarch64 && ctest --test-dir build/aarch64 --output-on-failure"),
+    Step("tarball", "the static program in empty folders and other releases of Debian, and the tests of verbs and server", 20,
+         "make tarball && python3 -B tests/portable_test.py build/static/dllm --suites bullseye,trixie"
+         " && for t in cli cli_files cli_hub cli_safety serve structure npu; do"
+         " python3 -B tests/app/${t}_test.py build/static/dllm || exit 1; done"),
 )
 PASSED = "passed"
 

@@ -96,6 +96,8 @@ def certificate(folder):
 
 
 class Portable(unittest.TestCase):
+    running = None
+
     def empty_root(self):
         """A folder that holds only the program, at its top."""
         folder = tempfile.TemporaryDirectory()
@@ -143,6 +145,17 @@ class Portable(unittest.TestCase):
             threading.Thread(target=server.serve_forever, daemon=True).start()
             yield f"https://{NAME}:{server.server_port}", bundle
             server.shutdown()
+            server.server_close()
+
+    def resolver(self):
+        """One for all tests: it keeps its port."""
+        if Portable.running is None:
+            try:
+                Portable.running = Resolver()
+            except OSError as busy:
+                self.skipTest(f"no port for a resolver: {busy}")
+            Portable.running.start()
+        return Portable.running
 
     def prepare_names(self, root, switch):
         (root / "etc").mkdir(exist_ok=True)
@@ -154,11 +167,7 @@ class Portable(unittest.TestCase):
 
     def test_downloads_in_an_empty_folder(self):
         """Names by a resolver; certificates from each place that a distribution has them in."""
-        try:
-            resolver = Resolver()
-        except OSError as busy:
-            self.skipTest(f"no port for a resolver: {busy}")
-        resolver.start()
+        resolver = self.resolver()
         with self.hub() as (url, bundle):
             for place in ("etc/ssl/certs/ca-certificates.crt", "etc/pki/tls/certs/ca-bundle.crt", "etc/ssl/ca-bundle.pem",
                           "etc/ssl/cert.pem"):
@@ -206,11 +215,7 @@ class Portable(unittest.TestCase):
 
     def test_downloads_in_other_releases(self):
         """There, /etc/nsswitch.conf may name modules that belong to another glibc."""
-        try:
-            resolver = Resolver()
-        except OSError as busy:
-            self.skipTest(f"no port for a resolver: {busy}")
-        resolver.start()
+        self.resolver()
         for suite in OPTIONS.suites:
             with self.subTest(suite=suite), self.hub() as (url, bundle):
                 root = self.debian(suite)
