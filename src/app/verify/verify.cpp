@@ -76,7 +76,7 @@ class Verify final : public Verb {
 
   Expected<ExitCode> run(const Flags&, Session& session) override {
     Terminal& terminal = session.terminal;
-    if (model_.list_isas(terminal)) return kExitOk;
+    if (model_.listed(terminal)) return kExitOk;
     if (texts_) {
       terminal.out << dump(Json(verify_texts()), -1) << "\n";
       return kExitOk;
