@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <functional>
 #include <ostream>
+#include <string_view>
 
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
 #include "app/key_file.h"
+#include "app/serve_models.h"
 #include "base/file_descriptor.h"
 #include "base/try.h"
 #include "serve/server.h"
@@ -20,6 +23,7 @@ class Serve final : public Verb {
     declare_words(flags);
     declare_scheduling(flags);
     declare_limits(flags);
+    several_.declare(flags);
     model_.add_template(flags);
     add_generate_flags(flags, server_.defaults);
     model_.add_loading(flags);
@@ -29,23 +33,44 @@ class Serve final : public Verb {
     Terminal& terminal = session.terminal;
     if (model_.listed(terminal)) return kExitOk;
     DLLM_CHECK_OK(read_keys(terminal));
+    read_limits();
+    DLLM_TRY(const bool several, several_.wanted(model_, server_));
+    if (several) {
+      warn_if_open(terminal);
+      DLLM_CHECK_OK(several_.serve(model_, server_, session, write_log, announce(terminal)));
+      return kExitOk;
+    }
     DLLM_TRY(const LanguageModel model, model_.open(session));
+    server_.model_path = model_.path;
+    warn_if_open(terminal);
+    DLLM_CHECK_OK(serve::serve(model, server_, write_log, announce(terminal)));
+    return kExitOk;
+  }
+
+ private:
+  /// Not through stdio, whose lock a thread that is blocked for ever would hold at the program's exit.
+  static void write_log(std::string_view text) { write_all(STDERR_FILENO, text); }
+
+  void read_limits() {
     server_.port = static_cast<std::uint16_t>(port_);
     server_.http.body = static_cast<std::size_t>(max_body_) << 10U;
     server_.http.header = static_cast<std::uint32_t>(max_header_) << 10U;
     server_.http.connections = static_cast<std::size_t>(max_connections_);
     server_.scheduling.prefix_bytes = std::int64_t{prefix_cache_} << 20U;
-    server_.model_path = model_.path;
     server_.split_thoughts = reasoning_ != "none";
     server_.log = log_ == "json"   ? serve::LogForm::kJson
                   : log_ == "none" ? serve::LogForm::kNone
                                    : serve::LogForm::kText;
+  }
+
+  void warn_if_open(Terminal& terminal) const {
     const bool loopback = server_.host == "localhost" || server_.host == "::1" || server_.host.starts_with("127.");
     if (!loopback && server_.socket.empty() && server_.keys.empty())
       terminal.err << "warning: everyone who reaches " << server_.host << " may use this server: give --api-key\n";
-    // Not through stdio, whose lock a thread that is blocked for ever would hold at the program's exit.
-    const auto log = [](std::string_view text) { write_all(STDERR_FILENO, text); };
-    DLLM_CHECK_OK(serve::serve(model, server_, log, [&](std::uint16_t port) {
+  }
+
+  std::function<void(std::uint16_t)> announce(Terminal& terminal) const {
+    return [this, &terminal](std::uint16_t port) {
       if (!server_.socket.empty()) {
         terminal.out << "listening on unix:" << server_.socket << "\n" << std::flush;
         return;
@@ -54,11 +79,9 @@ class Serve final : public Verb {
       terminal.out << fmt::format("listening on http://{}{}{}:{}\n", ipv6 ? "[" : "", server_.host, ipv6 ? "]" : "",
                                   port)
                    << std::flush;
-    }));
-    return kExitOk;
+    };
   }
 
- private:
   void declare_address(Flags& flags) {
     flags.group("Server");
     flags.add({.names = {"--host"},
@@ -206,6 +229,7 @@ class Serve final : public Verb {
   std::int32_t port_ = 8080, max_body_ = 4096, max_header_ = 16, max_connections_ = 512, prefix_cache_ = 1024;
   std::string key_file_, log_ = "text", reasoning_ = "auto";
   ModelFlags model_;
+  SeveralModels several_;
 };
 
 }  // namespace

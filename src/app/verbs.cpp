@@ -9,6 +9,8 @@ std::unique_ptr<Verb> make_choose();
 std::unique_ptr<Verb> make_chat();
 std::unique_ptr<Verb> make_serve();
 std::unique_ptr<Verb> make_pull();
+std::unique_ptr<Verb> make_list();
+std::unique_ptr<Verb> make_remove();
 std::unique_ptr<Verb> make_inspect();
 std::unique_ptr<Verb> make_convert();
 std::unique_ptr<Verb> make_quantize();
@@ -32,6 +34,8 @@ std::vector<VerbEntry>& list() {
       {"chat", "[OPTIONS]", "Chat with a model", make_chat},
       {"serve", "[OPTIONS]", "Serve OpenAI's API and others over HTTP", make_serve},
       {"pull", "[OPTIONS] ORG/MODEL[:TYPE]", "Download a model from a hub", make_pull},
+      {"list", "[OPTIONS]", "List the models in the hub's cache", make_list},
+      {"rm", "NAME...", "Remove models from the hub's cache", make_remove},
       {"inspect", "[OPTIONS] FILE", "Show the contents of a model file", make_inspect},
       {"convert", "[OPTIONS] DIR", "Convert a Hugging Face model directory to GGUF", make_convert},
       {"quantize", "[OPTIONS] IN.gguf OUT.gguf TYPE", "Quantize a GGUF file", make_quantize},

@@ -60,12 +60,18 @@ Expected<void> AnswerJob::submit() {
   if (call_->is_over()) return {};  // reading the request and compiling its structure took some time
   std::vector<ScheduledRequest> requests;
   for (std::size_t i = 0; i < request_.prompts.size(); ++i) requests.push_back(scheduled(i));
-  DLLM_TRY(auto ids, call_->api.scheduler.submit(std::move(requests)));
+  DLLM_TRY(auto ids, call_->served().scheduler.submit(std::move(requests)));
   // The exchange holds this callback, so it must not hold the job.
-  call_->exchange->on_abandoned([&scheduler = call_->api.scheduler, ids, stop = call_->stop]() mutable {
-    stop.request_stop();
-    for (const RequestId id : ids) scheduler.cancel(id);
-  });
+  // If the model is unloaded, the call has ended.
+  const bool leased = call_->lease != nullptr;
+  const std::weak_ptr<void> lease = call_->lease;
+  call_->exchange->on_abandoned(
+      [&scheduler = call_->served().scheduler, ids, stop = call_->stop, leased, lease]() mutable {
+        stop.request_stop();
+        const std::shared_ptr<void> busy = lease.lock();
+        if (leased && busy == nullptr) return;
+        for (const RequestId id : ids) scheduler.cancel(id);
+      });
   const std::lock_guard lock(mutex_);
   ids_ = std::move(ids);
   if (request_.stream && !ended_) open();
@@ -140,7 +146,7 @@ bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
   const bool snapshot = request_.diffusing && call_->exchange->backlog() < kUnread;
   if (!snapshot && !request_.events) return true;
   const bool first = std::exchange(stepped_[choice], 1) == 0;
-  const Json facts = request_.events ? trace_step(call_->api.model, event, call_->seconds(), first)
+  const Json facts = request_.events ? trace_step(call_->served().model, event, call_->seconds(), first)
                                      : Json{{"step", event.step}, {"nfe", event.nfe}, {"masked", event.masked}};
   call_->exchange->write(format_->step(choice, snapshot ? canvas_text(event) : "", facts));
   return true;
@@ -152,7 +158,8 @@ void AnswerJob::on_done(std::size_t choice, Expected<Generation> answer) {
   if (!answer) return fail(answer.error());
   if (answer->finish == FinishReason::kCancelled)
     return fail({ErrorCode::kCancelled, "the request was cancelled", "", ""});
-  call_->api.metrics.generated(*answer, first_text_.value_or(call_->seconds()));
+  call_->api.metrics.generated(call_->api.only != nullptr ? "" : call_->served().name(), *answer,
+                               first_text_.value_or(call_->seconds()));
   if (request_.stream) {
     open();
     if (request_.diffusing || request_.events) tell_end(choice, *answer);
@@ -165,7 +172,7 @@ void AnswerJob::on_done(std::size_t choice, Expected<Generation> answer) {
 
 void AnswerJob::fail(const Error& error) {
   ended_ = true;
-  for (const RequestId id : ids_) call_->api.scheduler.cancel(id);
+  for (const RequestId id : ids_) call_->served().scheduler.cancel(id);
   if (!opened_) return call_->fail(error);
   const ApiError told = api_error(error);
   call_->exchange->write(format_->error(told));
@@ -196,7 +203,7 @@ std::string AnswerJob::canvas_text(const StepEvent& event) const {
   std::string text;
   std::vector<std::int32_t> run;
   const auto flush = [&] {
-    if (const auto piece = call_->api.model.detokenize(run, /*special=*/false)) text += *piece;
+    if (const auto piece = call_->served().model.detokenize(run, /*special=*/false)) text += *piece;
     run.clear();
   };
   for (std::size_t p = static_cast<std::size_t>(event.prompt_length); p < event.canvas.size(); ++p) {
@@ -235,9 +242,9 @@ Expected<void> read_top_logprobs(Fields& fields) {
   return {};
 }
 
-Expected<void> read_shown(Fields& fields, const Api& api, AnswerRequest& request) {
+Expected<void> read_shown(Fields& fields, const ServedModel& served, AnswerRequest& request) {
   DLLM_TRY(const bool skip, fields.flag("skip_special_tokens", true));
-  if (!skip) request.shown = api.control_tokens();
+  if (!skip) request.shown = served.control_tokens();
   return {};
 }
 

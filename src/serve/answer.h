@@ -66,9 +66,9 @@ struct AnswerRequest {
 Expected<void> answer(const CallPtr& call, AnswerRequest request, std::unique_ptr<AnswerFormat> format);
 
 /// The form that `template` describes, a list of texts and {"mask": N}; false: there is none. Errors: kUsage.
-Expected<bool> read_form(Fields& fields, const Api& api, AnswerRequest& request);
+Expected<bool> read_form(Fields& fields, const ServedModel& served, AnswerRequest& request);
 /// `options` with the length of the request's form, if it has one. Errors: kUsage (more than the server allows).
-Expected<GenerateOptions> for_form(GenerateOptions options, const AnswerRequest& request, const Api& api);
+Expected<GenerateOptions> for_form(GenerateOptions options, const AnswerRequest& request, const ServedModel& served);
 
 /// Reads the fields `stream`, `diffusing` and `diffusion_events`. Errors: kUsage.
 Expected<AnswerRequest> read_stream_fields(Fields& fields);
@@ -76,7 +76,7 @@ Expected<AnswerRequest> read_stream_fields(Fields& fields);
 /// Reads `top_logprobs`: only the chosen tokens' probabilities are known, so 0 is the only number. Errors: kUsage.
 Expected<void> read_top_logprobs(Fields& fields);
 /// Reads `skip_special_tokens`: false shows the texts of all control tokens. Errors: kUsage.
-Expected<void> read_shown(Fields& fields, const Api& api, AnswerRequest& request);
+Expected<void> read_shown(Fields& fields, const ServedModel& served, AnswerRequest& request);
 
 /// Reads `stream_options.include_usage`. Errors: kUsage.
 Expected<bool> read_usage_wish(Fields& fields, bool stream);

@@ -29,9 +29,10 @@ void add_calls(ParsedAnswer& parsed, const std::vector<MessageCall>& calls, cons
 
 }  // namespace
 
-AnswerReader::AnswerReader(const Api& api, std::optional<Tools> tools, Thinking thinking, std::string opening)
+AnswerReader::AnswerReader(const ServedModel& served, std::optional<Tools> tools, Thinking thinking,
+                           std::string opening)
     : tools_(std::move(tools)), thinking_(std::move(thinking)), opening_(std::move(opening)) {
-  const TemplateFacts& facts = api.facts(tools_.has_value());
+  const TemplateFacts& facts = served.facts(tools_.has_value());
   format_ = facts.thoughts;
   markers_ = facts.markers;
 }
@@ -89,9 +90,9 @@ Expected<PreparedConversation> prepare(const CallPtr& call, const Conversation& 
                                        std::optional<Tools> tools, const Thinking& thinking,
                                        const GenerateOptions& options) {
   const bool structured = has_structure(options) && !call->body.contains("regex");
-  DLLM_TRY(ConversationPrompt prompt, render(call->api, conversation, tools, thinking, structured, call->ignored));
+  DLLM_TRY(ConversationPrompt prompt, render(call->served(), conversation, tools, thinking, structured, call->ignored));
   return PreparedConversation{std::move(prompt.ids),
-                              AnswerReader(call->api, std::move(tools), thinking, std::move(prompt.opening))};
+                              AnswerReader(call->served(), std::move(tools), thinking, std::move(prompt.opening))};
 }
 
 }  // namespace dllm::serve

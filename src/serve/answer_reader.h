@@ -22,7 +22,7 @@ class AnswerReader {
  public:
   AnswerReader() = default;
   explicit AnswerReader(std::optional<Tools> tools) : tools_(std::move(tools)) {}
-  AnswerReader(const Api& api, std::optional<Tools> tools, Thinking thinking, std::string opening);
+  AnswerReader(const ServedModel& served, std::optional<Tools> tools, Thinking thinking, std::string opening);
 
   ParsedAnswer parse(const std::string& answer) const;
   /// What may be sent of an answer that is not `complete`.

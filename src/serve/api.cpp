@@ -79,15 +79,17 @@ const Route* find_route(const std::string& method, std::string path, bool& path_
 
 }  // namespace
 
+ApiError no_seat() { return {429, "the last places are kept for other clients", "", "queue_full"}; }
+
 Expected<void> Call::read_model(Fields& fields) {
   DLLM_TRY(const auto asked, fields.text("model"));
   if (!asked || asked->empty()) return {};
-  if (!api.is_served(*asked)) return unknown_model(*asked, api.name());
+  if (api.only != nullptr && !served().is_served(*asked)) return unknown_model(*asked, {served().name()});
   if (*asked != kDefaultName) model = *asked;
   return {};
 }
 
-const std::string& Call::name() const { return model.empty() ? api.name() : model; }
+const std::string& Call::name() const { return model.empty() ? served().name() : model; }
 
 HttpHeaders Call::answer_headers() const {
   HttpHeaders all = headers;
@@ -104,7 +106,7 @@ void Call::reply(HttpResponse response, const Json& facts) {
 
 void Call::fail(const ApiError& error, const std::string& logged) {
   constexpr std::size_t kLongest = 2000;  // names from requests may be in it
-  reply(error_response(error, dialect, api.retry_seconds()),
+  reply(error_response(error, dialect, bound != nullptr ? bound->retry_seconds() : 1),
         {{"error", (logged.empty() ? error.message : logged).substr(0, kLongest)}});
 }
 
@@ -136,54 +138,13 @@ void Call::log(int status, const Json& facts) const {
   api.write_log(line);
 }
 
-Api::Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, LogSink log)
-    : model(loaded),
-      scheduler(requests),
-      options(settings),
-      names_(settings.names),
-      log_(std::move(log), [form = settings.log](std::uint64_t lines) {
+Api::Api(const ServerOptions& settings, LogSink log)
+    : options(settings), log_(std::move(log), [form = settings.log](std::uint64_t lines) {
         return log_line({{"event", "log lines lost"}, {"lines", lines}}, form);
-      }) {
-  if (names_.empty()) names_.push_back(model.name().empty() ? model.architecture() : model.name());
-  for (std::int32_t id = 0; id < model.vocab_size(); ++id) {
-    const auto bytes = model.detokenize({id}, /*special=*/true);
-    if (!bytes) continue;
-    longest_token_ = std::max(longest_token_, bytes->size());
-    if (const auto text = model.detokenize({id}, /*special=*/false); text && text->empty() && !bytes->empty())
-      control_tokens_.push_back(id);
-  }
-  facts_ = template_facts(model, /*tools=*/false);
-  tool_facts_ = template_facts(model, /*tools=*/true);
-  created_ = static_cast<std::int64_t>(std::time(nullptr));
-}
+      }) {}
 
 void Api::write_log(const Json& line) {
   if (options.log != LogForm::kNone) log_.write(log_line(line, options.log));
-}
-
-bool Api::is_served(std::string_view asked) const {
-  return options.any_model || asked == kDefaultName || asked == model.name() || std::ranges::count(names_, asked) > 0;
-}
-
-Expected<void> Api::check_size(std::size_t bytes, std::string_view field) const {
-  const auto most = static_cast<std::size_t>(model.context_length()) * longest_token_;
-  if (bytes <= most) return {};
-  return Error{ErrorCode::kUsage,
-               fmt::format("{} bytes of text exceed the context of {} tokens", bytes, model.context_length()),
-               std::string(field), "shorten it"};
-}
-
-std::int64_t Api::capacity() const {
-  return static_cast<std::int64_t>(scheduler.options().parallel) * model.context_length();
-}
-
-/// An estimate for Retry-After: assumes that running and waiting requests take as long as finished ones did.
-int Api::retry_seconds() const {
-  const SchedulerCounters c = scheduler.counters();
-  const std::uint64_t done = c.finished + c.cancelled;
-  if (done == 0) return 1;
-  const double each = c.round_seconds / static_cast<double>(done);
-  return std::clamp(static_cast<int>(each * (c.waiting + 1)), 1, 60);
 }
 
 /// The number of the key that a request gives: as a bearer or as x-api-key, or in both ways, of which one may be wrong.
@@ -243,21 +204,24 @@ std::optional<ApiError> Api::admit(Call& call, const Route* route) {
   return std::nullopt;
 }
 
-/// Counts the call among its client's. The last places of the queue are kept for clients who have none: false if it is
-/// one of these, and not the client's first.
-bool Api::seat(Call& call) {
-  const SchedulerCounters now = scheduler.counters();
-  const int places = scheduler.options().parallel + scheduler.options().queue;
-  const int kept = std::min(4, scheduler.options().queue / 16);
+/// Counts the call among its client's.
+void Api::count(Call& call) {
   const std::lock_guard lock(clients_mutex_);
-  int& count = unanswered_[call.client];
-  if (count > 0 && places - now.running - now.waiting <= kept) return false;
-  ++count;
+  ++unanswered_[call.client];
   call.seat = std::shared_ptr<void>(nullptr, [this, client = call.client](void*) {
     const std::lock_guard leaving(clients_mutex_);
     if (--unanswered_[client] == 0) unanswered_.erase(client);
   });
-  return true;
+}
+
+/// The last places of a model's queue are kept for clients who have none: false if these are left, and the call is not
+/// its client's first.
+bool Api::seated(const Call& call) {
+  const SchedulerCounters now = call.served().scheduler.counters();
+  const int places = options.scheduling.parallel + options.scheduling.queue;
+  const int kept = std::min(4, options.scheduling.queue / 16);
+  const std::lock_guard lock(clients_mutex_);
+  return unanswered_[call.client] <= 1 || places - now.running - now.waiting > kept;
 }
 
 CallPtr Api::begin(const std::shared_ptr<Exchange>& exchange) {
@@ -266,6 +230,7 @@ CallPtr Api::begin(const std::shared_ptr<Exchange>& exchange) {
   const Route* route = find_route(request.method, request.path, path_known);
   const auto call = std::make_shared<Call>(Call{*this, exchange, random_id(), trace_id(request.header("traceparent")),
                                                 route != nullptr ? std::string(route->path) : "other", request.client});
+  call->bound = only;
   exchange->on_abandoned([stop = call->stop]() mutable { stop.request_stop(); });
   if (route != nullptr) call->dialect = route->dialect;
   call->headers.emplace_back("X-Request-Id", call->id);
@@ -291,13 +256,15 @@ CallPtr Api::begin(const std::shared_ptr<Exchange>& exchange) {
     return refused(path_known ? ApiError{405, request.method + " is not for this path", "", ""}
                               : ApiError{404, "there is no such path", "", ""});
   call->handler = route->handler;
-  if (route->method != "POST") {
+  call->by = route->by;
+  if (route->method != "POST" && (only != nullptr || route->by == Answers::kAtOnce)) {
     answer(call);
     return nullptr;
   }
-  if (unfit)
-    if (const auto error = unfit()) return refused(*error);
-  if (!seat(*call)) return refused(ApiError{429, "the last places are kept for other clients", "", "queue_full"});
+  if (only != nullptr)
+    if (const auto error = only->unfit()) return refused(*error);
+  count(*call);
+  if (only != nullptr && !seated(*call)) return refused(no_seat());
   return call;
 }
 
@@ -318,6 +285,10 @@ bool Api::read(const CallPtr& call) {
   if (call->is_over()) return false;
   bool read = false;
   run(call, [&]() -> Expected<void> {
+    if (call->exchange->request().method != "POST") {
+      read = true;
+      return {};
+    }
     auto body = parse_body(call->exchange->request().body, call->stop.get_token());
     if (!body) return std::move(body).error();
     call->body = *std::move(body);
@@ -330,11 +301,6 @@ bool Api::read(const CallPtr& call) {
 void Api::answer(const CallPtr& call) {
   if (call->is_over()) return;
   run(call, [&] { return call->handler(call); });
-}
-
-void Api::handle(const std::shared_ptr<Exchange>& exchange) {
-  const CallPtr call = begin(exchange);
-  if (call && read(call)) answer(call);
 }
 
 }  // namespace dllm::serve

@@ -15,15 +15,15 @@
 #include <variant>
 #include <vector>
 
-#include "dllm/model.h"
 #include "dllm/scheduler.h"
 #include "serve/errors.h"
 #include "serve/http.h"
 #include "serve/json.h"
 #include "serve/log_writer.h"
 #include "serve/metrics.h"
+#include "serve/model_pool.h"
+#include "serve/served_model.h"
 #include "serve/server.h"
-#include "serve/template_facts.h"
 
 namespace dllm::serve {
 
@@ -34,6 +34,13 @@ using CallPtr = std::shared_ptr<Call>;
 /// Answers the call now or later; a returned error is sent as the answer.
 using RouteHandler = Expected<void> (*)(const CallPtr& call);
 
+/// What answers a route, if the server has several models.
+enum class Answers : std::uint8_t {
+  kModel,   ///< the one that the request names
+  kServer,  ///< no model; but it may read files
+  kAtOnce,  ///< no model, and nothing else that takes time
+};
+
 /// One HTTP request that is being answered.
 struct Call {
   Api& api;
@@ -43,6 +50,7 @@ struct Call {
   std::string route;     ///< path of the route, or "other"
   std::string client{};  ///< whose turn it is in queues: a key's number, or an address
   RouteHandler handler = nullptr;
+  Answers by = Answers::kModel;
   Dialect dialect = Dialect::kOpenAi;
   Json body{};
   HttpHeaders headers{};  ///< of every answer
@@ -50,9 +58,13 @@ struct Call {
   std::string model{};    ///< the name by which the request asked for it; empty: none
   std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));  ///< seconds since 1970
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  std::shared_ptr<void> seat{};  ///< counts the call among its client's
-  std::stop_source stop{};       ///< the client has gone: nobody waits for the answer
+  std::shared_ptr<void> seat{};   ///< counts the call among its client's
+  ServedModel* bound = nullptr;   ///< Api::bind()
+  std::shared_ptr<void> lease{};  ///< keeps it loaded
+  std::stop_source stop{};        ///< the client has gone: nobody waits for the answer
 
+  /// The model that answers; of routes that need one.
+  ServedModel& served() const { return *bound; }
   bool gone() const { return stop.stop_requested(); }
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
   /// Reads the field `model`. Errors: kUsage (another model than the served one).
@@ -78,71 +90,74 @@ struct Route {
   std::string_view method, path;
   RouteHandler handler;
   Dialect dialect = Dialect::kOpenAi;
+  Answers by = Answers::kModel;
   bool open = false;    ///< needs no key
   bool prefix = false;  ///< of all paths that begin with `path`
 };
 
-inline constexpr std::string_view kDefaultName = "default";  ///< the served model, whatever it is called
-
-/// What all requests share: the model, the scheduler, the settings. Thread-safe.
+/// What all requests share: the models, the settings, the log. Thread-safe.
 class Api {
  public:
-  Api(const LanguageModel& loaded, Scheduler& requests, const ServerOptions& settings, LogSink log);
+  Api(const ServerOptions& settings, LogSink log);
 
-  /// Begins with a request, in the thread of the connections, and answers it if that takes no work: refusals, and all
-  /// requests without a body (/health, /metrics, the page). Null: it is answered. Otherwise read() comes next.
+  /// Begins with a request, in the thread of the connections, and answers it if that takes no work: refusals, and
+  /// requests without a body (/health, /metrics, the page) that wait for no model. Null: it is answered. Otherwise
+  /// read() comes next.
   CallPtr begin(const std::shared_ptr<Exchange>& exchange);
   /// Parses the request's body. False: it is answered.
   bool read(const CallPtr& call);
-  /// Answers a request that was read.
+  /// Gives a request that was read its model, and then goes on with `then`: at once, or in another thread when the
+  /// model is loaded. Not called if the request is answered (there is no such model) or its client has gone.
+  void bind(const CallPtr& call, std::function<void()> then);
+  /// Answers a request that was read and has its model.
   void answer(const CallPtr& call);
-  /// All of it at once.
-  void handle(const std::shared_ptr<Exchange>& exchange);
   void write_log(const Json& line);
   std::uint64_t lost_log_lines() const { return log_.lost(); }
 
-  /// The model name in answers.
-  const std::string& name() const { return names_.front(); }
-  const std::vector<std::string>& names() const { return names_; }
-  /// Whether requests may call the model so.
-  bool is_served(std::string_view asked) const;
-  /// Errors if a text cannot fit into the context however it is tokenized; avoids tokenizing it.
-  Expected<void> check_size(std::size_t bytes, std::string_view field) const;
-  /// K/V positions that fit at once.
-  std::int64_t capacity() const;
-  int retry_seconds() const;
-  std::int64_t created() const { return created_; }
-  /// Of the chat template; `tools`: of the one for conversations with tools.
-  const TemplateFacts& facts(bool tools) const { return tools ? tool_facts_ : facts_; }
-  /// All control tokens of the vocabulary.
-  const std::vector<std::int32_t>& control_tokens() const { return control_tokens_; }
+  /// The models that may be asked for, the default one first, in the state in which they are.
+  std::vector<ModelPool::Status> models() const;
+  /// Of all models.
+  SchedulerCounters counters();
+  /// A model ends: what it has counted stays.
+  void add_past(const std::string& name, const SchedulerCounters& counters);
+  std::string metrics_text();
+  /// Of a server with several: by a name with or without ":latest"; empty or "default": the default one.
+  std::optional<ModelEntry> find_model(const std::string& name) const;
+  std::vector<std::string> model_names() const;
 
-  const LanguageModel& model;
-  Scheduler& scheduler;
   const ServerOptions& options;
   Metrics metrics{};
   std::function<std::size_t()> connections{};
   std::atomic<bool> draining{false};
-  std::function<std::optional<ApiError>()> unfit{};  ///< why the model cannot answer now; null: it always can
-  std::atomic<std::int32_t> scoring{0};              ///< unfinished requests to /v1/score and /v1/choose
+  ServedModel* only = nullptr;          ///< of a server with one model
+  const ModelSource* source = nullptr;  ///< of a server with several
+  ModelPool* pool = nullptr;            ///< of a server with several
 
  private:
   std::optional<ApiError> admit(Call& call, const Route* route);
-  bool seat(Call& call);
+  void count(Call& call);
+  bool seated(const Call& call);
   bool local_host(std::string_view host) const;
   std::optional<std::size_t> key_of(const HttpRequest& request) const;
   void run(const CallPtr& call, const std::function<Expected<void>()>& work);
   bool origin_listed(std::string_view origin) const;
+  Expected<void> bind_or_wait(const CallPtr& call, std::function<void()> then);
+  void take(const CallPtr& call, ModelPool::Lease lease, const std::function<void()>& then);
+  std::vector<Metrics::OfModel> counted_by_model(std::size_t& loaded);
 
-  std::vector<std::string> names_;
-  std::size_t longest_token_ = 1;  ///< bytes
-  std::vector<std::int32_t> control_tokens_;
-  TemplateFacts facts_, tool_facts_;
-  std::int64_t created_ = 0;
   std::mutex clients_mutex_;
   std::map<std::string, int> unanswered_;  ///< requests with bodies, by client
+  std::mutex past_mutex_;
+  struct Past {
+    SchedulerCounters sum{};                   ///< of the times that it was loaded before
+    std::optional<SchedulerCounters> shown{};  ///< with what it had counted when /metrics was last asked
+  };
+  std::map<std::string, Past> past_;  ///< of models that were loaded, by name
   LogWriter log_;
 };
+
+/// The refusal of a request for which seated() is false.
+ApiError no_seat();
 
 /// All routes (routes.cpp).
 const std::vector<Route>& routes();

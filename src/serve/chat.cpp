@@ -86,7 +86,7 @@ class ChatFormat final : public AnswerFormat {
     Json json = usage_json(answers, choices_);
     if (!reader_.thinks()) return json;
     std::int64_t tokens = 0;
-    for (const Generation& answer : answers) tokens += reader_.thought_tokens(call_->api.model, answer);
+    for (const Generation& answer : answers) tokens += reader_.thought_tokens(call_->served().model, answer);
     json["completion_tokens_details"] = {{"reasoning_tokens", tokens}};
     return json;
   }
@@ -126,7 +126,7 @@ class ChatFormat final : public AnswerFormat {
   Json logs(const Generation& answer) const {
     if (!wishes_.logs) return nullptr;
     Json content = Json::array();
-    for (const TokenLogProb& one : log_probs(call_->api.model, answer, wishes_.shown))
+    for (const TokenLogProb& one : log_probs(call_->served().model, answer, wishes_.shown))
       content.push_back({{"token", one.text},
                          {"logprob", one.log_prob},
                          {"bytes", std::vector<std::uint8_t>(one.text.begin(), one.text.end())},
@@ -160,13 +160,13 @@ Expected<void> chat_completions(const CallPtr& call) {
   DLLM_TRY(wishes.logs, fields.flag("logprobs", false));
   DLLM_CHECK_OK(read_top_logprobs(fields));
   DLLM_TRY(const auto choices, fields.integer("n", 1, kMostChoices));
-  DLLM_TRY(const bool form, read_form(fields, call->api, request));
+  DLLM_TRY(const bool form, read_form(fields, call->served(), request));
   if (form && tools) return Error{ErrorCode::kUsage, "an answer with a form calls no tools", "template", ""};
-  DLLM_TRY(const Thinking thinking, read_thinking(fields, call->api));
-  DLLM_CHECK_OK(read_shown(fields, call->api, request));
-  DLLM_TRY(GenerateOptions asked, read_options(fields, call->api.model, call->api.options));
+  DLLM_TRY(const Thinking thinking, read_thinking(fields, call->served()));
+  DLLM_CHECK_OK(read_shown(fields, call->served(), request));
+  DLLM_TRY(GenerateOptions asked, read_options(fields, call->served().model, call->api.options));
   DLLM_CHECK_OK(apply_tools(tools, asked));
-  DLLM_TRY(const GenerateOptions options, for_form(std::move(asked), request, call->api));
+  DLLM_TRY(const GenerateOptions options, for_form(std::move(asked), request, call->served()));
   DLLM_TRY(PreparedConversation prepared,
            prepare(call, {.system = "", .messages = *list}, std::move(tools), thinking, options));
   prepared.reader.prepare(request, options, call->body);

@@ -21,18 +21,18 @@ class ChooseJob : public std::enable_shared_from_this<ChooseJob> {
       : call_(std::move(call)), prompt_(std::move(prompt)), answers_(std::move(answers)) {
     for (std::size_t i = 0; i < answers_.size(); ++i)
       scores_.push_back({std::move(texts[i]), static_cast<std::int32_t>(answers_[i].size()), 0, 0});
-    ++call_->api.scoring;
+    ++call_->served().scoring;
   }
-  ~ChooseJob() { --call_->api.scoring; }
+  ~ChooseJob() { --call_->served().scoring; }
 
   void post() {
-    call_->api.scheduler.post([self = shared_from_this()] { self->pass(); });
+    call_->served().scheduler.post([self = shared_from_this()] { self->pass(); });
   }
 
  private:
   void pass() {
     if (call_->is_over()) return;
-    const auto log = call_->api.model.answer_log_prob(prompt_, answers_[next_], choice_canvas(answers_));
+    const auto log = call_->served().model.answer_log_prob(prompt_, answers_[next_], choice_canvas(answers_));
     if (!log) return call_->fail(log.error());
     scores_[next_++].log_probability = *log;
     next_ < answers_.size() ? post() : finish();
@@ -69,21 +69,21 @@ class ChooseJob : public std::enable_shared_from_this<ChooseJob> {
 }  // namespace
 
 Expected<void> choose(const CallPtr& call) {
-  Api& api = call->api;
+  ServedModel& served = call->served();
   Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
-  DLLM_TRY(auto prompt, read_context(api, fields));
+  DLLM_TRY(auto prompt, read_context(served, fields));
   const Json* list = fields.find("choices");
   if (list == nullptr || !list->is_array()) return wrong_type("choices", "a list of texts");
   DLLM_TRY(auto texts, fields.texts("choices", kMostScored));
   DLLM_CHECK_OK(fields.done());
-  for (const std::string& text : texts) DLLM_CHECK_OK(api.check_size(text.size(), "choices"));
-  DLLM_TRY(auto answers, choice_ids(api.model, texts));
+  for (const std::string& text : texts) DLLM_CHECK_OK(served.check_size(text.size(), "choices"));
+  DLLM_TRY(auto answers, choice_ids(served.model, texts));
   // The pass of a choice has a sequence per token, and other requests wait for it.
   for (const auto& answer : answers)
     if (answer.size() > kMostChoiceTokens)
       return wrong_type("choices", fmt::format("texts of up to {} tokens", kMostChoiceTokens));
-  if (api.scoring >= api.options.scheduling.queue + 1)
+  if (served.scoring >= served.options.scheduling.queue + 1)
     return Error{ErrorCode::kResource, "too many texts are being scored", std::string(kQueueFull), "try again later"};
   const auto job = std::make_shared<ChooseJob>(call, std::move(prompt), std::move(texts), std::move(answers));
   job->post();

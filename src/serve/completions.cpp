@@ -82,7 +82,7 @@ class CompletionFormat final : public AnswerFormat {
                  {"token_logprobs", Json::array()},
                  {"top_logprobs", nullptr},
                  {"text_offset", Json::array()}};
-    for (const TokenLogProb& one : log_probs(call_->api.model, answer, wishes_.shown)) {
+    for (const TokenLogProb& one : log_probs(call_->served().model, answer, wishes_.shown)) {
       json["tokens"].push_back(one.text);
       json["token_logprobs"].push_back(one.log_prob);
       json["text_offset"].push_back(offset);
@@ -102,13 +102,13 @@ struct Prompt {
 using Prompts = std::vector<Prompt>;
 
 /// A text, token ids, or a list of either. The client has rendered the text, so control tokens are recognised.
-Expected<Prompts> read_prompts(const Api& api, const Json& prompt) {
+Expected<Prompts> read_prompts(const ServedModel& served, const Json& prompt) {
   Prompts prompts;
   const auto add = [&](const Json& one) -> Expected<void> {
     if (one.is_string()) {
       const auto& text = one.get_ref<const std::string&>();
-      DLLM_CHECK_OK(api.check_size(text.size(), "prompt"));
-      DLLM_TRY(auto ids, api.model.prompt_ids(text, /*special=*/true));
+      DLLM_CHECK_OK(served.check_size(text.size(), "prompt"));
+      DLLM_TRY(auto ids, served.model.prompt_ids(text, /*special=*/true));
       prompts.push_back({std::move(ids), text});
       return {};
     }
@@ -130,7 +130,7 @@ Expected<Prompts> read_prompts(const Api& api, const Json& prompt) {
 }  // namespace
 
 Expected<void> completions(const CallPtr& call) {
-  const Api& api = call->api;
+  const ServedModel& served = call->served();
   Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   const Json* prompt = fields.find("prompt");
@@ -148,18 +148,18 @@ Expected<void> completions(const CallPtr& call) {
     return Error{ErrorCode::kUsage, "text after the answer is not supported", "suffix", "leave it out"};
   DLLM_TRY(AnswerRequest request, read_stream_fields(fields));
   DLLM_TRY(wishes.usage, read_usage_wish(fields, request.stream));
-  DLLM_CHECK_OK(read_shown(fields, api, request));
+  DLLM_CHECK_OK(read_shown(fields, served, request));
   wishes.shown = request.shown;
   DLLM_TRY(const auto choices, fields.integer("n", 1, kMostChoices));
   wishes.choices = static_cast<std::size_t>(choices.value_or(1));
-  DLLM_TRY(const GenerateOptions options, read_options(fields, api.model, api.options));
-  DLLM_TRY(const Prompts prompts, read_prompts(api, *prompt));
+  DLLM_TRY(const GenerateOptions options, read_options(fields, served.model, served.options));
+  DLLM_TRY(const Prompts prompts, read_prompts(served, *prompt));
   for (const Prompt& one : prompts) {
     add_choices(request, one.ids, options, wishes.choices);
     if (!echo) continue;
     std::string text = one.text.value_or("");  // not the ids' text: a bos token is ours, not the client's
     if (!one.text) {
-      DLLM_TRY(text, api.model.detokenize(one.ids, /*special=*/true));
+      DLLM_TRY(text, served.model.detokenize(one.ids, /*special=*/true));
     }
     wishes.echoed.insert(wishes.echoed.end(), wishes.choices, text);
   }

@@ -181,15 +181,15 @@ void drop_thoughts(Json& messages, const TemplateFacts& facts) {
     for (const std::string& name : facts.thought_fields) message.erase(name);
 }
 
-Expected<TemplatedPrompt> render_variables(const Api& api, Json variables, const TemplateFacts& facts) {
+Expected<TemplatedPrompt> render_variables(const ServedModel& served, Json variables, const TemplateFacts& facts) {
   const bool thoughts = name_thoughts(variables["messages"], facts);
-  auto prompt = api.model.render_template(dump(variables));
+  auto prompt = served.model.render_template(dump(variables));
   // Some templates can only add to a text. An assistant that only called tools has none; transformers fails there.
-  if (!prompt && fill_contents(variables["messages"])) prompt = api.model.render_template(dump(variables));
+  if (!prompt && fill_contents(variables["messages"])) prompt = served.model.render_template(dump(variables));
   if (!prompt &&
       thoughts) {  // gpt-oss: "Cannot pass both content and thinking in an assistant message with tool calls"
     drop_thoughts(variables["messages"], facts);
-    if (auto again = api.model.render_template(dump(variables))) prompt = std::move(again);
+    if (auto again = served.model.render_template(dump(variables))) prompt = std::move(again);
   }
   if (prompt) return prompt;
   Error error = std::move(prompt).error();
@@ -198,11 +198,11 @@ Expected<TemplatedPrompt> render_variables(const Api& api, Json variables, const
 }
 
 /// The prompt with an empty thought at its end, if the template begins one and the request wants none.
-Expected<bool> close_thought(const Api& api, const TemplateFacts& facts, TemplatedPrompt& prompt) {
+Expected<bool> close_thought(const ServedModel& served, const TemplateFacts& facts, TemplatedPrompt& prompt) {
   if (facts.thoughts.kind == ThoughtFormat::Kind::kHarmony || !opens_thought(facts.thoughts, prompt.opening))
     return false;
   const std::string end = "\n" + facts.thoughts.close + "\n\n";
-  DLLM_TRY(const auto ids, api.model.tokenize(end, /*special=*/true));
+  DLLM_TRY(const auto ids, served.model.tokenize(end, /*special=*/true));
   prompt.ids.insert(prompt.ids.end(), ids.begin(), ids.end());
   prompt.opening += end;
   return true;
@@ -256,55 +256,56 @@ Expected<std::string> content_text(const Json& content, const std::string& field
   return text;
 }
 
-Expected<ConversationPrompt> render(const Api& api, const Conversation& conversation, const std::optional<Tools>& tools,
-                                    const Thinking& thinking, bool structured, Ignored& ignored) {
+Expected<ConversationPrompt> render(const ServedModel& served, const Conversation& conversation,
+                                    const std::optional<Tools>& tools, const Thinking& thinking, bool structured,
+                                    Ignored& ignored) {
   const auto& [system, messages, field] = conversation;
   if (!messages.is_array() || messages.empty()) return wrong_type(field, "a list of messages, at least one");
-  DLLM_CHECK_OK(api.check_size(system.size(), "system"));
+  DLLM_CHECK_OK(served.check_size(system.size(), "system"));
   Json list = Json::array();
   if (!system.empty()) list.push_back({{"role", "system"}, {"content", system}});
   for (std::size_t i = 0; i < messages.size(); ++i) {
     DLLM_TRY(Json message, read_message(messages[i], fmt::format("{}[{}]", field, i), &ignored));
     list.push_back(std::move(message));
   }
-  DLLM_CHECK_OK(api.check_size(dump(list).size(), field));
+  DLLM_CHECK_OK(served.check_size(dump(list).size(), field));
   const bool with_tools = tools || has_tool_turns(list);
-  if (with_tools && api.model.chat_template(tools.has_value()).find("tool") == std::string::npos)
+  if (with_tools && served.model.chat_template(tools.has_value()).find("tool") == std::string::npos)
     return Error{ErrorCode::kUsage, "the model's chat template knows no tools", "tools", "leave them out"};
-  const TemplateFacts& facts = api.facts(tools.has_value());
+  const TemplateFacts& facts = served.facts(tools.has_value());
   TemplateWish wish = template_wish(thinking, facts, structured, ignored);
   TemplatedPrompt prompt;
-  if (!api.model.has_chat_template()) {  // one message may be a raw text
+  if (!served.model.has_chat_template()) {  // one message may be a raw text
     std::vector<ChatTurn> turns;
     for (const Json& message : list) turns.push_back({message["role"], message["content"]});
-    DLLM_TRY(prompt.ids, api.model.apply_template(turns));
+    DLLM_TRY(prompt.ids, served.model.apply_template(turns));
   } else {
     Json variables = std::move(wish.variables);
     variables["messages"] = std::move(list);
     if (tools) variables["tools"] = tools->list;
-    DLLM_TRY(prompt, render_variables(api, std::move(variables), facts));
+    DLLM_TRY(prompt, render_variables(served, std::move(variables), facts));
   }
   bool closed = false;
   if (thinking.wanted == false) {
-    DLLM_TRY(closed, close_thought(api, facts, prompt));
+    DLLM_TRY(closed, close_thought(served, facts, prompt));
   }
   if (thinking.wanted && !wish.switched && !closed) ignored.add(thinking.wanted_by);
   return ConversationPrompt{std::move(prompt.ids), std::move(prompt.opening)};
 }
 
-Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields) {
+Expected<std::vector<std::int32_t>> read_context(const ServedModel& served, Fields& fields) {
   const Json *context = fields.find("context"), *list = fields.find("messages");
   if ((context == nullptr) == (list == nullptr)) return wrong_type("context", "given, or \"messages\"");
-  DLLM_TRY(const Thinking thinking, read_thinking(fields, api));
+  DLLM_TRY(const Thinking thinking, read_thinking(fields, served));
   Ignored unused;
   if (list != nullptr) {
-    DLLM_TRY(ConversationPrompt prompt, render(api, {.system = "", .messages = *list}, std::nullopt, thinking,
+    DLLM_TRY(ConversationPrompt prompt, render(served, {.system = "", .messages = *list}, std::nullopt, thinking,
                                                /*structured=*/false, fields.ignored() ? *fields.ignored() : unused));
     return std::move(prompt.ids);
   }
   if (!context->is_string()) return token_ids(*context, "context");
-  DLLM_CHECK_OK(api.check_size(context->get_ref<const std::string&>().size(), "context"));
-  return api.model.prompt_ids(context->get_ref<const std::string&>(), /*special=*/true);
+  DLLM_CHECK_OK(served.check_size(context->get_ref<const std::string&>().size(), "context"));
+  return served.model.prompt_ids(context->get_ref<const std::string&>(), /*special=*/true);
 }
 
 }  // namespace dllm::serve

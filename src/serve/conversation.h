@@ -27,8 +27,9 @@ struct ConversationPrompt {
 /// Renders a conversation through the chat template, with all fields of its messages; `tools`: null or those of the
 /// request. Thoughts of earlier answers are given to the template, which uses them or not. `structured`: see
 /// template_wish(). Errors: kUsage (malformed messages; tools, and a template without tool support).
-Expected<ConversationPrompt> render(const Api& api, const Conversation& conversation, const std::optional<Tools>& tools,
-                                    const Thinking& thinking, bool structured, Ignored& ignored);
+Expected<ConversationPrompt> render(const ServedModel& served, const Conversation& conversation,
+                                    const std::optional<Tools>& tools, const Thinking& thinking, bool structured,
+                                    Ignored& ignored);
 
 /// The text of a message's content: a text, or a list of parts of type "text", "input_text" or "output_text".
 /// `thoughts`: takes those of parts that are thoughts; null: there may be none. Errors: kUsage (images and other
@@ -43,6 +44,6 @@ void add_thoughts(std::string& thoughts, std::string_view more);
 std::vector<std::string> clear_thoughts(Json& messages, std::int64_t kept);
 
 /// The ids of `context` (text, or token ids) or of `messages` (through the chat template). Errors: kUsage.
-Expected<std::vector<std::int32_t>> read_context(const Api& api, Fields& fields);
+Expected<std::vector<std::int32_t>> read_context(const ServedModel& served, Fields& fields);
 
 }  // namespace dllm::serve

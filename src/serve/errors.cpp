@@ -1,6 +1,7 @@
 #include "serve/errors.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -127,9 +128,11 @@ ApiError api_error(const Error& error) {
   return result;
 }
 
-Error unknown_model(const std::string& name, const std::string& served) {
-  return {ErrorCode::kUsage, fmt::format("'{}' is not served here", name), std::string(kModelField),
-          "give '" + served + "', or leave the field out"};
+Error unknown_model(const std::string& name, const std::vector<std::string>& served) {
+  std::string hint = "no model is: put one into the folder, or `dllm pull` it";
+  if (served.size() == 1) hint = "give '" + served.front() + "', or leave the field out";
+  if (served.size() > 1) hint = fmt::format("give one of '{}'", fmt::join(served, "', '"));
+  return {ErrorCode::kUsage, fmt::format("'{}' is not served here", name), std::string(kModelField), std::move(hint)};
 }
 
 nlohmann::ordered_json error_json(const ApiError& error, Dialect dialect) {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "dllm/error.h"
 #include "serve/http.h"
@@ -23,7 +24,8 @@ struct ApiError {
 ApiError api_error(const Error& error);
 
 /// Errors that have their own HTTP status.
-Error unknown_model(const std::string& name, const std::string& served);
+/// A 404. `served`: the names of all models that may be asked for.
+Error unknown_model(const std::string& name, const std::vector<std::string>& served);
 
 nlohmann::ordered_json error_json(const ApiError& error, Dialect dialect);
 /// Adds Retry-After where the client may try again.

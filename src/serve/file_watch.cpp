@@ -8,9 +8,10 @@
 
 namespace dllm::serve {
 
-FileWatch::FileWatch(ModelFiles files, std::function<void(const std::string&, const std::string&)> log,
-                     std::function<void()> on_lost)
+FileWatch::FileWatch(ModelFiles files, const std::string& after_loss,
+                     std::function<void(const std::string&, const std::string&)> log, std::function<void()> on_lost)
     : files_(std::move(files)),
+      lost_text_("the model's file has changed: " + after_loss),
       log_(std::move(log)),
       on_lost_(std::move(on_lost)),
       thread_([this](const std::stop_token& stop) { work(stop); }) {}
@@ -27,7 +28,7 @@ std::optional<ApiError> FileWatch::unfit() {
     case State::kChecking:
       return ApiError{503, "the model's file was touched: it is being compared with what was loaded", "", ""};
     case State::kLost:
-      return ApiError{503, "the model's file has changed: the server ends", "", ""};
+      return ApiError{503, lost_text_, "", ""};
   }
   return std::nullopt;
 }
@@ -58,7 +59,7 @@ void FileWatch::work(const std::stop_token& stop) {
   }
   if (stop.stop_requested()) return;
   state_ = State::kLost;
-  log_("the model's file has changed: the server ends", "");
+  log_(lost_text_, "");
   on_lost_();
 }
 

@@ -20,9 +20,10 @@ namespace dllm::serve {
 /// still mapped: that is logged, and nothing else happens.
 class FileWatch {
  public:
-  /// `log` gets an event and a path (empty: of all files). Both are called in the thread of this object.
-  FileWatch(ModelFiles files, std::function<void(const std::string& event, const std::string& path)> log,
-            std::function<void()> on_lost);
+  /// `log` gets an event and a path (empty: of all files). Both are called in the thread of this object. `after_loss`:
+  /// what `on_lost` does, for messages: "the server ends".
+  FileWatch(ModelFiles files, const std::string& after_loss,
+            std::function<void(const std::string& event, const std::string& path)> log, std::function<void()> on_lost);
 
   /// Why requests cannot be answered now, with status 503; nullopt: they can. Thread-safe, some microseconds.
   std::optional<ApiError> unfit();
@@ -34,6 +35,7 @@ class FileWatch {
   bool wait(const std::stop_token& stop);
 
   ModelFiles files_;
+  const std::string lost_text_;
   std::function<void(const std::string&, const std::string&)> log_;
   std::function<void()> on_lost_;
   std::atomic<State> state_{State::kGood};

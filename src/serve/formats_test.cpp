@@ -54,9 +54,14 @@ class Formats : public ::testing::Test {
   }
 
   LanguageModel model_ = *LanguageModel::load("");
-  std::unique_ptr<Scheduler> scheduler_ = *Scheduler::create(model_, SchedulerOptions());
-  Api api_{model_, *scheduler_, ServerOptions(), nullptr};
-  CallPtr call_ = std::make_shared<Call>(Call{api_, nullptr, "7", "", "/"});
+  ServerOptions options_;
+  std::unique_ptr<ServedModel> served_ = *ServedModel::create(borrowed(model_), options_, {}, "", {});
+  Api api_{options_, nullptr};
+  CallPtr call_ = [this] {
+    auto call = std::make_shared<Call>(Call{api_, nullptr, "7", "", "/"});
+    call->bound = served_.get();
+    return call;
+  }();
 };
 
 TEST_F(Formats, AnthropicAnswersHaveBlocksOfTextAndCalls) {
@@ -146,10 +151,10 @@ class ThinkingFormats : public Formats {
         model.set_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}{% if x %}</think>tool{% endif %}"));
     return model;
   }
-  AnswerReader reader() { return {thinking_api_, two_tools(), Thinking(), ""}; }
+  AnswerReader reader() { return {*thinking_served_, two_tools(), Thinking(), ""}; }
 
   LanguageModel thinking_ = thinking_model();
-  Api thinking_api_{thinking_, *scheduler_, ServerOptions(), nullptr};
+  std::unique_ptr<ServedModel> thinking_served_ = *ServedModel::create(borrowed(thinking_), options_, {}, "", {});
   const Generation answer_ = answered("<think>\nhm <tool_call>\n</think>\n" + std::string(kCalls));
 };
 

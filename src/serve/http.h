@@ -18,6 +18,7 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 struct HttpRequest {
   std::string method;   ///< as sent: "GET"
   std::string path;     ///< without the query
+  std::string query{};  ///< what follows the "?", as sent
   HttpHeaders headers;  ///< names in lower case
   std::string body;
   std::string peer;    ///< "127.0.0.1:51234"

@@ -305,6 +305,7 @@ HttpRequest Connection::take_request() {
   HttpRequest request;
   request.method = std::move(head_.method);
   request.path = std::move(head_.path);
+  request.query = std::move(head_.query);
   request.headers = std::move(head_.fields);
   request.body = std::move(message.body());
   request.peer = peer_.full;

@@ -84,7 +84,9 @@ Refused read_request_line(std::string_view line, HttpHead& head, bool& one_one, 
       break;
     }
   head.method = std::string(method);
-  head.path = std::string(target.substr(0, target.find('?')));
+  const std::size_t query = std::min(target.find('?'), target.size());
+  head.path = std::string(target.substr(0, query));
+  head.query = std::string(target.substr(std::min(query + 1, target.size())));
   return std::nullopt;
 }
 

@@ -12,6 +12,7 @@ namespace dllm::serve {
 struct HttpHead {
   std::string method;
   std::string path;                                         ///< without the query
+  std::string query;                                        ///< what follows the "?"
   std::vector<std::pair<std::string, std::string>> fields;  ///< names in lower case, values without outer blanks
 };
 

@@ -42,7 +42,7 @@ class InfillFormat final : public AnswerFormat {
 }  // namespace
 
 Expected<void> infill(const CallPtr& call) {
-  const Api& api = call->api;
+  const ServedModel& served = call->served();
   Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto before, fields.text("input_prefix"));
@@ -51,20 +51,20 @@ Expected<void> infill(const CallPtr& call) {
   if (const Json* extra = fields.find("input_extra"); extra != nullptr && !extra->empty())
     return Error{ErrorCode::kUsage, "other files are not supported", "input_extra", "put them into input_prefix"};
   DLLM_TRY(AnswerRequest request, read_stream_fields(fields));
-  DLLM_TRY(const bool form, read_form(fields, api, request));
+  DLLM_TRY(const bool form, read_form(fields, served, request));
   if (form && (before || prompt || after))
     return Error{ErrorCode::kUsage, "the template holds all text", "template", "leave the others out"};
   if (!form && !before && !after) return wrong_type("input_prefix", "given, or \"input_suffix\" or \"template\"");
-  DLLM_CHECK_OK(read_shown(fields, api, request));
-  DLLM_TRY(GenerateOptions asked, read_options(fields, api.model, api.options, Bound::kIsCanvas));
-  DLLM_TRY(GenerateOptions options, for_form(std::move(asked), request, api));
-  DLLM_TRY(const ResolvedOptions resolved, api.model.resolve(options));
+  DLLM_CHECK_OK(read_shown(fields, served, request));
+  DLLM_TRY(GenerateOptions asked, read_options(fields, served.model, served.options, Bound::kIsCanvas));
+  DLLM_TRY(GenerateOptions options, for_form(std::move(asked), request, served));
+  DLLM_TRY(const ResolvedOptions resolved, served.model.resolve(options));
   take_whole_canvas(options, resolved);
   const std::string front = before.value_or("") + prompt.value_or("");
-  DLLM_CHECK_OK(api.check_size(front.size(), "input_prefix"));
-  DLLM_CHECK_OK(api.check_size(after.value_or("").size(), "input_suffix"));
-  DLLM_TRY(const auto ids, api.model.prompt_ids(front, /*special=*/false));
-  DLLM_TRY(request.suffix, api.model.tokenize(after.value_or(""), /*special=*/false));
+  DLLM_CHECK_OK(served.check_size(front.size(), "input_prefix"));
+  DLLM_CHECK_OK(served.check_size(after.value_or("").size(), "input_suffix"));
+  DLLM_TRY(const auto ids, served.model.prompt_ids(front, /*special=*/false));
+  DLLM_TRY(request.suffix, served.model.tokenize(after.value_or(""), /*special=*/false));
   add_choices(request, ids, options, 1);
   return answer(call, std::move(request), std::make_unique<InfillFormat>(call));
 }

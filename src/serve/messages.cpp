@@ -78,7 +78,7 @@ class MessagesFormat final : public AnswerFormat {
                  {"cache_creation_input_tokens", 0},
                  {"output_tokens", stats.answer_tokens}};
     if (reader_.thinks())
-      json["output_tokens_details"] = {{"thinking_tokens", reader_.thought_tokens(call_->api.model, answer)}};
+      json["output_tokens_details"] = {{"thinking_tokens", reader_.thought_tokens(call_->served().model, answer)}};
     return json;
   }
   Json head(std::int64_t output_tokens) const {
@@ -148,13 +148,13 @@ struct MessagesRequest {
 };
 
 /// Makes the edits, and says what they did.
-Json applied(const Api& api, const ContextEdits& edits, Json& messages) {
+Json applied(const ServedModel& served, const ContextEdits& edits, Json& messages) {
   Json list = Json::array();
   if (!edits.kept_thoughts) return list;
   const std::vector<std::string> cleared = clear_thoughts(messages, *edits.kept_thoughts);
   std::size_t tokens = 0;
   for (const std::string& thoughts : cleared)
-    if (const auto ids = api.model.tokenize(thoughts, /*special=*/false)) tokens += ids->size();
+    if (const auto ids = served.model.tokenize(thoughts, /*special=*/false)) tokens += ids->size();
   if (!cleared.empty())
     list.push_back({{"type", "clear_thinking_20251015"},
                     {"cleared_thinking_turns", cleared.size()},
@@ -164,7 +164,7 @@ Json applied(const Api& api, const ContextEdits& edits, Json& messages) {
 
 /// Reads all fields but those that only an answer has.
 Expected<MessagesRequest> read_request(const CallPtr& call, Fields& fields) {
-  const Api& api = call->api;
+  const ServedModel& served = call->served();
   Conversation conversation;
   if (const Json* system = fields.find("system")) {
     DLLM_TRY(conversation.system, content_text(*system, "system", &call->ignored));
@@ -173,14 +173,14 @@ Expected<MessagesRequest> read_request(const CallPtr& call, Fields& fields) {
   if (list == nullptr) return wrong_type("messages", "given");
   DLLM_TRY(auto tools, read_anthropic_tools(fields));
   DLLM_TRY(conversation.messages, messages_from_anthropic(*list, "messages", call->ignored));
-  DLLM_TRY(const Thinking thinking, read_thinking(fields, api));
+  DLLM_TRY(const Thinking thinking, read_thinking(fields, served));
   DLLM_TRY(const ContextEdits edits, read_context_edits(fields));
   MessagesRequest request;
-  if (edits.given) request.facts.edits = applied(api, edits, conversation.messages);
+  if (edits.given) request.facts.edits = applied(served, edits, conversation.messages);
   DLLM_TRY(auto stops, fields.texts("stop_sequences", 16));
   if (call->body.contains("stop"))
     return Error{ErrorCode::kUsage, "there is no such field", "stop", "give stop_sequences"};
-  DLLM_TRY(request.options, read_options(fields, api.model, api.options));
+  DLLM_TRY(request.options, read_options(fields, served.model, served.options));
   if (!stops.empty()) request.options.stop = std::move(stops);
   DLLM_CHECK_OK(apply_tools(tools, request.options));
   DLLM_TRY(request.prompt, prepare(call, conversation, std::move(tools), thinking, request.options));
@@ -201,7 +201,7 @@ Expected<void> messages(const CallPtr& call) {
   AnswerRequest request;
   DLLM_TRY(request.stream, fields.flag("stream", false));
   if (call->body.find("max_tokens") == call->body.end()) return wrong_type("max_tokens", "given");
-  DLLM_CHECK_OK(read_shown(fields, call->api, request));
+  DLLM_CHECK_OK(read_shown(fields, call->served(), request));
   DLLM_TRY(MessagesRequest asked, read_request(call, fields));
   asked.prompt.reader.prepare(request, asked.options, call->body);
   add_choices(request, asked.prompt.ids, asked.options, 1);

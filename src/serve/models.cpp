@@ -10,29 +10,62 @@
 namespace dllm::serve {
 namespace {
 
-Json model_json(const Api& api, const std::string& name) {
+Json common_json(const std::string& name, std::int64_t created) {
   return {{"id", name},
           {"object", "model"},
-          {"created", api.created()},
+          {"created", created},
           {"owned_by", "dllm"},
           {"type", "model"},
           {"display_name", name},
-          {"created_at", utc_text(api.created())},
-          {"max_model_len", api.model.context_length()},
-          {"meta", {{"architecture", api.model.architecture()}, {"vocabulary", api.model.vocab_size()}}}};
+          {"created_at", utc_text(created)}};
+}
+
+Json model_json(const ServedModel& served, const std::string& name) {
+  Json json = common_json(name, served.created());
+  json["max_model_len"] = served.model.context_length();
+  json["meta"] = {{"architecture", served.model.architecture()}, {"vocabulary", served.model.vocab_size()}};
+  return json;
+}
+
+const char* state_name(ModelPool::State state) {
+  switch (state) {
+    case ModelPool::State::kAbsent:
+    case ModelPool::State::kUnloading:
+      return "unloaded";
+    case ModelPool::State::kLoading:
+      return "loading";
+    case ModelPool::State::kLoaded:
+      return "loaded";
+  }
+  return "unloaded";
+}
+
+/// Of a server with several models: what the file says, and whether it is loaded.
+Json entry_json(const ModelPool::Status& one) {
+  Json json = common_json(one.entry.name, one.entry.modified);
+  if (one.entry.context_length > 0) json["max_model_len"] = one.entry.context_length;
+  json["meta"] = {{"architecture", one.entry.architecture}, {"vocabulary", one.entry.vocabulary}};
+  json["status"] = {{"value", state_name(one.state)}};
+  return json;
+}
+
+Json ids(const Json& list, bool first) {
+  if (list.empty()) return nullptr;
+  return (first ? list.front() : list.back())["id"];
 }
 
 }  // namespace
 
 Expected<void> models(const CallPtr& call) {
-  const Api& api = call->api;
   Json list = Json::array();
-  for (const std::string& name : api.names()) list.push_back(model_json(api, name));
-  call->reply({{"object", "list"},
-               {"data", std::move(list)},
-               {"first_id", api.names().front()},
-               {"last_id", api.names().back()},
-               {"has_more", false}});
+  if (const ServedModel* only = call->api.only) {
+    for (const std::string& name : only->names()) list.push_back(model_json(*only, name));
+  } else {
+    for (const ModelPool::Status& one : call->api.models()) list.push_back(entry_json(one));
+  }
+  const Json first = ids(list, true), last = ids(list, false);
+  call->reply(
+      {{"object", "list"}, {"data", std::move(list)}, {"first_id", first}, {"last_id", last}, {"has_more", false}});
   return {};
 }
 
@@ -40,8 +73,16 @@ Expected<void> one_model(const CallPtr& call) {
   // A name may contain slashes, as those of a hub do, encoded or not.
   const std::string& path = call->exchange->request().path;
   const auto name = percent_decoded(std::string_view(path).substr(path.find("models/") + 7));
-  if (!name || !call->api.is_served(*name)) return unknown_model(name.value_or(path), call->api.name());
-  call->reply(model_json(call->api, *name == kDefaultName ? call->api.name() : *name));
+  if (const ServedModel* only = call->api.only) {
+    if (!name || !only->is_served(*name)) return unknown_model(name.value_or(path), {only->name()});
+    call->reply(model_json(*only, *name == kDefaultName ? only->name() : *name));
+    return {};
+  }
+  const auto entry = call->api.find_model(name.value_or(path));
+  if (!entry) return unknown_model(name.value_or(path), call->api.model_names());
+  for (const ModelPool::Status& one : call->api.models())
+    if (one.entry.name == entry->name) return call->reply(entry_json(one)), Expected<void>();
+  call->reply(entry_json({.entry = *entry}));
   return {};
 }
 

@@ -80,17 +80,21 @@ class OllamaFormat final : public AnswerFormat {
   AnswerReader reader_;
 };
 
-/// A request without words: clients send it to load a model, or to unload it (`keep_alive: 0`).
-void reply_loaded(const CallPtr& call, bool chat) {
-  const Json alive = call->body.value("keep_alive", Json());
-  Json json = {{"model", call->name()}, {"created_at", utc_text(std::chrono::system_clock::now())}};
-  if (chat)
+/// Answers a request without words: clients send it to load a model, or to unload it (`keep_alive: 0`).
+void reply_state(const CallPtr& call, const std::string& name, const char* reason) {
+  Json json = {{"model", name}, {"created_at", utc_text(std::chrono::system_clock::now())}};
+  if (call->route == "/api/chat")
     json["message"] = {{"role", "assistant"}, {"content", ""}};
   else
     json["response"] = "";
   json["done"] = true;
-  json["done_reason"] = alive == 0 || alive == "0" ? "unload" : "load";
+  json["done_reason"] = reason;
   call->reply(json);
+}
+
+void reply_loaded(const CallPtr& call) {
+  const Json alive = call->body.value("keep_alive", Json());
+  reply_state(call, call->name(), alive == 0 || alive == "0" ? "unload" : "load");
 }
 
 struct OllamaWishes {
@@ -103,10 +107,10 @@ Expected<OllamaWishes> read_common(const CallPtr& call, Fields& asked, AnswerReq
   DLLM_TRY(request.stream, asked.flag("stream", true));
   DLLM_TRY(request.diffusing, asked.flag("diffusing", false));
   DLLM_TRY(request.events, asked.flag("diffusion_events", false));
-  DLLM_CHECK_OK(read_shown(asked, call->api, request));
+  DLLM_CHECK_OK(read_shown(asked, call->served(), request));
   OllamaWishes wishes;
-  DLLM_TRY(wishes.thinking, read_thinking(asked, call->api));
-  DLLM_TRY(wishes.options, read_options(asked, call->api.model, call->api.options));
+  DLLM_TRY(wishes.thinking, read_thinking(asked, call->served()));
+  DLLM_TRY(wishes.options, read_options(asked, call->served().model, call->api.options));
   return wishes;
 }
 
@@ -114,7 +118,7 @@ Expected<void> chat(const CallPtr& call) {
   Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(read_ollama_model(call, fields));
   const Json* list = fields.find("messages");
-  if (list == nullptr || list->empty()) return reply_loaded(call, /*chat=*/true), Expected<void>();
+  if (list == nullptr || list->empty()) return reply_loaded(call), Expected<void>();
   DLLM_TRY(const Json messages, messages_from_ollama(*list));
   DLLM_TRY(const Json asked, from_ollama(fields));
   Fields ours(asked, &call->ignored);
@@ -136,7 +140,7 @@ struct OllamaPrompt {
   bool raw = false;  ///< without the chat template
 };
 
-Expected<OllamaPrompt> read_prompt(const Api& api, Fields& fields) {
+Expected<OllamaPrompt> read_prompt(const ServedModel& served, Fields& fields) {
   OllamaPrompt read;
   DLLM_TRY(const auto prompt, fields.text("prompt"));
   DLLM_TRY(const auto suffix, fields.text("suffix"));
@@ -151,8 +155,8 @@ Expected<OllamaPrompt> read_prompt(const Api& api, Fields& fields) {
   read.system = system.value_or("");
   if ((raw || read.suffix) && !read.system.empty())
     return Error{ErrorCode::kUsage, "a raw prompt has no system message", "system", "put it into the prompt"};
-  DLLM_CHECK_OK(api.check_size(read.prompt.size(), "prompt"));
-  DLLM_CHECK_OK(api.check_size(read.suffix.value_or("").size(), "suffix"));
+  DLLM_CHECK_OK(served.check_size(read.prompt.size(), "prompt"));
+  DLLM_CHECK_OK(served.check_size(read.suffix.value_or("").size(), "suffix"));
   return read;
 }
 
@@ -160,7 +164,7 @@ Expected<PreparedConversation> generate_prompt(const CallPtr& call, const Ollama
                                                const OllamaWishes& wishes) {
   if (words.raw || words.suffix) {
     PreparedConversation prepared;
-    DLLM_TRY(prepared.ids, call->api.model.prompt_ids(words.prompt, /*special=*/words.raw));
+    DLLM_TRY(prepared.ids, call->served().model.prompt_ids(words.prompt, /*special=*/words.raw));
     return prepared;
   }
   const Json messages = Json::array({{{"role", "user"}, {"content", words.prompt}}});
@@ -171,16 +175,14 @@ Expected<PreparedConversation> generate_prompt(const CallPtr& call, const Ollama
 Expected<void> generate(const CallPtr& call) {
   Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(read_ollama_model(call, fields));
-  const Json prompt = call->body.value("prompt", Json());
-  if ((prompt.is_null() || prompt == "") && !call->body.contains("suffix"))
-    return reply_loaded(call, /*chat=*/false), Expected<void>();
+  if (is_without_words(*call)) return reply_loaded(call), Expected<void>();
   AnswerRequest request;
-  DLLM_TRY(const OllamaPrompt words, read_prompt(call->api, fields));
+  DLLM_TRY(const OllamaPrompt words, read_prompt(call->served(), fields));
   DLLM_TRY(const Json asked, from_ollama(fields));
   Fields ours(asked, &call->ignored);
   DLLM_TRY(const OllamaWishes wishes, read_common(call, ours, request));
   if (words.suffix) {
-    DLLM_TRY(request.suffix, call->api.model.tokenize(*words.suffix, /*special=*/false));
+    DLLM_TRY(request.suffix, call->served().model.tokenize(*words.suffix, /*special=*/false));
   }
   DLLM_TRY(PreparedConversation prepared, generate_prompt(call, words, wishes));
   prepared.reader.prepare(request, wishes.options, asked);
@@ -198,6 +200,14 @@ Expected<void> told_in_their_fields(Expected<void> done) {
 std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, AnswerReader reader) {
   return std::make_unique<OllamaFormat>(call, chat, std::move(reader));
 }
+
+bool is_without_words(const Call& call) {
+  if (call.route == "/api/chat") return call.body.value("messages", Json()).empty();
+  const Json prompt = call.body.value("prompt", Json());
+  return call.route == "/api/generate" && (prompt.is_null() || prompt == "") && !call.body.contains("suffix");
+}
+
+void reply_unloaded(const CallPtr& call) { reply_state(call, call->body.value("model", ""), "unload"); }
 
 Expected<void> ollama_chat(const CallPtr& call) { return told_in_their_fields(chat(call)); }
 Expected<void> ollama_generate(const CallPtr& call) { return told_in_their_fields(generate(call)); }

@@ -24,6 +24,19 @@ Error in_ollama_fields(Error error);
 /// Reads `model`: with and without ":latest" it is the same model. Errors: kUsage (another model, none).
 Expected<void> read_ollama_model(const CallPtr& call, Fields& fields);
 
+/// A name without ":latest".
+std::string without_latest(const std::string& name);
+
+// Loading and unloading, where the server has several models.
+/// `keep_alive` of a request of Ollama's API, which is then no field any more: seconds (negative: for ever); absent:
+/// not given. Errors: kUsage.
+Expected<std::optional<double>> read_keep_alive(Call& call);
+/// "1h30m", "300ms", "-1" (seconds), as Go writes durations; nullopt: it is none.
+std::optional<double> parse_duration(std::string_view text);
+/// A request to load or unload a model, and to do nothing else.
+bool is_without_words(const Call& call);
+void reply_unloaded(const CallPtr& call);
+
 /// Answers of /api/chat (`chat`) and /api/generate: one JSON object, or one per line of a stream.
 std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, AnswerReader reader);
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/try.h"
@@ -65,6 +68,13 @@ Expected<void> add_format(const Json& format, Json& asked) {
   return {};
 }
 
+std::optional<double> parse_plain_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
 Error in_ollama_fields(Error error) {
@@ -79,7 +89,7 @@ Expected<Json> from_ollama(Fields& fields) {
   Json asked = Json::object();
   if (const Json* options = fields.find("options")) DLLM_CHECK_OK(add_options(*options, asked, fields.ignored()));
   if (const Json* format = fields.find("format")) DLLM_CHECK_OK(add_format(*format, asked));
-  // A model stays loaded as long as the server runs.
+  // A server with one model keeps it as long as it runs; one with several has read this before.
   fields.ignore("keep_alive");
   for (const std::string& rest : fields.rest()) asked[rest] = *fields.find(rest);
   return asked;
@@ -112,14 +122,52 @@ Expected<Json> messages_from_ollama(const Json& list) {
   return result;
 }
 
+std::string without_latest(const std::string& name) {
+  return name.ends_with(kLatest) ? name.substr(0, name.size() - kLatest.size()) : name;
+}
+
 Expected<void> read_ollama_model(const CallPtr& call, Fields& fields) {
   DLLM_TRY(const auto asked, fields.text("model"));
   if (!asked || asked->empty()) return wrong_type("model", "given");
-  const bool tagged = asked->ends_with(kLatest);
-  const std::string bare = tagged ? asked->substr(0, asked->size() - kLatest.size()) : *asked;
-  if (!call->api.is_served(*asked) && !call->api.is_served(bare)) return unknown_model(*asked, call->api.name());
+  // A server with several models has found the one of this name before.
+  const ServedModel* const only = call->api.only;
+  if (only != nullptr && !only->is_served(*asked) && !only->is_served(without_latest(*asked)))
+    return unknown_model(*asked, {only->name()});
   call->model = *asked;
   return {};
+}
+
+std::optional<double> parse_duration(std::string_view text) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"\u00b5s", 1e-6}, {"ms", 1e-3},
+                                                            {"s", 1},     {"m", 60},    {"h", 3600}};
+  const double sign = text.starts_with('-') ? -1 : 1;
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  if (text.empty()) return std::nullopt;
+  double seconds = 0;
+  for (bool first = true; !text.empty(); first = false) {
+    const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+    const auto number = parse_plain_number(text.substr(0, end));
+    if (!number) return std::nullopt;
+    text.remove_prefix(end);
+    if (first && text.empty()) return sign * *number;
+    const std::string_view unit = text.substr(0, std::min(text.find_first_of("0123456789."), text.size()));
+    const auto* const known = std::ranges::find(kUnits, unit, &std::pair<std::string_view, double>::first);
+    if (known == std::end(kUnits)) return std::nullopt;
+    seconds += *number * known->second;
+    text.remove_prefix(unit.size());
+  }
+  return sign * seconds;
+}
+
+Expected<std::optional<double>> read_keep_alive(Call& call) {
+  const auto found = call.dialect == Dialect::kOllama ? call.body.find("keep_alive") : call.body.end();
+  if (found == call.body.end() || found->is_null()) return std::optional<double>();
+  std::optional<double> seconds;
+  if (found->is_number()) seconds = found->get<double>();
+  if (found->is_string()) seconds = parse_duration(found->get_ref<const std::string&>());
+  if (!seconds) return wrong_type("keep_alive", "a number of seconds, or a duration as \"5m\"");
+  call.body.erase(found);
+  return seconds;
 }
 
 }  // namespace dllm::serve

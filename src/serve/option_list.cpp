@@ -52,7 +52,7 @@ bool usable(const LanguageModel& model, const std::string& selector, const std::
 }  // namespace
 
 Expected<void> list_options(const CallPtr& call) {
-  const LanguageModel& model = call->api.model;
+  const LanguageModel& model = call->served().model;
   Json parts = Json::array(), presets = Json::array();
   for (const PartInfo& part : options_info().parts) {
     if (part.selector.key.empty()) continue;

@@ -191,7 +191,7 @@ class ResponsesFormat final : public AnswerFormat {
         {"input_tokens", stats.prompt_tokens},
         {"input_tokens_details", {{"cached_tokens", stats.cached_tokens}}},
         {"output_tokens", stats.answer_tokens},
-        {"output_tokens_details", {{"reasoning_tokens", reader_.thought_tokens(call_->api.model, answer)}}},
+        {"output_tokens_details", {{"reasoning_tokens", reader_.thought_tokens(call_->served().model, answer)}}},
         {"total_tokens", stats.prompt_tokens + stats.answer_tokens}};
     json["dllm"] = facts_json(answer);
     return json;
@@ -224,7 +224,7 @@ Expected<Conversation> read_input(Fields& fields, ResponseFacts& facts) {
 }
 
 /// `context_management`: a compaction that no prompt here is long enough for asks for nothing.
-Expected<void> read_compaction(Fields& fields, const Api& api) {
+Expected<void> read_compaction(Fields& fields, const ServedModel& served) {
   const Json* list = fields.find("context_management");
   if (list == nullptr) return {};
   if (!list->is_array()) return wrong_type("context_management", "a list");
@@ -233,7 +233,7 @@ Expected<void> read_compaction(Fields& fields, const Api& api) {
     const Json threshold = one.is_object() ? one.value("compact_threshold", Json()) : Json();
     if (type != "compaction" || !threshold.is_number_unsigned())
       return wrong_type("context_management", "a list of {\"type\": \"compaction\", \"compact_threshold\": N}");
-    if (threshold.get<std::uint64_t>() < static_cast<std::uint64_t>(api.model.context_length()))
+    if (threshold.get<std::uint64_t>() < static_cast<std::uint64_t>(served.model.context_length()))
       return Error{ErrorCode::kUsage, "conversations are not compacted here", "context_management",
                    "leave it out, or give a threshold above the model's context"};
   }
@@ -280,12 +280,12 @@ Expected<void> responses(const CallPtr& call) {
   DLLM_TRY(const bool usage, read_usage_wish(fields, request.stream));
   (void)usage;  // the last event has it anyway
   DLLM_CHECK_OK(read_top_logprobs(fields));
-  DLLM_CHECK_OK(read_shown(fields, call->api, request));
-  DLLM_TRY(Thinking thinking, read_thinking(fields, call->api));
+  DLLM_CHECK_OK(read_shown(fields, call->served(), request));
+  DLLM_TRY(Thinking thinking, read_thinking(fields, call->served()));
   DLLM_TRY(thinking.encrypted, read_include(fields));
-  DLLM_CHECK_OK(read_compaction(fields, call->api));
+  DLLM_CHECK_OK(read_compaction(fields, call->served()));
   if (const auto reasoning = call->body.find("reasoning"); reasoning != call->body.end()) facts.reasoning = *reasoning;
-  DLLM_TRY(GenerateOptions options, read_options(fields, call->api.model, call->api.options));
+  DLLM_TRY(GenerateOptions options, read_options(fields, call->served().model, call->api.options));
   DLLM_CHECK_OK(apply_tools(tools, options));
   if (const auto length = call->body.find("max_output_tokens"); length != call->body.end())
     facts.max_output_tokens = *length;

@@ -26,12 +26,12 @@ class ScoreJob : public std::enable_shared_from_this<ScoreJob> {
  public:
   ScoreJob(CallPtr call, std::vector<ScoreTarget> targets, std::int32_t context, double cfg_scale, bool list)
       : call_(std::move(call)), targets_(std::move(targets)), context_(context), cfg_scale_(cfg_scale), list_(list) {
-    ++call_->api.scoring;
+    ++call_->served().scoring;
   }
-  ~ScoreJob() { --call_->api.scoring; }
+  ~ScoreJob() { --call_->served().scoring; }
 
   void post() {
-    call_->api.scheduler.post([self = shared_from_this()] { self->pass(); });
+    call_->served().scheduler.post([self = shared_from_this()] { self->pass(); });
   }
 
  private:
@@ -46,7 +46,7 @@ class ScoreJob : public std::enable_shared_from_this<ScoreJob> {
       owners.push_back(next_);
       if (++sample_ == target.plan.samples()) ++next_, sample_ = 0;
     }
-    const auto logs = call_->api.model.masked_log_probs_batch(texts, cfg_scale_);
+    const auto logs = call_->served().model.masked_log_probs_batch(texts, cfg_scale_);
     if (!logs) return call_->fail(logs.error());
     for (std::size_t i = 0; i < logs->size(); ++i)
       targets_[owners[i]].values.push_back(targets_[owners[i]].plan.value((*logs)[i]));
@@ -92,26 +92,26 @@ Expected<double> read_cfg_scale(Fields& fields) {
   return value->get<double>();
 }
 
-Expected<ScoreTarget> read_target(const Api& api, const Json& continuation, const std::vector<std::int32_t>& context,
-                                  const LikelihoodOptions& options) {
+Expected<ScoreTarget> read_target(const ServedModel& served, const Json& continuation,
+                                  const std::vector<std::int32_t>& context, const LikelihoodOptions& options) {
   std::vector<std::int32_t> tokens;
   if (continuation.is_string()) {
-    DLLM_CHECK_OK(api.check_size(continuation.get_ref<const std::string&>().size(), "continuation"));
-    DLLM_TRY(tokens, api.model.tokenize(continuation.get_ref<const std::string&>(), /*special=*/false));
+    DLLM_CHECK_OK(served.check_size(continuation.get_ref<const std::string&>().size(), "continuation"));
+    DLLM_TRY(tokens, served.model.tokenize(continuation.get_ref<const std::string&>(), /*special=*/false));
   } else {
     DLLM_TRY(tokens, token_ids(continuation, "continuation"));
   }
   if (tokens.empty()) return wrong_type("continuation", "a text of at least one token");
   const auto length = static_cast<std::int32_t>(tokens.size());
   LikelihoodPlan plan = LikelihoodPlan::whole(length);
-  if (!api.model.autoregressive()) {
+  if (!served.model.autoregressive()) {
     DLLM_TRY(plan, LikelihoodPlan::sampled(length, options));
   }
   ScoreTarget target{context, plan};
   target.ids.insert(target.ids.end(), tokens.begin(), tokens.end());
-  if (static_cast<std::int64_t>(target.ids.size()) > api.model.context_length())
+  if (static_cast<std::int64_t>(target.ids.size()) > served.model.context_length())
     return Error{ErrorCode::kUsage,
-                 fmt::format("{} tokens exceed the context of {}", target.ids.size(), api.model.context_length()),
+                 fmt::format("{} tokens exceed the context of {}", target.ids.size(), served.model.context_length()),
                  "continuation", ""};
   return target;
 }
@@ -119,10 +119,10 @@ Expected<ScoreTarget> read_target(const Api& api, const Json& continuation, cons
 }  // namespace
 
 Expected<void> score(const CallPtr& call) {
-  Api& api = call->api;
+  ServedModel& served = call->served();
   Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
-  DLLM_TRY(const auto context, read_context(api, fields));
+  DLLM_TRY(const auto context, read_context(served, fields));
   const Json* continuation = fields.find("continuation");
   if (continuation == nullptr) return wrong_type("continuation", "given");
   DLLM_TRY(const auto samples, fields.integer("samples", 0, kMostSamples));
@@ -138,10 +138,10 @@ Expected<void> score(const CallPtr& call) {
     return wrong_type("continuation", fmt::format("at most {} texts", kMostTargets));
   std::vector<ScoreTarget> targets;
   for (std::size_t i = 0; i < (list ? continuation->size() : 1); ++i) {
-    DLLM_TRY(ScoreTarget target, read_target(api, list ? (*continuation)[i] : *continuation, context, options));
+    DLLM_TRY(ScoreTarget target, read_target(served, list ? (*continuation)[i] : *continuation, context, options));
     targets.push_back(std::move(target));
   }
-  if (api.scoring >= api.options.scheduling.queue + 1)
+  if (served.scoring >= served.options.scheduling.queue + 1)
     return Error{ErrorCode::kResource, "too many texts are being scored", std::string(kQueueFull), "try again later"};
   const auto job =
       std::make_shared<ScoreJob>(call, std::move(targets), static_cast<std::int32_t>(context.size()), cfg_scale, list);

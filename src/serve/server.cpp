@@ -5,14 +5,18 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <ostream>
 #include <thread>
+#include <utility>
 
+#include "base/free_memory.h"
 #include "base/service_manager.h"
 #include "base/try.h"
 #include "serve/api.h"
-#include "serve/file_watch.h"
 #include "serve/lane.h"
+#include "serve/model_pool.h"
+#include "serve/served_model.h"
 #include "serve/structure.h"
 
 namespace dllm::serve {
@@ -33,13 +37,20 @@ class Work {
     if (!call) return;
     queue(read_, call, [this, &api, call] {
       if (!api.read(call)) return;
-      if (!may_compile(call->body)) return api.answer(call);
-      queue(compile_, call, [&api, call] { api.answer(call); });
+      api.bind(call, [this, &api, call, here = std::this_thread::get_id()] {
+        if (std::this_thread::get_id() == here) return answer(api, call);
+        // The thread that has loaded the model goes on with the next one.
+        queue(read_, call, [this, &api, call] { answer(api, call); });
+      });
     });
   }
 
  private:
   static std::size_t bytes_of(const ServerOptions& options) { return 16 * options.http.body; }
+  void answer(Api& api, const CallPtr& call) {
+    if (!may_compile(call->body)) return api.answer(call);
+    queue(compile_, call, [&api, call] { api.answer(call); });
+  }
   static void queue(Lane& lane, const CallPtr& call, std::function<void()> job) {
     if (!lane.add(call->client, call->exchange->request().body.size(), std::move(job)))
       call->fail(ApiError{429, "too many requests of this client wait to be read", "", "queue_full"});
@@ -82,15 +93,6 @@ class Failure {
   std::optional<Error> error_;
 };
 
-std::unique_ptr<FileWatch> watch_files(Api& api, std::function<void()> lost) {
-  const auto log = [&api](const std::string& event, const std::string& path) {
-    Json line = {{"event", event}};
-    if (!path.empty()) line["file"] = path;
-    api.write_log(line);
-  };
-  return std::make_unique<FileWatch>(ModelFiles(api.model), log, std::move(lost));
-}
-
 constexpr double kNotice = 2;  ///< seconds between the failure of /health and the end
 
 HttpResponse refusal(Api& api, int status, std::string message) {
@@ -99,64 +101,152 @@ HttpResponse refusal(Api& api, int status, std::string message) {
   return error_response(ApiError{status, std::move(message), "", ""}, Dialect::kOpenAi);
 }
 
+/// What servers with one and with several models have in common.
+class Host {
+ public:
+  explicit Host(const ServerOptions& options) : options_(options) {}
+
+  Expected<void> listen(LogSink log) {
+    HttpServer::Options listening{
+        .host = options_.host, .port = options_.port, .socket = options_.socket, .limits = options_.http};
+    listening.handler = [this](const std::shared_ptr<Exchange>& exchange) { work_->add(*api_, exchange); };
+    listening.refusal = [this](int status, std::string message) { return refusal(*api_, status, std::move(message)); };
+    listening.on_signal = [this](bool again) { on_signal(again); };
+    DLLM_TRY(server_, HttpServer::listen(std::move(listening)));
+    api_ = std::make_unique<Api>(options_, std::move(log));
+    api_->connections = [this] { return server_->connections(); };
+    return {};
+  }
+
+  Api& api() { return *api_; }
+
+  /// Until drained or aborted. `end`: afterwards, before the lanes end.
+  void run(const std::function<void(std::uint16_t)>& on_ready, const std::function<void()>& end) {
+    work_ = std::make_unique<Work>(options_);
+    if (on_ready) on_ready(server_->port());
+    notify_service_manager("READY=1\nSTATUS=serving requests");
+    server_->run();
+    if (end) end();
+    work_.reset();
+  }
+
+  /// No alarm rings any more.
+  Expected<void> result() {
+    alarm_.reset();
+    notice_.reset();
+    return failure_.result();
+  }
+
+  void out_of_memory() {
+    failure_.set({ErrorCode::kResource, "out of memory", "", "fewer requests at once (--parallel) may fit"});
+    server_->abort();
+  }
+  void lost(const std::string& path) {
+    failure_.set({ErrorCode::kIo, "the model's file has changed while it was served", path,
+                  "to replace a model, write a new file and rename it, then start the server again"});
+    // Proxies that ask /health twice a second see that it fails, and send their requests elsewhere.
+    notice_ = std::make_unique<Alarm>(kNotice, [this] { server_->abort(); });
+  }
+  void log_file(const std::string& event, const std::string& path) {
+    Json line = {{"event", event}};
+    if (!path.empty()) line["file"] = path;
+    api_->write_log(line);
+  }
+
+ private:
+  void on_signal(bool again) {
+    if (again) return server_->abort();
+    api_->write_log({{"event", "shutting down"}, {"running", api_->counters().running}});
+    api_->draining = true;
+    notify_service_manager("STOPPING=1");
+    alarm_ = std::make_unique<Alarm>(options_.drain_seconds, [this] { server_->abort(); });
+    server_->drain();
+  }
+
+  const ServerOptions& options_;
+  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<Api> api_;
+  std::unique_ptr<Work> work_;
+  std::unique_ptr<Alarm> alarm_, notice_;
+  Failure failure_;
+};
+
+using LoadedModel = Expected<std::unique_ptr<PooledModel>>;
+
+/// A loaded model of a server with several, which begins to answer.
+LoadedModel begin_model(Host& host, ModelPool*& pool, const ServerOptions& options, const ModelEntry& entry,
+                        LanguageModel model) {
+  DLLM_TRY(const ResolvedOptions usable, model.resolve(options.defaults));
+  ServedModel::Events events;
+  events.file = [&host](const std::string& event, const std::string& path) { host.log_file(event, path); };
+  events.lost = [&pool, name = entry.name] { pool->unload(name); };
+  events.out_of_memory = [&host] { host.out_of_memory(); };
+  events.ended = [&host, name = entry.name](const SchedulerCounters& counters) { host.api().add_past(name, counters); };
+  events.after_loss = "it is loaded again";
+  DLLM_TRY(auto served, ServedModel::create(std::make_shared<const LanguageModel>(std::move(model)), options,
+                                            {entry.name}, entry.path, std::move(events)));
+  served->start();
+  return std::unique_ptr<PooledModel>(std::move(served));
+}
+
+LoadedModel load_model(Host& host, ModelPool*& pool, const ServerOptions& options, const ModelSource& source,
+                       const ModelEntry& entry, const std::function<bool()>& go_on) {
+  try {
+    DLLM_TRY(LanguageModel model, source.load(entry, go_on));
+    return begin_model(host, pool, options, entry, std::move(model));
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource, "out of memory", entry.path, ""};
+  }
+}
+
 }  // namespace
 
 Expected<void> serve(const LanguageModel& model, const ServerOptions& options, LogSink log,
                      const std::function<void(std::uint16_t)>& on_ready) {
   DLLM_TRY(const ResolvedOptions usable, model.resolve(options.defaults));
-  Api* api = nullptr;
-  HttpServer* http = nullptr;
-  std::unique_ptr<Work> work;
-  std::unique_ptr<Alarm> alarm;
-  HttpServer::Options listening{
-      .host = options.host, .port = options.port, .socket = options.socket, .limits = options.http};
-  listening.handler = [&](const std::shared_ptr<Exchange>& exchange) { work->add(*api, exchange); };
-  listening.refusal = [&](int status, std::string message) { return refusal(*api, status, std::move(message)); };
-  listening.on_signal = [&](bool again) {
-    if (again) return http->abort();
-    api->write_log({{"event", "shutting down"}, {"running", api->scheduler.counters().running}});
-    api->draining = true;
-    notify_service_manager("STOPPING=1");
-    alarm = std::make_unique<Alarm>(options.drain_seconds, [&] { http->abort(); });
-    http->drain();
+  Host host(options);
+  DLLM_CHECK_OK(host.listen(std::move(log)));
+  ServedModel::Events events;
+  events.file = [&host](const std::string& event, const std::string& path) { host.log_file(event, path); };
+  events.lost = [&] { host.lost(options.model_path); };
+  events.out_of_memory = [&host] { host.out_of_memory(); };
+  events.after_loss = "the server ends";
+  DLLM_TRY(const auto served,
+           ServedModel::create(borrowed(model), options, options.names, options.model_path, std::move(events)));
+  host.api().only = served.get();
+  served->start();
+  host.run(on_ready, nullptr);
+  served->stop();
+  return host.result();
+}
+
+Expected<void> serve_models(const ModelSource& source, const ModelPool::Limits& limits, std::optional<FirstModel> first,
+                            const ServerOptions& options, LogSink log,
+                            const std::function<void(std::uint16_t)>& on_ready) {
+  Host host(options);
+  DLLM_CHECK_OK(host.listen(std::move(log)));
+  ModelPool* shared = nullptr;
+  ModelPool::Work work;
+  work.load = [&](const ModelEntry& entry, const std::function<bool()>& go_on) {
+    return load_model(host, shared, options, source, entry, go_on);
   };
-  DLLM_TRY(const auto server, HttpServer::listen(std::move(listening)));
-  http = server.get();
-  DLLM_TRY(auto scheduler, Scheduler::create(model, options.scheduling));
-  Api shared(model, *scheduler, options, std::move(log));
-  shared.connections = [&] { return server->connections(); };
-  api = &shared;
-  Failure failure;
-  std::unique_ptr<Alarm> end;
-  const auto lost = [&] {
-    failure.set({ErrorCode::kIo, "the model's file has changed while it was served", options.model_path,
-                 "to replace a model, write a new file and rename it, then start the server again"});
-    // Proxies that ask /health twice a second see that it fails, and send their requests elsewhere.
-    end = std::make_unique<Alarm>(kNotice, [&] { http->abort(); });
+  work.memory_needed = source.memory_needed;
+  work.free_memory = [] { return free_memory(); };
+  work.log = [&host](const std::string& event, const std::string& name, double seconds) {
+    host.api().metrics.counted(name, event);
+    host.api().write_log({{"event", event}, {"model", name}, {"seconds", seconds}});
   };
-  auto watch = watch_files(shared, lost);
-  shared.unfit = [&] { return watch->unfit(); };
-  {
-    std::jthread rounds([&](const std::stop_token& stop) {
-      try {
-        scheduler->run(stop);
-      } catch (const std::bad_alloc&) {
-        failure.set({ErrorCode::kResource, "out of memory", "", "fewer requests at once (--parallel) may fit"});
-        http->abort();
-      }
-    });
-    work = std::make_unique<Work>(options);
-    if (on_ready) on_ready(server->port());
-    notify_service_manager("READY=1\nSTATUS=serving requests");
-    server->run();
-    watch.reset();
-    work.reset();
+  ModelPool pool(limits, std::move(work));
+  shared = &pool;
+  host.api().source = &source;
+  host.api().pool = &pool;
+  if (first) {
+    DLLM_TRY(auto begun, begin_model(host, shared, options, first->entry, std::move(first->model)));
+    pool.add(first->entry, std::move(begun));
   }
-  alarm.reset();
-  end.reset();
-  // Cancelled requests send their answers through the server and the settings, so these are destroyed last.
-  scheduler.reset();
-  return failure.result();
+  // Those who wait for a model are answered while there are lanes for what follows.
+  host.run(on_ready, [&pool] { pool.stop(); });
+  return host.result();
 }
 
 }  // namespace dllm::serve

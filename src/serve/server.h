@@ -11,6 +11,7 @@
 #include "dllm/model.h"
 #include "dllm/scheduler.h"
 #include "serve/http.h"
+#include "serve/model_pool.h"
 
 namespace dllm::serve {
 
@@ -35,14 +36,36 @@ struct ServerOptions {
   bool any_model = false;            ///< any name is accepted for `model`
   bool split_thoughts = true;        ///< thoughts are sent apart from the text; false: as the model writes them
   GenerateOptions defaults;          ///< of every request
-  std::string model_path;            ///< for /props
+  std::string model_path;            ///< for /props; of a server with one model
   LogForm log = LogForm::kText;
 };
 
-/// Serves the model over HTTP until SIGTERM or SIGINT, after which requests in progress are finished; a second signal
+/// Serves one model over HTTP until SIGTERM or SIGINT, after which requests in progress are finished; a second signal
 /// ends it at once. Logs one line per request to `log`. Calls `on_ready` with the port. Errors: kIo (the address; the
 /// model's file has changed), kUsage (options), kResource.
 Expected<void> serve(const LanguageModel& model, const ServerOptions& options, LogSink log,
                      const std::function<void(std::uint16_t)>& on_ready = {});
+
+/// The models of a server with several, which are loaded when they are asked for. The functions may be called in any
+/// thread, and at the same time.
+struct ModelSource {
+  std::function<std::vector<ModelEntry>()> list{};
+  /// By a name in a request; empty: the one for requests that name none. nullopt: there is no such model.
+  std::function<std::optional<ModelEntry>(const std::string& name)> find{};
+  /// `go_on`: see ModelPool::Work.
+  std::function<Expected<LanguageModel>(const ModelEntry& entry, const std::function<bool()>& go_on)> load{};
+  std::function<std::int64_t(const ModelEntry& entry)> memory_needed{};
+};
+
+/// A model that is loaded before the server is ready. Like the others it may be unloaded.
+struct FirstModel {
+  ModelEntry entry;
+  LanguageModel model;
+};
+
+/// The same with several models. Of `options`, `names`, `model_path` and `any_model` are not read.
+Expected<void> serve_models(const ModelSource& source, const ModelPool::Limits& limits, std::optional<FirstModel> first,
+                            const ServerOptions& options, LogSink log,
+                            const std::function<void(std::uint16_t)>& on_ready = {});
 
 }  // namespace dllm::serve

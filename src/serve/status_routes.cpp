@@ -1,6 +1,4 @@
 // The server's state: /health, /metrics, /props, /slots.
-#include <filesystem>
-
 #include "base/try.h"
 #include "dllm/version.h"
 #include "engine/trace.h"
@@ -8,7 +6,7 @@
 
 namespace dllm::serve {
 Expected<void> health(const CallPtr& call) {
-  const auto unfit = call->api.unfit ? call->api.unfit() : std::nullopt;
+  const auto unfit = call->api.only != nullptr ? call->api.only->unfit() : std::nullopt;
   if (call->api.draining)
     call->fail(ApiError{503, "the server is shutting down", "", ""});
   else if (unfit)
@@ -19,40 +17,46 @@ Expected<void> health(const CallPtr& call) {
 }
 
 Expected<void> metrics(const CallPtr& call) {
-  const Api& api = call->api;
-  const Metrics::Elsewhere elsewhere{api.capacity(), api.connections ? api.connections() : 0, api.lost_log_lines()};
-  call->reply(
-      HttpResponse{.body = api.metrics.text(api.scheduler.counters(), elsewhere), .type = "text/plain; version=0.0.4"});
+  call->reply(HttpResponse{.body = call->api.metrics_text(), .type = "text/plain; version=0.0.4"});
   return {};
 }
 
 Expected<void> props(const CallPtr& call) {
-  const Api& api = call->api;
-  DLLM_TRY(const ResolvedOptions resolved, api.model.resolve(api.options.defaults));
+  const ServedModel& served = call->served();
+  DLLM_TRY(const ResolvedOptions resolved, served.model.resolve(served.options.defaults));
   call->reply({{"default_generation_settings", options_json(resolved)},
-               {"total_slots", api.scheduler.options().parallel},
-               {"queue", api.scheduler.options().queue},
-               {"prefix_cache_bytes", api.scheduler.options().prefix_bytes},
-               {"model_path", std::filesystem::path(api.options.model_path).filename().string()},  // no folder
-
-               {"model_alias", api.name()},
-               {"n_ctx", api.model.context_length()},
-               {"chat_template", api.model.chat_template()},
+               {"total_slots", served.scheduler.options().parallel},
+               {"queue", served.scheduler.options().queue},
+               {"prefix_cache_bytes", served.scheduler.options().prefix_bytes},
+               {"model_path", served.file_name()},
+               {"model_alias", served.name()},
+               {"n_ctx", served.model.context_length()},
+               {"chat_template", served.model.chat_template()},
                {"build_info", std::string("dllm ") + DLLM_VERSION}});
   return {};
 }
 
 Expected<void> slots(const CallPtr& call) {
   Json list = Json::array();
-  for (const RequestState& one : call->api.scheduler.requests())
-    list.push_back({{"id", one.id},
-                    {"is_processing", one.running},
-                    {"n_prompt", one.prompt_tokens},
-                    {"n_predict", one.length},
-                    {"n_decided", one.decided},
-                    {"steps", one.steps},
-                    {"nfe", one.nfe},
-                    {"seconds", one.seconds}});
+  const auto add = [&list](const ServedModel& served, const std::string& name) {
+    for (const RequestState& one : served.scheduler.requests()) {
+      list.push_back({{"id", one.id},
+                      {"is_processing", one.running},
+                      {"n_prompt", one.prompt_tokens},
+                      {"n_predict", one.length},
+                      {"n_decided", one.decided},
+                      {"steps", one.steps},
+                      {"nfe", one.nfe},
+                      {"seconds", one.seconds}});
+      if (!name.empty()) list.back()["model"] = name;
+    }
+  };
+  if (call->api.only != nullptr) {
+    add(*call->api.only, "");
+  } else {
+    for (const ModelPool::Status& one : call->api.pool->states())
+      if (one.lease.model != nullptr) add(*static_cast<ServedModel*>(one.lease.model), one.entry.name);
+  }
   call->reply(list);
   return {};
 }

@@ -24,7 +24,7 @@ Json pieces(const LanguageModel& model, const std::vector<std::int32_t>& ids) {
 }  // namespace
 
 Expected<void> tokenize(const CallPtr& call) {
-  const Api& api = call->api;
+  const ServedModel& served = call->served();
   Fields fields(call->body, &call->ignored);
   DLLM_CHECK_OK(call->read_model(fields));
   DLLM_TRY(const auto content, fields.text("content"));
@@ -33,23 +33,23 @@ Expected<void> tokenize(const CallPtr& call) {
   DLLM_TRY(const bool special, fields.flag("parse_special", true));
   DLLM_TRY(const bool with_pieces, either_flag(fields, "with_pieces", "return_token_strs", false));
   const Json* list = fields.find("messages");
-  DLLM_TRY(const Thinking thinking, read_thinking(fields, api));
+  DLLM_TRY(const Thinking thinking, read_thinking(fields, served));
   DLLM_CHECK_OK(fields.done());
   if (int{content.has_value()} + int{prompt.has_value()} + int{list != nullptr} != 1)
     return wrong_type("content", "given, or \"prompt\", or \"messages\"");
   std::vector<std::int32_t> ids;
   if (list != nullptr) {
-    DLLM_TRY(ConversationPrompt rendered, render(api, {.system = "", .messages = *list}, std::nullopt, thinking,
+    DLLM_TRY(ConversationPrompt rendered, render(served, {.system = "", .messages = *list}, std::nullopt, thinking,
                                                  /*structured=*/false, call->ignored));
     ids = std::move(rendered.ids);
   } else if (bos) {
-    DLLM_TRY(ids, api.model.prompt_ids(content.value_or(prompt.value_or("")), special));
+    DLLM_TRY(ids, served.model.prompt_ids(content.value_or(prompt.value_or("")), special));
   } else {
-    DLLM_TRY(ids, api.model.tokenize(content.value_or(prompt.value_or("")), special));
+    DLLM_TRY(ids, served.model.tokenize(content.value_or(prompt.value_or("")), special));
   }
-  call->reply({{"tokens", with_pieces ? pieces(api.model, ids) : Json(ids)},
+  call->reply({{"tokens", with_pieces ? pieces(served.model, ids) : Json(ids)},
                {"count", ids.size()},
-               {"max_model_len", api.model.context_length()}});
+               {"max_model_len", served.model.context_length()}});
   return {};
 }
 
@@ -61,8 +61,8 @@ Expected<void> detokenize(const CallPtr& call) {
   if (list == nullptr) return wrong_type("tokens", "given");
   DLLM_TRY(const auto ids, token_ids(*list, "tokens"));
   for (const std::int32_t id : ids)
-    if (id >= call->api.model.vocab_size()) return wrong_type("tokens", "ids of the model's vocabulary");
-  DLLM_TRY(const std::string text, call->api.model.detokenize(ids, /*special=*/true));
+    if (id >= call->served().model.vocab_size()) return wrong_type("tokens", "ids of the model's vocabulary");
+  DLLM_TRY(const std::string text, call->served().model.detokenize(ids, /*special=*/true));
   call->reply({{"content", text}, {"prompt", text}});
   return {};
 }
@@ -72,18 +72,18 @@ Expected<void> apply_template(const CallPtr& call) {
   DLLM_CHECK_OK(call->read_model(fields));
   const Json* list = fields.find("messages");
   DLLM_TRY(const auto tools, read_tools(fields));
-  DLLM_TRY(const Thinking thinking, read_thinking(fields, call->api));
+  DLLM_TRY(const Thinking thinking, read_thinking(fields, call->served()));
   DLLM_CHECK_OK(fields.done());
   if (list == nullptr) return wrong_type("messages", "given");
-  DLLM_TRY(const ConversationPrompt rendered, render(call->api, {.system = "", .messages = *list}, tools, thinking,
+  DLLM_TRY(const ConversationPrompt rendered, render(call->served(), {.system = "", .messages = *list}, tools, thinking,
                                                      /*structured=*/false, call->ignored));
-  DLLM_TRY(const std::string text, call->api.model.detokenize(rendered.ids, /*special=*/true));
+  DLLM_TRY(const std::string text, call->served().model.detokenize(rendered.ids, /*special=*/true));
   call->reply({{"prompt", text}, {"tokens", rendered.ids}});
   return {};
 }
 
 Expected<void> tokenizer_info(const CallPtr& call) {
-  const LanguageModel& model = call->api.model;
+  const LanguageModel& model = call->served().model;
   const SpecialTokens tokens = model.special_tokens();
   const auto text = [&](const std::optional<std::int32_t>& id) -> Json {
     if (!id) return nullptr;

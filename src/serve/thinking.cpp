@@ -116,8 +116,8 @@ Expected<void> read_output_effort(const Json* config, Thinking& thinking) {
   return read_effort(effort, kOutputEffort, thinking);
 }
 
-Expected<void> read_shape(Fields& fields, const Api& api, Thinking& thinking) {
-  thinking.apart = api.options.split_thoughts;
+Expected<void> read_shape(Fields& fields, const ServedModel& served, Thinking& thinking) {
+  thinking.apart = served.options.split_thoughts;
   DLLM_TRY(const auto format, fields.text("reasoning_format"));
   if (format && format != "none" && format != "auto" && format != "deepseek")
     return wrong_type("reasoning_format", "\"auto\", \"deepseek\" or \"none\"");
@@ -133,9 +133,9 @@ Expected<void> read_shape(Fields& fields, const Api& api, Thinking& thinking) {
 
 }  // namespace
 
-Expected<Thinking> read_thinking(Fields& fields, const Api& api) {
+Expected<Thinking> read_thinking(Fields& fields, const ServedModel& served) {
   Thinking thinking;
-  thinking.defaults = Json::parse(api.model.template_variables());
+  thinking.defaults = Json::parse(served.model.template_variables());
   if (const Json* given = fields.find("chat_template_kwargs")) {
     if (!given->is_object()) return wrong_type("chat_template_kwargs", "an object");
     for (const auto& [name, value] : given->items())
@@ -153,7 +153,7 @@ Expected<Thinking> read_thinking(Fields& fields, const Api& api) {
   DLLM_CHECK_OK(read_output_effort(fields.find("output_config"), thinking));
   for (const char* key : {"thinking_budget", "thinking_budget_tokens", "thinking_token_budget", "reasoning_budget"})
     DLLM_CHECK_OK(read_budget(fields, key, key, thinking));
-  DLLM_CHECK_OK(read_shape(fields, api, thinking));
+  DLLM_CHECK_OK(read_shape(fields, served, thinking));
   for (const char* key : kSwitches)
     if (const Json set = thinking.variables.value(key, Json()); set.is_boolean() && thinking.wanted)
       DLLM_CHECK_OK(want(thinking, set.get<bool>(), fmt::format("chat_template_kwargs.{}", key)));

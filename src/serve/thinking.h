@@ -30,7 +30,7 @@ struct Thinking {
 /// Reads `chat_template_kwargs`, `enable_thinking`, `think`, `thinking`, `reasoning_effort`, `reasoning`,
 /// `thinking_budget` and its other names, `reasoning_format`, `include_reasoning`, `separate_reasoning`. Errors: kUsage
 /// (malformed; two fields that contradict each other).
-Expected<Thinking> read_thinking(Fields& fields, const Api& api);
+Expected<Thinking> read_thinking(Fields& fields, const ServedModel& served);
 
 /// What a request's wishes mean to a chat template.
 struct TemplateWish {

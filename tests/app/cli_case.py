@@ -13,6 +13,8 @@ DLLM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "dllm"
 
 def clean_environment(**extra):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DLLM_ARG_")}
+    # A server without -m lists the models of the cache: tests see only their own.
+    environment["HF_HUB_CACHE"] = "/nonexistent"
     environment.update(extra)
     return environment
 

@@ -124,14 +124,17 @@ bool ModelFlags::listed(Terminal& terminal) const {
   return true;
 }
 
-/// Shows one bar from the start: reading a vocabulary and packing weights may take seconds.
-Expected<LanguageModel> ModelFlags::load_model(Session& session) {
+void ModelFlags::limit_threads(Terminal& terminal) {
   if (const int cpus = default_thread_count(); load.threads > cpus) {
-    session.terminal.err << fmt::format(
-        "warning: {} threads were requested, and this process may use {} CPU{}: taking {}\n", load.threads, cpus,
-        cpus == 1 ? "" : "s", cpus);
+    terminal.err << fmt::format("warning: {} threads were requested, and this process may use {} CPU{}: taking {}\n",
+                                load.threads, cpus, cpus == 1 ? "" : "s", cpus);
     load.threads = cpus;
   }
+}
+
+/// Shows one bar from the start: reading a vocabulary and packing weights may take seconds.
+Expected<LanguageModel> ModelFlags::load_model(Session& session) {
+  limit_threads(session.terminal);
   if (const FitFacts facts = fit_facts(std::filesystem::path(path).filename().string(), model_bytes(path), false);
       judge(facts) != Fit::kFits)
     session.terminal.err << "warning: " << facts.name << ": " << fit_text(facts) << "\n";

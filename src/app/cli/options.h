@@ -41,6 +41,8 @@ struct ModelFlags {
   /// Downloads the model if it comes from a hub (and sets `path` to it), and loads it, with a progress line. Ctrl-C
   /// cancels both (kCancelled).
   Expected<LanguageModel> open(Session& session);
+  /// Fewer threads than were asked for, if the machine has not as many; warns then.
+  void limit_threads(Terminal& terminal);
 
  private:
   void print_devices(Terminal& terminal) const;

@@ -69,16 +69,18 @@ class FuzzExchange final : public Exchange {
 /// A server without its sockets. Everything that is not a request of the fuzzer's stays constant.
 struct FuzzServer {
   LanguageModel model = *LanguageModel::load("");
-  std::unique_ptr<Scheduler> scheduler =
-      *Scheduler::create(model, SchedulerOptions{.parallel = 2, .queue = 8, .prefix_bytes = 1 << 20});
   ServerOptions options = [] {
     ServerOptions small;
+    small.scheduling = {.parallel = 2, .queue = 8, .prefix_bytes = 1 << 20};
     small.max_tokens = 16;
     small.log = LogForm::kNone;
     small.defaults.length = 8;
     return small;
   }();
-  Api api{model, *scheduler, options, nullptr};
+  /// Borrowed, and not started: the fuzzer makes its steps.
+  std::unique_ptr<ServedModel> served = *ServedModel::create(borrowed(model), options, {}, "", {});
+  Api api{options, nullptr};
+  FuzzServer() { api.only = served.get(); }
 };
 
 }  // namespace
@@ -86,10 +88,11 @@ struct FuzzServer {
 void fuzz_http(std::string_view text) {
   static FuzzServer server;
   const auto exchange = std::make_shared<FuzzExchange>(parse_request(text));
-  server.api.handle(exchange);
-  for (int pass = 0; pass < 2 && server.scheduler->step(); ++pass) continue;
+  Scheduler& scheduler = server.served->scheduler;
+  if (const CallPtr call = server.api.begin(exchange); call && server.api.read(call)) server.api.answer(call);
+  for (int pass = 0; pass < 2 && scheduler.step(); ++pass) continue;
   exchange->abandon();
-  while (server.scheduler->step()) continue;
+  while (scheduler.step()) continue;
 }
 
 }  // namespace dllm::serve

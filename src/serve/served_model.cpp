@@ -1,0 +1,100 @@
+#include "serve/served_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <new>
+#include <utility>
+
+#include "base/try.h"
+
+namespace dllm::serve {
+
+Expected<std::unique_ptr<ServedModel>> ServedModel::create(std::shared_ptr<const LanguageModel> loaded,
+                                                           const ServerOptions& settings,
+                                                           std::vector<std::string> names, std::string path,
+                                                           Events events) {
+  DLLM_TRY(auto scheduler, Scheduler::create(*loaded, settings.scheduling));
+  return std::unique_ptr<ServedModel>(new ServedModel(std::move(loaded), std::move(scheduler), settings,
+                                                      std::move(names), std::move(path), std::move(events)));
+}
+
+ServedModel::ServedModel(std::shared_ptr<const LanguageModel> loaded, std::unique_ptr<Scheduler> requests,
+                         const ServerOptions& settings, std::vector<std::string> names, std::string path, Events events)
+    : loaded_(std::move(loaded)),
+      scheduler_(std::move(requests)),
+      model(*loaded_),
+      scheduler(*scheduler_),
+      options(settings),
+      names_(std::move(names)),
+      path_(std::move(path)),
+      events_(std::move(events)) {
+  if (names_.empty()) names_.push_back(model.name().empty() ? model.architecture() : model.name());
+  for (std::int32_t id = 0; id < model.vocab_size(); ++id) {
+    const auto bytes = model.detokenize({id}, /*special=*/true);
+    if (!bytes) continue;
+    longest_token_ = std::max(longest_token_, bytes->size());
+    if (const auto text = model.detokenize({id}, /*special=*/false); text && text->empty() && !bytes->empty())
+      control_tokens_.push_back(id);
+  }
+  facts_ = template_facts(model, /*tools=*/false);
+  tool_facts_ = template_facts(model, /*tools=*/true);
+  created_ = static_cast<std::int64_t>(std::time(nullptr));
+}
+
+ServedModel::~ServedModel() {
+  stop();
+  if (events_.ended) events_.ended(scheduler.counters());
+  // Cancelled requests read the other members.
+  scheduler_.reset();
+}
+
+void ServedModel::start() {
+  watch_ = std::make_unique<FileWatch>(ModelFiles(model), events_.after_loss, events_.file, events_.lost);
+  rounds_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+void ServedModel::run(const std::stop_token& stop) {
+  try {
+    scheduler.run(stop);
+  } catch (const std::bad_alloc&) {
+    events_.out_of_memory();
+  }
+}
+
+void ServedModel::stop() {
+  rounds_.request_stop();
+  if (rounds_.joinable()) rounds_.join();
+  watch_.reset();
+}
+
+bool ServedModel::is_served(std::string_view asked) const {
+  return options.any_model || asked == kDefaultName || asked == model.name() || std::ranges::count(names_, asked) > 0;
+}
+
+Expected<void> ServedModel::check_size(std::size_t bytes, std::string_view field) const {
+  const auto most = static_cast<std::size_t>(model.context_length()) * longest_token_;
+  if (bytes <= most) return {};
+  return Error{ErrorCode::kUsage,
+               fmt::format("{} bytes of text exceed the context of {} tokens", bytes, model.context_length()),
+               std::string(field), "shorten it"};
+}
+
+std::int64_t ServedModel::capacity() const {
+  return static_cast<std::int64_t>(scheduler.options().parallel) * model.context_length();
+}
+
+/// An estimate for Retry-After: assumes that running and waiting requests take as long as finished ones did.
+int ServedModel::retry_seconds() const {
+  const SchedulerCounters c = scheduler.counters();
+  const std::uint64_t done = c.finished + c.cancelled;
+  if (done == 0) return 1;
+  const double each = c.round_seconds / static_cast<double>(done);
+  return std::clamp(static_cast<int>(each * (c.waiting + 1)), 1, 60);
+}
+
+std::string ServedModel::file_name() const { return std::filesystem::path(path_).filename().string(); }
+
+}  // namespace dllm::serve

@@ -1,0 +1,207 @@
+"""`dllm serve` loads and unloads models while it answers: who waits, who does not, and what ends a load.
+
+    python3 serve_loading_test.py PATH/TO/dllm [unittest arguments]
+"""
+
+import http.client
+import json
+import pathlib
+import shutil
+import socket
+import tempfile
+import threading
+import time
+import unittest
+
+from cli_case import run
+from serve_case import QUESTION, Server
+from serve_limits_test import wait_until
+from serve_models_case import CHAT, MODEL, NAMES, ModelsCase, chat, facts, loaded, states
+
+# Generous, because a machine of CI has other work; a load that held the thread of connections would take seconds.
+HEALTH_SECONDS = 0.5
+
+
+class Limits(ModelsCase):
+    def test_idle_models_go(self):
+        with self.serve("--models-idle", 0.3) as server:
+            self.assertEqual(chat(server, "a").status, 200)
+            wait_until(lambda: loaded(server) == [])
+            self.assertEqual(chat(server, "a").status, 200)
+
+    def test_a_model_in_use_stays(self):
+        """Whoever needs the place of a running answer waits for its end."""
+        with self.serve("--models-max", 1) as server:
+            order = []
+
+            def ask(name, **fields):
+                reply = chat(server, name, **fields)
+                order.append((name, reply.status))
+
+            slow = threading.Thread(target=ask, args=("a",), kwargs={
+                "ignore_eos": True, "max_tokens": 400, "length": 400, "threshold": 1.0, "algorithm": "threshold"})
+            slow.start()
+            wait_until(lambda: [one["model"] for one in server.get("/slots").json] == ["a"])
+            ask("b")
+            slow.join()
+            self.assertEqual(order, [("a", 200), ("b", 200)])
+
+    def test_a_file_that_is_no_model(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
+            shutil.copy(MODEL, folder / "good.gguf")
+            with self.serve(folder=folder) as server:
+                reply = chat(server, "bad")
+                self.assertEqual((reply.status, reply.json["error"]["code"]), (500, "model_not_loaded"))
+                self.assertIn("'bad' cannot be loaded", reply.json["error"]["message"])
+                self.assertNotIn(str(folder), reply.body.decode())
+                self.assertEqual(chat(server, "good").status, 200)
+                # Files that come and go are noticed.
+                shutil.copy(MODEL, folder / "later.gguf")
+                self.assertEqual(chat(server, "good").status, 200)
+                wait_until(lambda: "later" in states(server))
+                self.assertEqual(chat(server, "later").status, 200)
+                (folder / "good.gguf").unlink()
+                (folder / "bad.gguf").unlink()
+                wait_until(lambda: "bad" not in states(server))
+                self.assertEqual(chat(server, "good").status, 404)
+
+    def test_a_changed_file_is_loaded_again(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            shutil.copy(MODEL, folder / "x.gguf")
+            with self.serve(folder=folder) as server:
+                before = facts(chat(server, "x", logprobs=True))
+                (folder / "x.gguf").write_bytes((self.folder / "b.gguf").read_bytes())
+                self.assertEqual(server.get("/health").status, 200)
+
+                def again():
+                    reply = chat(server, "x", logprobs=True)
+                    self.assertIn(reply.status, (200, 503), reply.body)
+                    return reply.status == 200 and facts(reply) != before
+
+                wait_until(again)
+                with Server("-m", self.folder / "b.gguf") as one:
+                    self.assertEqual(facts(chat(server, "x", logprobs=True)), facts(chat(one, "default", logprobs=True)))
+
+    def test_flags(self):
+        for flags, words in ((("--models-dir", "/nowhere"), "no folder"),
+                             (("--models-dir", self.folder, "-a", "x"), "for a server with one model"),
+                             (("-m", MODEL, "--models-max", 2), "only one model")):
+            result = run("serve", "--port", 0, *flags)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(words, result.stderr)
+
+    def test_a_named_model_is_the_first(self):
+        with tempfile.TemporaryDirectory() as name:
+            shutil.copy(self.folder / "b.gguf", pathlib.Path(name) / "z.gguf")
+            with self.serve("-m", pathlib.Path(name) / "z.gguf") as server:
+                self.assertEqual(list(states(server)), ["z", *NAMES])
+                self.assertEqual(loaded(server), ["z"])
+                self.assertEqual(chat(server, "default").json["model"], "z")
+            with self.serve("-m", self.folder / "b.gguf") as server:
+                self.assertEqual(list(states(server)), ["b", "a", "inner/c"])
+
+    def test_no_model_at_all(self):
+        with tempfile.TemporaryDirectory() as name, self.serve(folder=name) as server:
+            self.assertEqual(server.get("/v1/models").json["data"], [])
+            reply = chat(server, "default")
+            self.assertEqual(reply.status, 404)
+            self.assertIn("put one into the folder", reply.json["error"]["message"])
+
+
+class Loading(ModelsCase):
+    """What others see while a large model is loaded, and who may stop that."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        result = run("make-model", "--shape", "sdar-1.7b", "--layers", 3, "--type", "Q4_0", "-o", cls.folder / "large.gguf",
+                     timeout=600)
+        assert result.returncode == 0, result.stderr
+
+    def begin_load(self, server, **fields):
+        """A request for the large model, in a thread; returns it when the load has begun."""
+        results = []
+
+        def ask():
+            try:
+                results.append(chat(server, "large", max_tokens=1, length=1, **fields))
+            except (OSError, http.client.HTTPException):  # the server has ended
+                pass
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        wait_until(lambda: states(server)["large"] in ("loading", "loaded"))
+        return thread, results
+
+    def test_health_and_streams_do_not_wait(self):
+        with self.serve() as server:
+            self.assertEqual(chat(server, "a").status, 200)
+            thread, results = self.begin_load(server)
+            worst, asked, answered = 0.0, 0, 0
+            while states(server)["large"] == "loading":
+                start = time.monotonic()
+                self.assertEqual(server.get("/health").status, 200)
+                worst = max(worst, time.monotonic() - start)
+                asked += 1
+                answered += chat(server, "a").status == 200
+            thread.join()
+            self.assertEqual(results[0].status, 200, results[0].body)
+            self.assertGreater(asked, 1, "the load was too fast to see anything")
+            self.assertEqual(answered, asked)
+            self.assertLess(worst, HEALTH_SECONDS)
+
+    def test_all_who_ask_meanwhile_load_it_once(self):
+        with self.serve() as server:
+            threads = [self.begin_load(server) for _ in range(3)]
+            for thread, _ in threads:
+                thread.join()
+            self.assertEqual([results[0].status for _, results in threads], [200] * 3)
+            self.assertEqual(server.metric('dllm_model_events_total{event="loaded",model="large"}'), 1)
+
+    def test_a_load_without_clients_is_given_up(self):
+        with self.serve() as server:
+            body = json.dumps({"model": "large", "messages": QUESTION})
+            with socket.create_connection(("127.0.0.1", server.port)) as client:
+                client.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                wait_until(lambda: states(server)["large"] == "loading")
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            wait_until(lambda: states(server)["large"] == "unloaded")
+            wait_until(lambda: any(line.get("status") == 499 for line in server.log()))
+            self.assertEqual(server.metric('dllm_model_events_total{event="failed",model="large"}'), 1)
+
+    def test_the_queue_is_bounded_and_time_runs(self):
+        with self.serve("--queue", 0, "--parallel", 1, "--request-timeout", 600) as server:
+            thread, results = self.begin_load(server)
+            reply = chat(server, "large", max_tokens=1)
+            self.assertEqual((reply.status, reply.json["error"]["code"]), (429, "queue_full"))
+            self.assertIn("Retry-After", reply.headers)
+            thread.join()
+            self.assertEqual(results[0].status, 200)
+        with self.serve("--request-timeout", 0.3) as server:
+            self.assertEqual(chat(server, "large").status, 504)
+
+    def test_the_end_waits_for_those_who_wait(self):
+        with self.serve() as server:
+            thread, results = self.begin_load(server)
+            server.terminate()
+            thread.join()
+            self.assertEqual(results[0].status, 200, results[0].body)
+            self.assertEqual(server.process.wait(timeout=60), 0)
+
+    def test_two_signals_end_a_load(self):
+        with self.serve() as server:
+            thread, _ = self.begin_load(server)
+            server.terminate()
+            wait_until(lambda: any(line.get("event") == "shutting down" for line in server.log()))
+            server.terminate()
+            start = time.monotonic()
+            self.assertEqual(server.process.wait(timeout=60), 0)
+            self.assertLess(time.monotonic() - start, 30)
+            thread.join()
+
+
+if __name__ == "__main__":
+    unittest.main()
