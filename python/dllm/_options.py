@@ -63,6 +63,7 @@ class Options(TypedDict, total=False):
         "delayed-greedy",
         "delayed-pd",
         "partial",
+        "entropy",
         "block-causal",
     ] | None
     #: recompute a row for this many passes after its token is committed
@@ -194,8 +195,12 @@ class Options(TypedDict, total=False):
     preset: Literal["exact", "balanced", "fast", "frugal", "swift"] | None
     #: recompute the prompt every N passes
     prompt_interval: int | None
+    #: recompute that many of the latest committed tokens in the other passes
+    recent_rows: int | None
     #: make a full pass for every block, or only for the first
     refresh: Literal["block", "once"] | None
+    #: make a full pass after one that committed a token whose prediction had a larger entropy
+    refresh_entropy: float | None
     #: make a full pass every N passes
     refresh_interval: int | None
     #: results are used after --merge-delay steps (the same tokens in every run), or as soon as they are ready

@@ -28,6 +28,7 @@ struct MethodTraits {
   // Of cache policies.
   bool exact_rows = false;      ///< every row is what a full pass would compute: rows of finished blocks can be shared
   bool refills_blocks = false;  ///< a full pass at the first pass of every unit of the window
+  bool asks_predictions = false;  ///< which rows it recomputes depends on what was predicted
 
   // Of suffixes.
   bool all_masks = false;  ///< everything after the window is seen: text after the answer too

@@ -57,6 +57,7 @@ namespace dllm {
   X(delayed_greedy_cache)  \
   X(delayed_prefill_cache) \
   X(partial_cache)         \
+  X(entropy_cache)         \
   X(block_causal_cache)
 
 #define DLLM_SUFFIXES(X) \

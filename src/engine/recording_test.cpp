@@ -302,12 +302,14 @@ TEST(Replay, RefusesWhatDoesNotFit) {
   fewer.stats.rows_forwarded -= 1;
   EXPECT_EQ(embedded().replay(fewer).error().code, ErrorCode::kMismatch);
 
-  GenerateOptions guided = recorded_with("exact"), stopped = recorded_with("exact"), hasty = recorded_with("fast");
+  GenerateOptions guided = recorded_with("exact"), stopped = recorded_with("exact"), hasty = recorded_with("fast"),
+                  unsure = recorded_with("exact");
+  unsure.cache.name = "entropy";
   guided.cfg_scale = 0.5;
   stopped.stop = {"12"};
   hasty.decoder.options["refresh_merge"] = std::string("ready");
   hasty.decoder.options["refresh_path"] = std::string("second");
-  for (const GenerateOptions& options : {guided, stopped, hasty}) {
+  for (const GenerateOptions& options : {guided, stopped, hasty, unsure}) {
     const Generation other = *embedded().generate(kQuestion, options);
     const auto refused = embedded().replay(other);
     ASSERT_FALSE(refused);

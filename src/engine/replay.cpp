@@ -61,6 +61,11 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
   if (traits_of(suffixes(), resolved.suffix).grows)
     return Error{ErrorCode::kUsage, "how far an answer grows depends on predictions", "--suffix",
                  "give --canvas-length, or --suffix full"};
+  if (traits_of(caches(), resolved.cache).asks_predictions)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("which rows '{}' recomputes depends on predictions, which a recording does not hold",
+                             resolved.cache.name),
+                 "--cache", "record with another cache policy"};
   if (schedule.pass_of.size() != static_cast<std::size_t>(resolved.length))
     return Error{
         ErrorCode::kUsage,

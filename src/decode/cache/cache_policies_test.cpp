@@ -89,7 +89,8 @@ struct PolicyOptions {
   std::int32_t refresh_interval = 0;  ///< 0: none
   Position prefix_look = 16, after_look = 16;
   std::int32_t cache_warmup = 4, cache_delay = 1, prompt_interval = 50, response_interval = 7;
-  double refresh_share = 0.25;
+  double refresh_share = 0.25, refresh_entropy = 1;
+  std::int32_t recent_rows = 8;
 
   OptionMap map() const {
     OptionMap all{{"refresh", refresh_on_unit ? "block" : "once"},
@@ -99,7 +100,9 @@ struct PolicyOptions {
                   {"cache_delay", cache_delay},
                   {"prompt_interval", prompt_interval},
                   {"response_interval", response_interval},
-                  {"refresh_share", refresh_share}};
+                  {"refresh_share", refresh_share},
+                  {"refresh_entropy", refresh_entropy},
+                  {"recent_rows", recent_rows}};
     if (refresh_interval > 0) all["refresh_interval"] = refresh_interval;
     return all;
   }
@@ -190,6 +193,27 @@ Rule partial_rule(PolicyOptions config) {
   };
 }
 
+/// What the last pass committed, and in which order tokens came, it tells from the tokens that passes show.
+Rule entropy_rule(PolicyOptions config) {
+  return [config](const CacheContext& context, Books& books) {
+    std::int32_t recent = config.recent_rows;
+    std::set<std::pair<std::int32_t, Position>> tokens;  // latest first
+    double largest = 0;
+    for (Position p = context.canvas.prompt_end(); p < context.canvas.size(); ++p) {
+      if (context.canvas.masked(p)) continue;
+      const std::int32_t changed = books.changed_pass[static_cast<std::size_t>(p)];
+      if (p < context.horizon) tokens.insert({-changed, p});
+      for (const Candidate& candidate : context.predicted)
+        if (candidate.position == p && changed == books.pass) largest = std::max(largest, candidate.entropy);
+    }
+    if (books.pass == 0 || largest > config.refresh_entropy) return range(0, context.horizon);
+    std::set<Position> rows;
+    add_stale_in_front(context, books, context.horizon, rows);
+    for (auto next = tokens.begin(); next != tokens.end() && recent-- > 0; ++next) rows.insert(next->second);
+    return rows;
+  };
+}
+
 /// A policy without a case here has no reference; it still takes part in the identities below and in the combinations
 /// of denoiser_test.cpp.
 struct PolicyCase {
@@ -228,6 +252,13 @@ std::vector<PolicyCase> policy_cases() {
     config.refresh_share = share;
     cases.push_back({"partial", config, partial_rule(config)});
   }
+  for (const double entropy : {0.05, 0.3, 2.0})
+    for (const std::int32_t recent : {0, 3}) {
+      PolicyOptions config;
+      config.refresh_entropy = entropy;
+      config.recent_rows = recent;
+      cases.push_back({"entropy", config, entropy_rule(config)});
+    }
   return cases;
 }
 
@@ -268,11 +299,12 @@ TEST(CachePolicyIdentities, FullRefreshInEveryPassIsNoCache) {
     run.cache_config["refresh_interval"] = 1;
     runs.push_back(run);
   }
-  MethodRun warm{.cache = "vicinity"}, wide{.cache = "vicinity"}, partial{.cache = "partial"}, late{.cache = "delayed"};
+  MethodRun warm{.cache = "vicinity"}, wide{.cache = "vicinity"}, partial{.cache = "partial"}, sure{.cache = "entropy"};
   warm.cache_config["cache_warmup"] = 1000;
   wide.cache_config["prefix_look"] = wide.cache_config["after_look"] = 1000;
   partial.cache_config["prompt_interval"] = partial.cache_config["response_interval"] = 1;
-  runs.insert(runs.end(), {warm, wide, partial});
+  sure.cache_config["refresh_entropy"] = 0;  // every pass commits something that was not certain
+  runs.insert(runs.end(), {warm, wide, partial, sure});
   for (const auto& window : method_names(windows()))
     for (MethodRun run : runs) {
       run.window = window;

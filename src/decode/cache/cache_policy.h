@@ -9,6 +9,7 @@
 #include "backend/latency_table.h"
 #include "backend/step_plan.h"
 #include "decode/canvas.h"
+#include "decode/decoder/decoder.h"
 #include "model/model_desc.h"
 
 namespace dllm {
@@ -32,6 +33,14 @@ struct CacheContext {
   /// missing from the policy's decision.
   std::span<const Position> wanted{};
   const LatencyTable* latency = nullptr;  ///< cost of steps on this machine; nullptr: unknown
+  /// What the last pass predicted, by ascending position, without `queried` and `top`; empty before the first pass. A
+  /// policy that reads it declares asks_predictions (MethodTraits).
+  std::span<const Candidate> predicted{};
+  /// By position: see age(). Empty before the first pass.
+  std::span<const std::int32_t> ages{};
+
+  /// Passes made since the one that committed or changed the token: 0 is the last pass; -1: a mask, or the prompt.
+  std::int32_t age(Position position) const { return ages.empty() ? -1 : ages[static_cast<std::size_t>(position)]; }
 };
 
 /// Options of every policy that keeps rows.

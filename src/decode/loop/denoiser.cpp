@@ -50,7 +50,8 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       guide_(options_.constraint),
       refresh_(options_.second, rules_),
       growth_(options_.suffix, canvas_, options_.stop_ids),
-      recorder_(decoder_->revises() || drafts_.acceptance() == DraftAcceptance::kInstant, options_.stop_ids) {
+      recorder_(decoder_->revises() || drafts_.acceptance() == DraftAcceptance::kInstant, options_.stop_ids),
+      history_(canvas_) {
   assert(cache_.capacity() >= canvas_.size());
   assert((options_.cfg_scale != 0) == (unconditional_ != nullptr));
 }
@@ -189,7 +190,9 @@ std::span<const SequenceStep> Denoiser::send(PositionRange window) {
 StepPlan Denoiser::plan(PositionRange window) {
   const bool fresh = cursor_.unit_changed() || growth_.measures();
   const bool spare_front = front_.spares_row(pass_, window, fresh);
-  StepPlan plan = planner_.plan({canvas_, cache_, window, cursor_.ahead(), growth_.end(), fresh, spare_front}, pass_);
+  StepPlan plan = planner_.plan({canvas_, cache_, window, cursor_.ahead(), growth_.end(), fresh, spare_front,
+                                 history_.predicted(), history_.ages()},
+                                pass_);
   cursor_.end_plan();
   drafts_.show_in(plan, canvas_, window.end);
   if (const Reviser* reviser = decoder_->reviser()) {
@@ -222,6 +225,12 @@ ScoreRequest Denoiser::request(std::size_t scored) const {
 }
 
 Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
+  Expected<DenoiseStep> step = absorb_pass(scores);
+  history_.end_pass(canvas_);
+  return step;
+}
+
+Expected<DenoiseStep> Denoiser::absorb_pass(std::span<const Scores> scores) {
   for (const SequenceStep& step : prepared_) {
     counters_.nfe += 1;
     counters_.add_rows(step.plan);
@@ -229,12 +238,14 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   if (growth_.measures()) {
     std::vector<Candidate> answer = candidates_of(pass_, scores[0], front_);
     DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], answer));
+    history_.predict(answer);
     return absorb_measure(answer);
   }
   if (pass_.idle) return absorb_idle(scores[0]);
   front_.keep(pass_, cursor_.range(), scores[0]);
   std::vector<Candidate> all = candidates_of(pass_, scores[0], front_);
   DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], all));
+  history_.predict(all);
   const auto drafted = std::span(all).subspan(pass_.decided);
   const PositionRange window = cut_window(all);
   const auto candidates = std::span(all).first(pass_.decided);
@@ -296,6 +307,7 @@ DenoiseStep Denoiser::absorb_measure(std::span<const Candidate> answer) {
 DenoiseStep Denoiser::absorb_idle(const Scores& scores) {
   DenoiseStep step;
   step.window = cursor_.range();
+  history_.predict({});
   decoder_->skip_pass();
   soft_masks_.learn(pass_, canvas_, scores);
   ++counters_.steps;

@@ -14,6 +14,7 @@
 #include "decode/loop/denoise_options.h"
 #include "decode/loop/denoise_pass.h"
 #include "decode/loop/denoise_step.h"
+#include "decode/loop/pass_history.h"
 #include "decode/loop/pass_planner.h"
 #include "decode/loop/pass_recorder.h"
 #include "decode/loop/refresh_path.h"
@@ -76,6 +77,7 @@ class Denoiser {
   StepPlan plan(PositionRange window);
   ScoreRequest request(std::size_t scored) const;
   // absorb()
+  Expected<DenoiseStep> absorb_pass(std::span<const Scores> scores);
   PositionRange cut_window(std::span<const Candidate> all);
   DenoiseStep absorb_measure(std::span<const Candidate> answer);
   DenoiseStep absorb_idle(const Scores& scores);
@@ -103,6 +105,7 @@ class Denoiser {
   RefreshPath refresh_;
   AnswerGrowth growth_;
   PassRecorder recorder_;
+  PassHistory history_;
 
   DenoisePass pass_;                    ///< the current one
   std::vector<SequenceStep> prepared_;  ///< its steps

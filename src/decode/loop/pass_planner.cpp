@@ -72,8 +72,16 @@ StepPlan PassPlanner::plan(const PlanState& state, DenoisePass& pass) const {
     if (sources.empty() || sources.back() != source_of(p)) sources.push_back(source_of(p));
   const Position decided_until = std::max(state.window.end, state.ahead);
   const Position end = horizon(state.canvas, decided_until, state.grown);
-  CacheDecision decision = policy_->decide(
-      {state.canvas, state.cache, {first, state.window.end}, end, desc_.causal_block, state.fresh, sources, latency_});
+  CacheDecision decision = policy_->decide({state.canvas,
+                                            state.cache,
+                                            {first, state.window.end},
+                                            end,
+                                            desc_.causal_block,
+                                            state.fresh,
+                                            sources,
+                                            latency_,
+                                            state.predicted,
+                                            state.ages});
   if (suffix_.policy == SuffixPolicy::kSparse) thin_suffix(state.canvas, decided_until, suffix_.near, decision);
   const std::vector<Position> rows = rows_of(decision, sources, state.cache);
   StepPlan plan;

@@ -18,10 +18,12 @@ struct PlanState {
   const Canvas& canvas;
   const KvCache& cache;
   PositionRange window;
-  Position ahead = 0;        ///< end of the drafted positions after the window
-  Position grown = 0;        ///< end of what SuffixPolicy::kGrow shows
-  bool fresh = false;        ///< caches start anew
-  bool spare_front = false;  ///< the row before the window is not needed (KeptFront)
+  Position ahead = 0;                      ///< end of the drafted positions after the window
+  Position grown = 0;                      ///< end of what SuffixPolicy::kGrow shows
+  bool fresh = false;                      ///< caches start anew
+  bool spare_front = false;                ///< the row before the window is not needed (KeptFront)
+  std::span<const Candidate> predicted{};  ///< see CacheContext
+  std::span<const std::int32_t> ages{};    ///< see CacheContext
 };
 
 /// Chooses the rows of a pass: those that the cache policy refreshes, those that predict wanted positions, and those

@@ -1,0 +1,32 @@
+#include "decode/loop/pass_history.h"
+
+#include <cassert>
+
+namespace dllm {
+
+PassHistory::PassHistory(const Canvas& canvas) : ages_(static_cast<std::size_t>(canvas.size()), -1) {
+  for (Position p = 0; p < canvas.size(); ++p) shown_.push_back({canvas.token(p), canvas.masked(p)});
+}
+
+void PassHistory::predict(std::span<const Candidate> candidates) {
+  predicted_.assign(candidates.begin(), candidates.end());
+  for (Candidate& candidate : predicted_) candidate.queried = {}, candidate.top = {};  // the scores do not live on
+}
+
+// Compares canvases rather than reading edits: insertions and deletions move tokens that no edit names.
+void PassHistory::end_pass(const Canvas& canvas) {
+  assert(static_cast<std::size_t>(canvas.size()) == shown_.size());
+  for (Position p = 0; p < canvas.size(); ++p) {
+    const auto i = static_cast<std::size_t>(p);
+    const Shown now{canvas.token(p), canvas.masked(p)};
+    if (now.masked)
+      ages_[i] = -1;
+    else if (now != shown_[i])
+      ages_[i] = 0;
+    else if (ages_[i] >= 0)
+      ++ages_[i];
+    shown_[i] = now;
+  }
+}
+
+}  // namespace dllm
