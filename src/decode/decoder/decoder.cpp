@@ -19,6 +19,11 @@ std::vector<Position> generated_positions(const DecodeContext& context) {
   return result;
 }
 
+double probability_of_queried(const Candidate& candidate, std::size_t index) {
+  return candidate.confidence *
+         std::exp(static_cast<double>(candidate.queried[index]) - static_cast<double>(candidate.logit));
+}
+
 Edit commit(const Candidate& candidate) {
   return {candidate.position, candidate.token, EditKind::kCommit, candidate.confidence};
 }

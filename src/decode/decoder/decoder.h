@@ -29,6 +29,9 @@ struct Candidate {
   std::span<const TopToken> top = {};   ///< the best tokens, if configure() wants them, before token rules
 };
 
+/// The probability of the token of `candidate.queried[index]`, from the same softmax as the candidate's own.
+double probability_of_queried(const Candidate& candidate, std::size_t index = 0);
+
 /// A logit wanted in addition to the prediction.
 struct TokenQuery {
   Position position = 0;
@@ -45,6 +48,8 @@ struct DecodeContext {
   RngKey rng;
   const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
   double least_threshold = 0;             ///< lower thresholds are raised to it (IterSmooth's cautious first passes)
+  /// In decode(): what shadow rows predicted at shadowed() positions. `queried` has the logit of the canvas's token.
+  std::span<const Candidate> shadows{};
 };
 
 class Reviser;
@@ -64,6 +69,14 @@ class Decoder {
 
   /// Additional logits at wanted positions, by ascending position. Called once after wanted(), before the forward pass.
   virtual std::vector<TokenQuery> queries(const DecodeContext& context) {
+    (void)context;
+    return {};
+  }
+
+  /// Committed positions that are predicted a second time in this pass, ascending, each by a shadow row that does not
+  /// see its token (StepPlan::shadows), while all others do. Called once after wanted(). A decoder that asks declares
+  /// `shadows` (MethodTraits).
+  virtual std::vector<Position> shadowed(const DecodeContext& context) {
     (void)context;
     return {};
   }

@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "decode/decoder/reviser.h"
+#include "decode/loop/shadow_rows.h"
 
 namespace dllm {
 namespace {
@@ -64,7 +65,8 @@ DecodeContext Denoiser::context() const {
           static_cast<std::uint32_t>(counters_.steps),
           options_.rng,
           options_.latency,
-          soft_masks_.least_threshold()};
+          soft_masks_.least_threshold(),
+          shadows_};
 }
 
 Position Denoiser::settled() const {
@@ -126,6 +128,7 @@ void Denoiser::add_drafts() {
 std::span<const SequenceStep> Denoiser::prepare() {
   prepared_.clear();
   pass_ = {};
+  shadows_.clear();
   if (growth_.measures()) {
     pass_.wanted = growth_.wanted(canvas_, canvas_.prompt_end());
     return send({canvas_.prompt_end(), growth_.end()});
@@ -151,6 +154,7 @@ std::span<const SequenceStep> Denoiser::prepare() {
   }
   want_end();
   pass_.queries = decoder_->queries(context());
+  pass_.shadowed = decoder_->shadowed(context());
   return send(cursor_.range());
 }
 
@@ -181,6 +185,8 @@ std::span<const SequenceStep> Denoiser::send(PositionRange window) {
     SequenceStep unconditional{unconditional_, prepared_[0].plan, prepared_[0].request, std::nullopt};
     for (PlanRow& row : unconditional.plan.rows)
       if (row.position < canvas_.answer_begin()) row.token = canvas_.mask();
+    for (ShadowRow& shadow : unconditional.plan.shadows)
+      if (shadow.row.position < canvas_.answer_begin()) shadow.row.token = canvas_.mask();
     prepared_[0].guidance = Guidance{1, options_.cfg_scale};
     prepared_.push_back(std::move(unconditional));
   }
@@ -202,6 +208,7 @@ StepPlan Denoiser::plan(PositionRange window) {
         row.token = reviser->shown(row.position).value_or(row.token);
   }
   soft_masks_.mix_into(plan, canvas_);
+  add_shadows(canvas_, desc_.logit_shift, pass_, plan);
   return plan;
 }
 
@@ -221,6 +228,7 @@ ScoreRequest Denoiser::request(std::size_t scored) const {
   guide_.configure(request);
   for (const TokenQuery& query : pass_.queries)
     request.queries.push_back({pass_.score_of(query.position), query.token});
+  query_shadows(canvas_, pass_, request);
   return request;
 }
 
@@ -246,6 +254,7 @@ Expected<DenoiseStep> Denoiser::absorb_pass(std::span<const Scores> scores) {
   std::vector<Candidate> all = candidates_of(pass_, scores[0], front_);
   DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], all));
   history_.predict(all);
+  shadows_ = shadows_of(pass_, scores[0]);
   const auto drafted = std::span(all).subspan(pass_.decided);
   const PositionRange window = cut_window(all);
   const auto candidates = std::span(all).first(pass_.decided);

@@ -106,6 +106,7 @@ class Denoiser {
   AnswerGrowth growth_;
   PassRecorder recorder_;
   PassHistory history_;
+  std::vector<Candidate> shadows_;  ///< of the pass that is being absorbed; borrows its scores
 
   DenoisePass pass_;                    ///< the current one
   std::vector<SequenceStep> prepared_;  ///< its steps
