@@ -187,8 +187,9 @@ def functions(source: str) -> Iterator[Function]:
 
 
 def product_parts(name: str) -> list[str]:
-    match = PRODUCT_PARTS.search((ROOT / "src" / name / "CMakeLists.txt").read_text())
-    return match.group(1).split() if match else []
+    """Of the whole product: a build may leave parts out."""
+    found = PRODUCT_PARTS.findall((ROOT / "src" / name / "CMakeLists.txt").read_text())
+    return max((parts.split() for parts in found), key=len, default=[])
 
 
 def check_part(module: str, parts: dict[str, set[str]], inside: pathlib.PurePath, included: str) -> str | None:

@@ -19,7 +19,7 @@ namespace dllm::jinja {
 /// conversation that a model could read comes near them, even if the template compares every message with every other.
 struct Limits {
   std::int64_t steps = 0;                         ///< see ChatTemplate::kMaxSteps
-  std::size_t output = std::size_t{16} << 20;     ///< bytes of output, and of any single intermediate text
+  std::size_t output = std::size_t{8} << 20;      ///< bytes of output, and of any single intermediate text
   std::size_t allocation = std::size_t{1} << 30;  ///< bytes of all intermediate texts together
   int depth = 250;                                ///< nested evaluations, including macro calls
   int scope_depth = 200;                          ///< scopes that stored macros can chain
