@@ -10,7 +10,8 @@ const std::vector<VerbEntry>& npu_verbs() {
   return none;
 }
 
-Expected<void> bench_answers(const std::string&, const BenchOptions&, const BenchWatch&, const BenchSink&) {
+Expected<void> bench_answers(const BackendEntry&, const std::string&, const BenchOptions&, const BenchWatch&,
+                             const BenchSink&) {
   return no_npu("--backend npu");
 }
 
