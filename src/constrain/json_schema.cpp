@@ -22,10 +22,10 @@ namespace {
 constexpr std::int64_t kMostCount = 100'000;
 constexpr std::size_t kMostBranches = 256;
 constexpr int kMostNesting = 64;
-/// Schemas that are read, those of what stands beside alternatives several times: with so many the automaton is nearly
-/// always too large, and an integer with bounds takes 20 us.
+/// Schemas that are read. A schema beside alternatives counts once for each alternative. With so many the automaton is
+/// nearly always too large.
 constexpr int kMostRead = 4000;
-constexpr std::int64_t kMostMerged = 20'000;  ///< values of schemas that must all hold: they are read each time
+constexpr std::int64_t kMostMerged = 20'000;  ///< JSON values of all schemas that are merged
 
 /// What a schema may take to read: it is kept with the requests that ask for it, and in a cache.
 constexpr std::size_t kMostSchemaBytes = std::size_t{256} << 10U;
@@ -131,13 +131,12 @@ Expected<PatternPtr> SchemaReader::branches(const SchemaNode& node, const char* 
   const Json& list = own.json;
   if (!list.is_array() || list.empty()) return own.bad("it must be a list of schemas");
   if (list.size() > kMostBranches) return own.bad(fmt::format("more than {} schemas", kMostBranches));
-  const bool alone = !restricts_beside(node.json, key);
-  const Json rest = without(node.json, key);
+  const Json rest = keywords_beside(node.json, key);
   Exclusion exclusion(root_);
   std::vector<PatternPtr> ways;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (!alone) made_.push_back({{"allOf", Json::array({list[i], rest})}});
-    DLLM_TRY(PatternPtr way, read({alone ? list[i] : made_.back(), fmt::format("{}[{}]", own.path, i)}));
+    if (!rest.empty()) made_.push_back({{"allOf", Json::array({list[i], rest})}});
+    DLLM_TRY(PatternPtr way, read({rest.empty() ? list[i] : made_.back(), fmt::format("{}[{}]", own.path, i)}));
     ways.push_back(std::move(way));
     for (std::size_t j = 0; j < i && key == std::string_view("oneOf"); ++j)
       if (!exclusion.holds(list[i], list[j]))

@@ -61,13 +61,13 @@ class Merge {
     if (!node.json.is_object()) return node.bad("a schema is an object, true or false", "write {\"type\": ...}");
     if (node.json.contains("$ref")) {
       DLLM_TRY(const SchemaNode target, node.resolve(root_));
-      const Json rest = without(node.json, "$ref");
+      const Json rest = keywords_beside(node.json, "$ref");
       return of({rest, node.path}, target);
     }
-    if (!node.json.contains("allOf")) return node.json;
+    if (!node.json.contains("allOf")) return keywords_beside(node.json, "");
     const SchemaNode list = node.at("allOf");
     if (!list.json.is_array() || list.json.empty()) return list.bad("it must be a list of schemas");
-    Json all = without(node.json, "allOf");
+    Json all = keywords_beside(node.json, "allOf");
     for (std::size_t i = 0; i < list.json.size(); ++i) {
       DLLM_TRY(Json next, of({all, node.path}, {list.json[i], fmt::format("{}[{}]", list.path, i)}));
       all = std::move(next);
@@ -96,10 +96,10 @@ class Merge {
       if (key == "const" || key == "enum" || key == "properties" || key == "additionalProperties") continue;
       if (!result.contains(key)) {
         result[key] = value;
-      } else if (restricts(key)) {
-        DLLM_TRY(result[key], both(key, result[key], b.at(key)));
-        if (result[key].is_null()) return Json(false);
+        continue;
       }
+      DLLM_TRY(result[key], both(key, result[key], b.at(key)));
+      if (result[key].is_null()) return Json(false);
     }
     DLLM_CHECK_OK(properties(result, a, b));
     if (!values(result, a.json, b.json)) return Json(false);
@@ -257,10 +257,10 @@ bool restricts_beside(const Json& schema, std::string_view key) {
                              [&](const auto& member) { return member.key() != key && restricts(member.key()); });
 }
 
-Json without(const Json& schema, std::string_view key) {
+Json keywords_beside(const Json& schema, std::string_view key) {
   Json rest = Json::object();
   for (const auto& [name, value] : schema.items())
-    if (name != key) rest[name] = value;
+    if (name != key && restricts(name)) rest[name] = value;
   return rest;
 }
 

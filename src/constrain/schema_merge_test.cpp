@@ -46,6 +46,16 @@ TEST(SchemaMerge, WhatFitsAllIsAccepted) {
     EXPECT_EQ(test::schema_dfa(schema).matches(text), accepted) << schema << " " << text;
 }
 
+/// They are no part of what is merged, and are not counted as such.
+TEST(SchemaMerge, DefinitionsAreNotCopied) {
+  Json schema = {{"allOf", Json::array()}, {"$defs", Json::object()}};
+  for (int i = 0; i < 40; ++i)
+    schema["allOf"].push_back({{"properties", {{"p" + std::to_string(i), {{"type", "null"}}}}}});
+  for (int i = 0; i < 900; ++i) schema["$defs"]["d" + std::to_string(i)] = {{"type", "string"}, {"minLength", i}};
+  const auto pattern = schema_pattern(schema);
+  ASSERT_TRUE(pattern.has_value()) << pattern.error().message();
+}
+
 TEST(SchemaMerge, NothingFitsContradictions) {
   for (const char* schema : {R"({"allOf": [{"type": "null"}, {"type": "string"}]})",
                              R"({"allOf": [{"const": 1}, {"const": 2}]})", R"({"allOf": [{"type": "null"}, false]})"}) {

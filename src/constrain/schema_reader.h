@@ -16,8 +16,9 @@
 
 namespace dllm::constrain {
 
-/// Makes the pattern of a schema, in time linear in the schema: what references name is read once per level of
-/// recursion, and shared. What the pattern stands for may be exponentially larger; compile() has limits for that.
+/// Makes the pattern of a schema. What references name is read once per level of recursion, and shared; keywords beside
+/// alternatives are read with each of them, within limits. What the pattern stands for may be exponentially larger;
+/// compile() has limits for that.
 class SchemaReader {
  public:
   explicit SchemaReader(const nlohmann::ordered_json& root);

@@ -36,7 +36,8 @@ void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, vo
 
 void attention(const AttentionArgs& args) {
   if (args.form != AttentionForm::kTiles) return avx512::kKernels.attention(args);
-  // They would fill half a tile at most, and K and V would be arranged for it; the bits are the same.
+  // Few queries fill half a tile at most, so arranging K and V for tiles takes longer than plain dot products. The bits
+  // are the same.
   constexpr std::int64_t kFewQueries = 8;
   if (args.end - args.begin > kFewQueries || !avx512::kKernels.bf16_dots()) return tile_attention(args);
   AttentionArgs dots = args;

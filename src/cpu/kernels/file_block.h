@@ -62,6 +62,13 @@ inline void q3_scales(const std::uint8_t* q, std::uint8_t* scale) {
   }
 }
 
+/// One more bit of each of 256 codes, at `place`: bit j of byte i belongs to code 32 j + i.
+inline void k_high_bits(const std::uint8_t* b, int place, std::uint8_t* u) {
+  for (int j = 0; j < 8; ++j)
+    for (int i = 0; i < 32; ++i)
+      u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[i] >> j) & 1) << place));
+}
+
 }  // namespace file_block
 
 /// The types of blocks of 256.
@@ -78,20 +85,14 @@ inline void read_super_block(TensorType type, const std::uint8_t* b, FileBlock& 
       q3_scales(b + 96, out.scale);
       std::memcpy(out.super, b + 108, 2);
       k_pairs(b + 32, u);
-      for (int j = 0; j < 8; ++j)
-        for (int i = 0; i < 32; ++i)
-          u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[i] >> j) & 1) << 2));
-      return;
+      return k_high_bits(b, 2, u);
     case TensorType::kQ4_K:
       k_scales(b, out);
       return k_nibbles(b + 16, u);
     case TensorType::kQ5_K:
       k_scales(b, out);
       k_nibbles(b + 48, u);
-      for (int j = 0; j < 8; ++j)
-        for (int i = 0; i < 32; ++i)
-          u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[16 + i] >> j) & 1) << 4));
-      return;
+      return k_high_bits(b + 16, 4, u);
     case TensorType::kQ6_K: {
       const std::uint8_t *low = b, *high = b + 128;
       std::memcpy(out.scale, b + 192, 16);
