@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -19,7 +18,7 @@ namespace dllm::app {
 namespace {
 
 Expected<std::string> cache_folder() {
-  DLLM_TRY(const hub::Config config, hub::config_from([](const std::string& key) { return std::getenv(key.c_str()); }));
+  DLLM_TRY(const hub::Config config, hub::config_from(hub::process_environment));
   return config.cache;
 }
 

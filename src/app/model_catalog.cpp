@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -14,6 +13,7 @@
 #include "engine/embedded_model.h"
 #include "format/gguf.h"
 #include "hub/cached_models.h"
+#include "hub/text.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::app {
@@ -21,11 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using serve::ModelEntry;
-
-std::string small_letters(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 std::int64_t modified_seconds(const std::string& path) {
   std::error_code failure;
@@ -45,7 +40,7 @@ std::string text_or_empty(const Metadata& metadata, const std::string& key) {
   return value && *value ? **value : "";
 }
 
-/// Parameters, and the type of most of them.
+/// Adds the file's parameters to those of their types.
 void add_tensors(const GgufFile& file, std::map<TensorType, std::int64_t>& parameters) {
   for (const GgufTensor& tensor : file.tensors()) parameters[tensor.type] += element_count(tensor.shape);
 }
@@ -87,7 +82,7 @@ void read_config_json(const std::string& folder, ModelEntry& entry) {
 }
 
 bool is_gguf_model(const fs::path& path) {
-  const std::string name = small_letters(path.filename().string());
+  const std::string name = hub::lower(path.filename().string());
   if (!name.ends_with(".gguf") || name.find("mmproj") != name.npos || name.find("imatrix") != name.npos) return false;
   // Later parts of a split model belong to the first.
   const auto of = name.rfind("-of-");
@@ -108,7 +103,7 @@ std::string model_stem(const std::string& path) {
   fs::path file(path);
   if (!file.has_filename()) file = file.parent_path();
   std::string name = file.filename().string();
-  if (!small_letters(name).ends_with(".gguf")) return name;
+  if (!hub::lower(name).ends_with(".gguf")) return name;
   name.resize(name.size() - 5);
   constexpr std::size_t kPart = 15;  // "-00001-of-00003"
   if (name.size() > kPart && name.substr(name.size() - kPart).starts_with("-00001-of-"))
@@ -179,23 +174,29 @@ void ModelCatalog::scan() {
   scanned_ = Clock::now();
 }
 
-std::vector<ModelEntry> ModelCatalog::list() {
-  const std::lock_guard lock(mutex_);
+/// The entries, at most a second old. Precondition: the caller holds the lock.
+const std::vector<ModelEntry>& ModelCatalog::current() {
   if (!scanned_ || Clock::now() - *scanned_ > std::chrono::seconds(1)) scan();
   return entries_;
 }
 
+std::vector<ModelEntry> ModelCatalog::list() {
+  const std::lock_guard lock(mutex_);
+  return current();
+}
+
 std::optional<ModelEntry> ModelCatalog::find(const std::string& name) {
-  const std::vector<ModelEntry> all = list();
+  const std::lock_guard lock(mutex_);
+  const std::vector<ModelEntry>& all = current();
   if (name.empty()) return all.empty() ? std::nullopt : std::optional(all.front());
   for (const ModelEntry& one : all)
     if (one.name == name || one.name + ".gguf" == name) return one;
   const auto colon = name.find(':');
   if (colon == name.npos) return std::nullopt;
-  const std::string type = small_letters(name.substr(colon + 1));
+  const std::string type = hub::lower(name.substr(colon + 1));
   for (const ModelEntry& one : all) {
     const bool same = one.name.substr(0, one.name.find(':')) == name.substr(0, colon);
-    const std::string stem = small_letters(model_stem(one.path));
+    const std::string stem = hub::lower(model_stem(one.path));
     if (same && !type.empty() && (stem.ends_with("-" + type) || stem.ends_with("." + type))) return one;
   }
   return std::nullopt;

@@ -29,6 +29,7 @@ class ModelCatalog {
 
  private:
   using Clock = std::chrono::steady_clock;
+  const std::vector<serve::ModelEntry>& current();
   void scan();
   void add(std::string name, const std::string& path);
   void add_folder(const std::string& folder, const std::string& prefix, bool deeper);
@@ -38,7 +39,7 @@ class ModelCatalog {
   std::mutex mutex_;
   std::vector<serve::ModelEntry> entries_;
   std::optional<Clock::time_point> scanned_;
-  /// What files say, by path, size and modification time; nullopt: it is no model.
+  /// What files say, by name, path, size and modification time; nullopt: it is no model.
   std::map<std::string, std::optional<serve::ModelEntry>> facts_, old_facts_;
 };
 

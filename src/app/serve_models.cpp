@@ -1,6 +1,5 @@
 #include "app/serve_models.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -13,6 +12,8 @@ namespace dllm::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+bool is_named(const ModelFlags& model) { return !model.path.empty() || !model.hub.name.empty(); }
 
 /// The first flag that is about one model; null: there is none.
 const char* flag_of_one_model(const ModelFlags& model, const serve::ServerOptions& server) {
@@ -51,29 +52,26 @@ void SeveralModels::declare(Flags& flags) {
 }
 
 Expected<bool> SeveralModels::wanted(const ModelFlags& model, const serve::ServerOptions& server) {
-  const bool named = !model.path.empty() || !model.hub.name.empty();
   const bool asked = !folder_.empty() || most_ || idle_seconds_ >= 0;
-  const char* const single = flag_of_one_model(model, server);
-  if (named && folder_.empty()) {
+  if (is_named(model) && folder_.empty()) {
     if (!asked) return false;
     return Error{ErrorCode::kUsage, "there is only one model", most_ ? "--models-max" : "--models-idle",
                  "give --models-dir, or leave the model's name out"};
   }
+  const char* const single = flag_of_one_model(model, server);
   if (asked && single != nullptr)
     return Error{ErrorCode::kUsage, "it is for a server with one model", single, "leave it out"};
   std::error_code ignored;
   if (!folder_.empty() && !fs::is_directory(folder_, ignored))
     return Error{ErrorCode::kUsage, "it is no folder", "--models-dir " + folder_, ""};
   // Whoever has no home has no cache.
-  if (const auto config = hub::config_from([](const std::string& key) { return std::getenv(key.c_str()); }))
-    cache_ = config->cache;
+  if (const auto config = hub::config_from(hub::process_environment)) cache_ = config->cache;
   return asked || (single == nullptr && !hub::cached_models(cache_).empty());
 }
 
 /// The model that is named, else the embedded one; with a folder and no name there is none.
 Expected<std::optional<serve::FirstModel>> SeveralModels::open_first(ModelFlags& model, Session& session) const {
-  const bool named = !model.path.empty() || !model.hub.name.empty();
-  if (!named && !folder_.empty()) {
+  if (!is_named(model) && !folder_.empty()) {
     model.limit_threads(session.terminal);
     return std::optional<serve::FirstModel>();
   }

@@ -21,7 +21,8 @@ class SeveralModels {
   void declare(Flags& flags);
 
   /// Whether the flags ask for several models: there is a folder of them, or no model is named, and the hub's cache is
-  /// not empty. Errors: kUsage (flags for one model together with a folder).
+  /// not empty. To be called before serve(). Errors: kUsage (flags for one model together with flags for several; a
+  /// folder that is none).
   Expected<bool> wanted(const ModelFlags& model, const serve::ServerOptions& server);
 
   /// Serves the model of `-m` or `-hf`, the folder and the cache until the end. Errors: those of ModelFlags::open() and

@@ -1,11 +1,7 @@
 #include "hub/cached_models.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <utility>
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/input_file.h"
@@ -84,6 +85,8 @@ Expected<ModelName> parse_model_name(std::string_view text) {
   return Error{ErrorCode::kUsage, "no name of a model on a hub", fmt::format("'{}'", text),
                "org/model, or org/model:Q4_K_M for one of its GGUF files"};
 }
+
+const char* process_environment(const std::string& name) { return std::getenv(name.c_str()); }
 
 Expected<Config> config_from(const Environment& environment) {
   Config config;

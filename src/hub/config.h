@@ -20,6 +20,8 @@ struct Config {
 };
 
 using Environment = std::function<const char*(const std::string& name)>;
+/// This process's.
+const char* process_environment(const std::string& name);
 
 /// Reads the variables as huggingface_hub does: HF_ENDPOINT, HF_TOKEN or the file HF_TOKEN_PATH, HF_HUB_CACHE, HF_HOME,
 /// XDG_CACHE_HOME, HF_HUB_OFFLINE. Errors: kUsage (an endpoint that is not a URL, no folder for the cache), kIo (the

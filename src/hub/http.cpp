@@ -7,7 +7,6 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 
@@ -33,12 +32,10 @@ void start_libcurl() {
 Certificates certificates_of_this_system() {
   const curl_version_info_data& curl = *curl_version_info(CURLVERSION_NOW);
   const auto text = [](const char* value) { return std::string(value == nullptr ? "" : value); };
-  return find_certificates([](const std::string& name) { return std::getenv(name.c_str()); },
-                           {text(curl.cainfo), text(curl.capath)},
-                           [](const std::string& path) {
-                             std::error_code unknown;
-                             return std::filesystem::exists(path, unknown);
-                           });
+  return find_certificates(process_environment, {text(curl.cainfo), text(curl.capath)}, [](const std::string& path) {
+    std::error_code unknown;
+    return std::filesystem::exists(path, unknown);
+  });
 }
 
 /// What helps where a server could not be verified; empty: nothing known.

@@ -2,13 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <utility>
 
 #include "base/file_lock.h"
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "hub/cache.h"
 #include "hub/cached_models.h"
@@ -117,15 +117,14 @@ std::vector<int> users_of(const std::vector<std::string>& paths) {
   std::vector<int> users;
   std::error_code failure;
   for (fs::directory_iterator process("/proc", failure), end; !failure && process != end; process.increment(failure)) {
-    const std::string name = process->path().filename().string();
-    int id = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), id).ptr != name.data() + name.size()) continue;
+    const auto id = parse_number<int>(process->path().filename().string());
+    if (!id) continue;
     std::ifstream maps(process->path() / "maps");
     for (std::string line; std::getline(maps, line);) {
       // "address perms offset dev inode   path"; only the path contains a slash.
       const auto at = line.find('/');
       if (at == line.npos || !wanted.contains(line.substr(at))) continue;
-      users.push_back(id);
+      users.push_back(*id);
       break;
     }
   }

@@ -146,7 +146,7 @@ class Api {
   std::vector<Metrics::OfModel> counted_by_model(std::size_t& loaded);
 
   std::mutex clients_mutex_;
-  std::map<std::string, int> unanswered_;  ///< requests with bodies, by client
+  std::map<std::string, int> unanswered_;  ///< requests that were begun and not answered, by client
   std::mutex past_mutex_;
   struct Past {
     SchedulerCounters sum{};                   ///< of the times that it was loaded before

@@ -57,7 +57,7 @@ void add(SchedulerCounters& sum, const SchedulerCounters& one) {
   sum.prefix_tokens += one.prefix_tokens;
 }
 
-/// What ends with a model is not counted any more.
+/// Of a model that is not loaded: what has been counted, and no requests and memory of now.
 SchedulerCounters without_gauges(SchedulerCounters counters) {
   counters.running = counters.waiting = 0;
   counters.positions = counters.prefix_bytes = counters.prefix_tokens = 0;
@@ -103,7 +103,7 @@ Expected<void> Api::bind_or_wait(const CallPtr& call, std::function<void()> then
 }
 
 void Api::take(const CallPtr& call, ModelPool::Lease lease, const std::function<void()>& then) {
-  call->bound = static_cast<ServedModel*>(lease.model);
+  call->bound = served_by(lease);
   call->lease = std::move(lease.busy);
   if (const auto error = call->served().unfit()) return call->fail(*error);
   if (!seated(*call)) return call->fail(no_seat());
@@ -130,7 +130,7 @@ SchedulerCounters Api::counters() {
   if (only != nullptr) return only->scheduler.counters();
   SchedulerCounters sum;
   for (const ModelPool::Status& one : pool->states())
-    if (one.lease.model != nullptr) add(sum, static_cast<ServedModel*>(one.lease.model)->scheduler.counters());
+    if (const ServedModel* served = served_by(one.lease)) add(sum, served->scheduler.counters());
   return sum;
 }
 
@@ -147,17 +147,18 @@ std::vector<Metrics::OfModel> Api::counted_by_model(std::size_t& loaded) {
   const std::lock_guard lock(past_mutex_);
   for (const ModelPool::Status& one : states) {
     Past& past = past_[one.entry.name];
-    if (one.lease.model == nullptr) continue;
+    const ServedModel* const served = served_by(one.lease);
+    if (served == nullptr) continue;
     ++loaded;
     past.shown = past.sum;
-    add(*past.shown, static_cast<ServedModel*>(one.lease.model)->scheduler.counters());
+    add(*past.shown, served->scheduler.counters());
   }
   for (const auto& [name, past] : past_) {
     const auto state = std::ranges::find(states, name, [](const auto& one) { return one.entry.name; });
-    const bool here = state != states.end() && state->lease.model != nullptr;
+    const ServedModel* const served = state != states.end() ? served_by(state->lease) : nullptr;
     Metrics::OfModel one{.name = name, .counters = past.shown.value_or(past.sum)};
-    if (here)
-      one.capacity = static_cast<ServedModel*>(state->lease.model)->capacity();
+    if (served != nullptr)
+      one.capacity = served->capacity();
     else
       one.counters = without_gauges(one.counters);
     all.push_back(std::move(one));

@@ -10,20 +10,16 @@
 namespace dllm::serve {
 namespace {
 
-Json common_json(const std::string& name, std::int64_t created) {
-  return {{"id", name},
-          {"object", "model"},
-          {"created", created},
-          {"owned_by", "dllm"},
-          {"type", "model"},
-          {"display_name", name},
-          {"created_at", utc_text(created)}};
-}
-
-Json model_json(const ServedModel& served, const std::string& name) {
-  Json json = common_json(name, served.created());
-  json["max_model_len"] = served.model.context_length();
-  json["meta"] = {{"architecture", served.model.architecture()}, {"vocabulary", served.model.vocab_size()}};
+Json model_json(const ModelEntry& model) {
+  Json json = {{"id", model.name},
+               {"object", "model"},
+               {"created", model.modified},
+               {"owned_by", "dllm"},
+               {"type", "model"},
+               {"display_name", model.name},
+               {"created_at", utc_text(model.modified)}};
+  if (model.context_length > 0) json["max_model_len"] = model.context_length;
+  json["meta"] = {{"architecture", model.architecture}, {"vocabulary", model.vocabulary}};
   return json;
 }
 
@@ -40,11 +36,9 @@ const char* state_name(ModelPool::State state) {
   return "unloaded";
 }
 
-/// Of a server with several models: what the file says, and whether it is loaded.
-Json entry_json(const ModelPool::Status& one) {
-  Json json = common_json(one.entry.name, one.entry.modified);
-  if (one.entry.context_length > 0) json["max_model_len"] = one.entry.context_length;
-  json["meta"] = {{"architecture", one.entry.architecture}, {"vocabulary", one.entry.vocabulary}};
+/// Of a server with several models: whether it is loaded, too.
+Json status_json(const ModelPool::Status& one) {
+  Json json = model_json(one.entry);
   json["status"] = {{"value", state_name(one.state)}};
   return json;
 }
@@ -59,9 +53,9 @@ Json ids(const Json& list, bool first) {
 Expected<void> models(const CallPtr& call) {
   Json list = Json::array();
   if (const ServedModel* only = call->api.only) {
-    for (const std::string& name : only->names()) list.push_back(model_json(*only, name));
+    for (const std::string& name : only->names()) list.push_back(model_json(only->entry(name)));
   } else {
-    for (const ModelPool::Status& one : call->api.models()) list.push_back(entry_json(one));
+    for (const ModelPool::Status& one : call->api.models()) list.push_back(status_json(one));
   }
   const Json first = ids(list, true), last = ids(list, false);
   call->reply(
@@ -75,14 +69,14 @@ Expected<void> one_model(const CallPtr& call) {
   const auto name = percent_decoded(std::string_view(path).substr(path.find("models/") + 7));
   if (const ServedModel* only = call->api.only) {
     if (!name || !only->is_served(*name)) return unknown_model(name.value_or(path), {only->name()});
-    call->reply(model_json(*only, *name == kDefaultName ? only->name() : *name));
+    call->reply(model_json(only->entry(*name == kDefaultName ? only->name() : *name)));
     return {};
   }
   const auto entry = call->api.find_model(name.value_or(path));
   if (!entry) return unknown_model(name.value_or(path), call->api.model_names());
   for (const ModelPool::Status& one : call->api.models())
-    if (one.entry.name == entry->name) return call->reply(entry_json(one)), Expected<void>();
-  call->reply(entry_json({.entry = *entry}));
+    if (one.entry.name == entry->name) return call->reply(status_json(one)), Expected<void>();
+  call->reply(status_json({.entry = *entry}));
   return {};
 }
 

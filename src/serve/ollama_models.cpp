@@ -19,36 +19,7 @@ std::string parameters_text(std::int64_t count) {
   return count >= 1'000'000 ? fmt::format("{:.2f}M", parameters / 1e6) : fmt::format("{:.2f}K", parameters / 1e3);
 }
 
-/// What clients are told of a model, loaded or not.
-struct Shown {
-  std::string architecture, type, chat_template;
-  std::int64_t parameters = 0, bytes = 0, modified = 0, context = 0, vocabulary = 0;
-};
-
-Shown shown(const ServedModel& served) {
-  const ModelSize size = served.model.size();
-  return {.architecture = served.model.architecture(),
-          .type = size.type,
-          .chat_template = served.model.chat_template(),
-          .parameters = size.parameters,
-          .bytes = size.bytes,
-          .modified = served.created(),
-          .context = served.model.context_length(),
-          .vocabulary = served.model.vocab_size()};
-}
-
-Shown shown(const ModelEntry& entry) {
-  return {.architecture = entry.architecture,
-          .type = entry.type,
-          .chat_template = entry.chat_template,
-          .parameters = entry.parameters,
-          .bytes = entry.bytes,
-          .modified = entry.modified,
-          .context = entry.context_length,
-          .vocabulary = entry.vocabulary};
-}
-
-Json details(const Shown& of) {
+Json details(const ModelEntry& of) {
   return {{"parent_model", ""},
           {"format", "gguf"},
           {"family", of.architecture},
@@ -59,35 +30,39 @@ Json details(const Shown& of) {
 
 std::string tagged(const std::string& name) { return name.find(':') == name.npos ? name + ":latest" : name; }
 
-Json entry(const Shown& of, const std::string& name) {
-  return {{"name", tagged(name)}, {"model", tagged(name)}, {"modified_at", utc_text(of.modified)},
-          {"size", of.bytes},     {"digest", ""},          {"details", details(of)}};
+Json entry(const ModelEntry& of) {
+  return {{"name", tagged(of.name)},
+          {"model", tagged(of.name)},
+          {"modified_at", utc_text(of.modified)},
+          {"size", of.bytes},
+          {"digest", ""},
+          {"details", details(of)}};
 }
 
-Json running(const Shown& of, const std::string& name, std::optional<double> seconds_left) {
-  Json one = entry(of, name);
+Json running(const ModelEntry& of, std::optional<double> seconds_left) {
+  Json one = entry(of);
   // Of one that is never unloaded too, clients expect a time, and show how long it is until then.
   constexpr double kYear = 365 * 86400.0;
   const auto left = std::chrono::duration<double>(std::clamp(seconds_left.value_or(kYear), 0.0, kYear));
   one["expires_at"] = utc_text(std::chrono::system_clock::now() +
                                std::chrono::duration_cast<std::chrono::system_clock::duration>(left));
   one["size_vram"] = 0;
-  one["context_length"] = of.context;
+  one["context_length"] = of.context_length;
   return one;
 }
 
-void reply_shown(const CallPtr& call, const Shown& of, const std::string& name) {
+void reply_shown(const CallPtr& call, const ModelEntry& of) {
   Json capabilities = {"completion"};
   if (of.chat_template.find("tools") != std::string::npos) capabilities.push_back("tools");
   call->reply({{"license", ""},
-               {"modelfile", "FROM " + name},
+               {"modelfile", "FROM " + of.name},
                {"parameters", ""},
                {"template", of.chat_template},
                {"details", details(of)},
                {"model_info",
                 {{"general.architecture", of.architecture},
-                 {"general.basename", name},
-                 {of.architecture + ".context_length", of.context},
+                 {"general.basename", of.name},
+                 {of.architecture + ".context_length", of.context_length},
                  {of.architecture + ".vocab_size", of.vocabulary}}},
                {"capabilities", std::move(capabilities)},
                {"modified_at", utc_text(of.modified)}});
@@ -98,9 +73,9 @@ void reply_shown(const CallPtr& call, const Shown& of, const std::string& name) 
 Expected<void> ollama_tags(const CallPtr& call) {
   Json list = Json::array();
   if (const ServedModel* only = call->api.only) {
-    for (const std::string& name : only->names()) list.push_back(entry(shown(*only), name));
+    for (const std::string& name : only->names()) list.push_back(entry(only->entry(name)));
   } else {
-    for (const ModelPool::Status& one : call->api.models()) list.push_back(entry(shown(one.entry), one.entry.name));
+    for (const ModelPool::Status& one : call->api.models()) list.push_back(entry(one.entry));
   }
   call->reply({{"models", std::move(list)}});
   return {};
@@ -109,11 +84,10 @@ Expected<void> ollama_tags(const CallPtr& call) {
 Expected<void> ollama_running(const CallPtr& call) {
   Json list = Json::array();
   if (const ServedModel* only = call->api.only) {
-    list.push_back(running(shown(*only), only->name(), std::nullopt));
+    list.push_back(running(only->entry(only->name()), std::nullopt));
   } else {
     for (const ModelPool::Status& one : call->api.pool->states())
-      if (one.state == ModelPool::State::kLoaded)
-        list.push_back(running(shown(one.entry), one.entry.name, one.seconds_left));
+      if (one.state == ModelPool::State::kLoaded) list.push_back(running(one.entry, one.seconds_left));
   }
   call->reply({{"models", std::move(list)}});
   return {};
@@ -124,12 +98,12 @@ Expected<void> ollama_show(const CallPtr& call) {
   if (fields.find("model") == nullptr && call->body.contains("name")) call->body["model"] = call->body["name"];
   DLLM_CHECK_OK(read_ollama_model(call, fields));
   if (const ServedModel* only = call->api.only) {
-    reply_shown(call, shown(*only), only->name());
+    reply_shown(call, only->entry(only->name()));
     return {};
   }
   const auto found = call->api.find_model(call->model);
   if (!found) return unknown_model(call->model, call->api.model_names());
-  reply_shown(call, shown(*found), found->name);
+  reply_shown(call, *found);
   return {};
 }
 
@@ -143,7 +117,7 @@ Expected<void> ollama_unsupported(const CallPtr& call) {
   call->fail(ApiError{
       404,
       embeddings ? "a diffusion language model has no embeddings of texts: " + call->route + " is not supported"
-                 : "this server answers with the model that it was started with: " + call->route +
+                 : "this server does not change which models there are: " + call->route +
                        " is not supported; `dllm pull` downloads models",
       "", ""});
   return {};

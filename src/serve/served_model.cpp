@@ -95,6 +95,20 @@ int ServedModel::retry_seconds() const {
   return std::clamp(static_cast<int>(each * (c.waiting + 1)), 1, 60);
 }
 
+ModelEntry ServedModel::entry(std::string name) const {
+  const ModelSize size = model.size();
+  return {.name = std::move(name),
+          .path = path_,
+          .bytes = size.bytes,
+          .modified = created_,
+          .architecture = model.architecture(),
+          .type = size.type,
+          .chat_template = model.chat_template(),
+          .context_length = model.context_length(),
+          .vocabulary = model.vocab_size(),
+          .parameters = size.parameters};
+}
+
 std::string ServedModel::file_name() const { return std::filesystem::path(path_).filename().string(); }
 
 }  // namespace dllm::serve

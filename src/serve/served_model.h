@@ -62,7 +62,9 @@ class ServedModel final : public PooledModel {
   /// K/V positions that fit at once.
   std::int64_t capacity() const;
   int retry_seconds() const;
-  std::int64_t created() const { return created_; }
+  /// What its file says, as a server with several models lists it; the time is that of the load. `name`: one of
+  /// names().
+  ModelEntry entry(std::string name) const;
   /// Of the chat template; `tools`: of the one for conversations with tools.
   const TemplateFacts& facts(bool tools) const { return tools ? tool_facts_ : facts_; }
   /// All control tokens of the vocabulary.
@@ -93,9 +95,12 @@ class ServedModel final : public PooledModel {
   std::size_t longest_token_ = 1;  ///< bytes
   std::vector<std::int32_t> control_tokens_;
   TemplateFacts facts_, tool_facts_;
-  std::int64_t created_ = 0;
+  std::int64_t created_ = 0;  ///< seconds since 1970
   std::unique_ptr<FileWatch> watch_;
   std::jthread rounds_;  ///< last: it uses the other members
 };
+
+/// What a server's pool keeps; null: the model is not loaded.
+inline ServedModel* served_by(const ModelPool::Lease& lease) { return static_cast<ServedModel*>(lease.model); }
 
 }  // namespace dllm::serve

@@ -174,12 +174,11 @@ class Host {
 using LoadedModel = Expected<std::unique_ptr<PooledModel>>;
 
 /// A loaded model of a server with several, which begins to answer.
-LoadedModel begin_model(Host& host, ModelPool*& pool, const ServerOptions& options, const ModelEntry& entry,
-                        LanguageModel model) {
+LoadedModel begin_model(Host& host, const ServerOptions& options, const ModelEntry& entry, LanguageModel model) {
   DLLM_TRY(const ResolvedOptions usable, model.resolve(options.defaults));
   ServedModel::Events events;
   events.file = [&host](const std::string& event, const std::string& path) { host.log_file(event, path); };
-  events.lost = [&pool, name = entry.name] { pool->unload(name); };
+  events.lost = [&host, name = entry.name] { host.api().pool->unload(name); };
   events.out_of_memory = [&host] { host.out_of_memory(); };
   events.ended = [&host, name = entry.name](const SchedulerCounters& counters) { host.api().add_past(name, counters); };
   events.after_loss = "it is loaded again";
@@ -189,11 +188,11 @@ LoadedModel begin_model(Host& host, ModelPool*& pool, const ServerOptions& optio
   return std::unique_ptr<PooledModel>(std::move(served));
 }
 
-LoadedModel load_model(Host& host, ModelPool*& pool, const ServerOptions& options, const ModelSource& source,
-                       const ModelEntry& entry, const std::function<bool()>& go_on) {
+LoadedModel load_model(Host& host, const ServerOptions& options, const ModelSource& source, const ModelEntry& entry,
+                       const std::function<bool()>& go_on) {
   try {
     DLLM_TRY(LanguageModel model, source.load(entry, go_on));
-    return begin_model(host, pool, options, entry, std::move(model));
+    return begin_model(host, options, entry, std::move(model));
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResource, "out of memory", entry.path, ""};
   }
@@ -225,10 +224,9 @@ Expected<void> serve_models(const ModelSource& source, const ModelPool::Limits& 
                             const std::function<void(std::uint16_t)>& on_ready) {
   Host host(options);
   DLLM_CHECK_OK(host.listen(std::move(log)));
-  ModelPool* shared = nullptr;
   ModelPool::Work work;
   work.load = [&](const ModelEntry& entry, const std::function<bool()>& go_on) {
-    return load_model(host, shared, options, source, entry, go_on);
+    return load_model(host, options, source, entry, go_on);
   };
   work.memory_needed = source.memory_needed;
   work.free_memory = [] { return free_memory(); };
@@ -237,11 +235,10 @@ Expected<void> serve_models(const ModelSource& source, const ModelPool::Limits& 
     host.api().write_log({{"event", event}, {"model", name}, {"seconds", seconds}});
   };
   ModelPool pool(limits, std::move(work));
-  shared = &pool;
   host.api().source = &source;
   host.api().pool = &pool;
   if (first) {
-    DLLM_TRY(auto begun, begin_model(host, shared, options, first->entry, std::move(first->model)));
+    DLLM_TRY(auto begun, begin_model(host, options, first->entry, std::move(first->model)));
     pool.add(first->entry, std::move(begun));
   }
   // Those who wait for a model are answered while there are lanes for what follows.

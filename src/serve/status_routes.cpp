@@ -55,7 +55,7 @@ Expected<void> slots(const CallPtr& call) {
     add(*call->api.only, "");
   } else {
     for (const ModelPool::Status& one : call->api.pool->states())
-      if (one.lease.model != nullptr) add(*static_cast<ServedModel*>(one.lease.model), one.entry.name);
+      if (const ServedModel* served = served_by(one.lease)) add(*served, one.entry.name);
   }
   call->reply(list);
   return {};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <ostream>
 
 #include "app/cli/fit.h"
@@ -67,7 +66,7 @@ Expected<hub::Pulled> HubFlags::pull(Session& session) const {
   DLLM_TRY(request.name, hub::parse_model_name(name));
   request.file = file;
   request.revision = revision;
-  DLLM_TRY(hub::Config config, hub::config_from([](const std::string& key) { return std::getenv(key.c_str()); }));
+  DLLM_TRY(hub::Config config, hub::config_from(hub::process_environment));
   if (!token.empty()) config.token = token;
   config.offline = config.offline || offline;
 

@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// One line of a Markdown table.
-std::string cell(std::string text) {
+/// `text` in a Markdown table.
+std::string cell(const std::string& text) {
   std::string result;
   for (const char c : text) {
     if (c == '|' || c == '\\') result += '\\';
