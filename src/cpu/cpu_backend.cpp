@@ -159,20 +159,7 @@ const ModelDesc& CpuBackend::desc() const { return impl_->desc_; }
 std::string_view CpuBackend::isa() const { return impl_->executor_.kernels().name; }
 std::string CpuBackend::arithmetic() const { return impl_->f32_ ? "f32" : impl_->executor_.arithmetic(); }
 int CpuBackend::threads() const { return impl_->executor_.threads(); }
-std::string_view CpuBackend::kv_type() const {
-  switch (impl_->kv_) {
-    case TensorType::kF16:
-      return "f16";
-    case TensorType::kBF16:
-      return "bf16";
-    case TensorType::kQ8_0:
-      return "q8_0";
-    case TensorType::kQ4_0:
-      return "q4_0";
-    default:
-      return "f32";
-  }
-}
+std::string_view CpuBackend::kv_type() const { return cpu::storage_name(impl_->kv_); }
 std::int64_t CpuBackend::arena_bytes() const { return impl_->executor_.arena_bytes(); }
 
 Expected<std::unique_ptr<KvCache>> CpuBackend::make_cache(Position capacity) {

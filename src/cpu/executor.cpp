@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "cpu/embedding.h"
+#include "cpu/model_memory.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::cpu {
@@ -22,13 +23,6 @@ namespace {
   std::fprintf(stderr, "dllm: internal error: the plan runs %s %s\n", std::string(op_name(op)).c_str(),
                std::string(how).c_str());
   std::abort();
-}
-
-std::int64_t head_vocab(const Graph& graph) {
-  for (const Op& op : graph.ops)
-    if (const auto* head = std::get_if<op::ScoreHead>(&op))
-      return graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
-  return 0;
 }
 
 std::vector<float> decode(const WeightView& view) {

@@ -23,6 +23,8 @@ class Hadamards {
     }
   }
 
+  /// Each order once.
+  const std::vector<Hadamard>& all() const { return all_; }
   /// Borrows from this; `order` 0: no transform.
   HadamardArgs args(std::int32_t order) const {
     const auto found = std::ranges::find(all_, order, &Hadamard::order);

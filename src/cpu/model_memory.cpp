@@ -69,6 +69,21 @@ TensorType storage_type(CpuKvType type, const Graph& graph, const Weights& weigh
   return all_f32 ? TensorType::kF32 : TensorType::kF16;
 }
 
+std::string_view storage_name(TensorType type) {
+  switch (type) {
+    case TensorType::kF16:
+      return "f16";
+    case TensorType::kBF16:
+      return "bf16";
+    case TensorType::kQ8_0:
+      return "q8_0";
+    case TensorType::kQ4_0:
+      return "q4_0";
+    default:
+      return "f32";
+  }
+}
+
 Expected<std::vector<KvShape>> kv_shapes(const Graph& graph, TensorType type) {
   const std::int64_t block = codec(type).block_elems;
   std::vector<KvShape> shapes;
@@ -84,6 +99,13 @@ Expected<std::vector<KvShape>> kv_shapes(const Graph& graph, TensorType type) {
       shapes[layer] = {attention->kv_heads, attention->head_dim};
     }
   return shapes;
+}
+
+std::int64_t head_vocab(const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (const auto* head = std::get_if<op::ScoreHead>(&op))
+      return graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
+  return 0;
 }
 
 }  // namespace dllm::cpu

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "cpu/cpu_backend.h"
@@ -19,7 +21,13 @@ Expected<void> check_weights(const Graph& graph, const Weights& weights);
 /// The type of K and V that `type` means for a model.
 TensorType storage_type(CpuKvType type, const Graph& graph, const Weights& weights);
 
+/// Its name among the options: "f16".
+std::string_view storage_name(TensorType type);
+
 /// K and V of every layer. Errors: kUsage (blocks of `type` do not divide a head).
 Expected<std::vector<KvShape>> kv_shapes(const Graph& graph, TensorType type);
+
+/// Tokens that the LM head scores; 0: there is none.
+std::int64_t head_vocab(const Graph& graph);
 
 }  // namespace dllm::cpu

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/try.h"
@@ -21,11 +22,6 @@ PFN_vkGetInstanceProcAddr loader() {
                               : reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
   }();
   return found;
-}
-
-Error no_vulkan(std::string what) {
-  return {ErrorCode::kUnsupported, std::move(what), "--backend vulkan",
-          "install the driver of the GPU, or Debian's mesa-vulkan-drivers, which also runs on the processor"};
 }
 
 VKAPI_ATTR VkBool32 VKAPI_CALL note_message(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
@@ -51,6 +47,11 @@ bool has_validation(PFN_vkGetInstanceProcAddr get) {
 Instance::~Instance() {
   if (messenger != VK_NULL_HANDLE) calls.DestroyDebugUtilsMessengerEXT(handle, messenger, nullptr);
   if (handle != VK_NULL_HANDLE) calls.DestroyInstance(handle, nullptr);
+}
+
+Error no_vulkan(std::string what) {
+  return {ErrorCode::kUnsupported, std::move(what), "--backend vulkan",
+          "install the driver of the GPU, or Debian's mesa-vulkan-drivers, which also runs on the processor"};
 }
 
 Error call_failed(VkResult result, std::string_view doing) {

@@ -107,6 +107,9 @@ Expected<std::shared_ptr<Instance>> open_instance(bool validate);
 /// Finds the functions of a device of this instance. Errors: kUnsupported, which names a function that it lacks.
 Expected<DeviceCalls> device_calls(const Instance& instance, VkDevice device);
 
+/// What this machine lacks, in a sentence, as kUnsupported with how to get it.
+Error no_vulkan(std::string what);
+
 /// A call's failure: "the device has no memory left for the weights". Lost devices and refused memory are kResource.
 Error call_failed(VkResult result, std::string_view doing);
 

@@ -14,16 +14,13 @@ namespace {
 
 /// The structures of a query or of a device's creation, linked to each other.
 struct Features {
-  Features() { link(); }
+  Features() { base.pNext = &twelve; }
   Features(const Features&) = delete;
   Features& operator=(const Features&) = delete;
 
   VkPhysicalDeviceFeatures2 base = structure<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
   VkPhysicalDeviceVulkan12Features twelve =
       structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
-
- private:
-  void link() { base.pNext = &twelve; }
 };
 
 std::int64_t largest_heap(const Instance& instance, VkPhysicalDevice physical) {
@@ -85,6 +82,13 @@ Expected<std::vector<VkPhysicalDevice>> physical_devices(const Instance& instanc
   return all;
 }
 
+std::vector<DeviceFacts> facts_of(const Instance& instance, std::span<const VkPhysicalDevice> physical) {
+  std::vector<DeviceFacts> all;
+  all.reserve(physical.size());
+  for (const VkPhysicalDevice one : physical) all.push_back(facts_of(instance, one));
+  return all;
+}
+
 std::string names_of(std::span<const DeviceFacts> devices) {
   std::string names;
   for (std::size_t i = 0; i < devices.size(); ++i)
@@ -143,16 +147,11 @@ std::string_view kind_of(VkPhysicalDeviceType type) {
 Expected<std::vector<DeviceFacts>> list_devices() {
   DLLM_TRY(const std::shared_ptr<Instance> instance, open_instance(false));
   DLLM_TRY(const std::vector<VkPhysicalDevice> physical, physical_devices(*instance));
-  std::vector<DeviceFacts> all;
-  all.reserve(physical.size());
-  for (const VkPhysicalDevice one : physical) all.push_back(facts_of(*instance, one));
-  return all;
+  return facts_of(*instance, std::span(physical));
 }
 
 Expected<std::size_t> choose_device(std::span<const DeviceFacts> devices, const std::string& wanted) {
-  if (devices.empty())
-    return Error{ErrorCode::kUnsupported, "this machine has no Vulkan device", "--backend vulkan",
-                 "install the driver of the GPU, or Debian's mesa-vulkan-drivers, which also runs on the processor"};
+  if (devices.empty()) return no_vulkan("this machine has no Vulkan device");
   std::size_t chosen = 0;
   if (wanted.empty()) {
     // One that lacks something is chosen only if all do: its error says what.
@@ -245,9 +244,7 @@ Expected<void> Device::create(VkPhysicalDevice physical) {
 Expected<std::shared_ptr<Device>> Device::open(const Options& options) {
   DLLM_TRY(std::shared_ptr<Instance> instance, open_instance(options.validate));
   DLLM_TRY(const std::vector<VkPhysicalDevice> physical, physical_devices(*instance));
-  std::vector<DeviceFacts> all;
-  all.reserve(physical.size());
-  for (const VkPhysicalDevice one : physical) all.push_back(facts_of(*instance, one));
+  std::vector<DeviceFacts> all = facts_of(*instance, std::span(physical));
   DLLM_TRY(const std::size_t chosen, choose_device(all, options.device));
   std::shared_ptr<Device> device(new Device);
   device->instance_ = std::move(instance);

@@ -15,10 +15,10 @@ namespace {
 
 using Address = VkDeviceAddress;
 
-// The push constants of the shaders, member by member.
+// The push constants of the shaders, member by member. Shaders that compute have a `zero` (exact.glsl).
 struct CopyRowsPush {
   Address from, order, to;
-  std::uint32_t width, has_order, zero;
+  std::uint32_t width, has_order;
 };
 struct RmsNormPush {
   Address x, gain, result;
@@ -46,7 +46,7 @@ struct ScalePush {
 };
 struct SelectPush {
   Address canvas, context, result, rows;
-  std::uint32_t width, zero;
+  std::uint32_t width;
 };
 struct HadamardPush {
   Address x, result, signs;
@@ -151,8 +151,7 @@ Expected<Launch> Operators::launch(std::string_view shader, const Constants& ext
 }
 
 Expected<Launch> Operators::copy_rows(Address from, Address order, Address to, std::int64_t width) {
-  return launch("copy_rows", {}, CopyRowsPush{from, order, to, word(width), order != 0 ? 1U : 0U, 0},
-                columns_of(width));
+  return launch("copy_rows", {}, CopyRowsPush{from, order, to, word(width), order != 0 ? 1U : 0U}, columns_of(width));
 }
 
 Expected<Launch> Operators::rms_norm(const op::RmsNorm& o, std::int64_t width, Address x, Address gain, Address out) {
@@ -177,7 +176,7 @@ Expected<Launch> Operators::scale(std::int64_t width, const RegionFactors& facto
 }
 
 Expected<Launch> Operators::select(std::int64_t width, Address canvas, Address context, Address rows, Address out) {
-  return launch("select", {}, SelectPush{canvas, context, out, rows, word(width), 0}, columns_of(width));
+  return launch("select", {}, SelectPush{canvas, context, out, rows, word(width)}, columns_of(width));
 }
 
 Expected<Launch> Operators::hadamard(const DeviceHadamard& transform, std::int64_t width, Address x, Address out) {

@@ -9,6 +9,7 @@
 
 #include "base/try.h"
 #include "cpu/linear.h"
+#include "cpu/model_memory.h"
 
 namespace dllm::vulkan {
 
@@ -141,7 +142,7 @@ class Pass::Recorder {
     ValueId& held = held_[exact ? 0 : 1];
     if (held == x) return codes;
     held = x;
-    // Before and after it.
+    // It waits for the readers of the codes before it, and the product waits for it.
     waits_ = true;
     DLLM_CHECK_OK(add(operators().quantize(k, exact, value(x), codes), x));
     return codes;
@@ -178,8 +179,8 @@ class Pass::Recorder {
   const Graph& graph_;
   Commands& commands_;
   bool waits_ = true;
-  ValueId held_[2] = {kNoId,
-                      kNoId};  ///< the values whose codes are in memory: with exact scales, and with rounded ones
+  /// The values whose codes are in memory: with exact scales, and with rounded ones.
+  ValueId held_[2] = {kNoId, kNoId};
 };
 
 namespace {
@@ -211,13 +212,6 @@ struct ExpertSizes {
   }
   std::int64_t experts = 0, used = 0, inner = 0, outer = 0;
 };
-
-std::int64_t vocabulary_of(const Graph& graph) {
-  for (const Op& op : graph.ops)
-    if (const auto* head = std::get_if<op::ScoreHead>(&op))
-      return graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
-  return 0;
-}
 
 }  // namespace
 
@@ -257,7 +251,7 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
            Buffer::make(device, 2 * room.rows * code_bytes_of(planned), Place::kDevice, "a pass's activations"));
   DLLM_CHECK_OK(pass->make_scratch(device));
   DLLM_TRY(pass->logits_,
-           Buffer::make(device, room.scored * vocabulary_of(planned) * 4, Place::kShared, "a pass's logits"));
+           Buffer::make(device, room.scored * cpu::head_vocab(planned) * 4, Place::kShared, "a pass's logits"));
   DLLM_TRY(Commands commands, Commands::begin(device));
   pass->commands_ = std::make_unique<Commands>(std::move(commands));
   DLLM_CHECK_OK(Recorder(model, *pass, *pass->commands_).record_all());
@@ -270,8 +264,7 @@ std::int64_t Pass::bytes() const {
 }
 
 Expected<void> Pass::run(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather) {
-  arguments_.fill(batch, gather, *tables_);
-  const PassSize size = size_of_pass(batch, gather);
+  const PassSize size = arguments_.fill(batch, gather, *tables_);
   for (std::size_t i = 0; i < launches_.size(); ++i)
     arguments_.set_groups(
         static_cast<std::int64_t>(i),

@@ -1,7 +1,6 @@
 #include "vulkan/pass_arguments.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -34,7 +33,7 @@ PassSize size_of_pass(std::span<const SequenceStep> batch, std::span<const std::
 
 void PassArguments::add_turn(const op::Rope& o, const Weights& weights) {
   for (const Turn& turn : turns_)
-    if (turn.rope->turns_like(o) && turn.rope->factors == o.factors) return;
+    if (turn.serves(o)) return;
   std::vector<float> factors;
   if (o.factors != kNoId && weights[static_cast<std::size_t>(o.factors)].present())
     factors = decoded(weights[static_cast<std::size_t>(o.factors)]);
@@ -67,8 +66,7 @@ Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& devic
 }
 
 const PassArguments::Turn& PassArguments::turn(const op::Rope& o) const {
-  return *std::find_if(turns_.begin(), turns_.end(),
-                       [&](const Turn& turn) { return turn.rope->turns_like(o) && turn.rope->factors == o.factors; });
+  return *std::find_if(turns_.begin(), turns_.end(), [&](const Turn& turn) { return turn.serves(o); });
 }
 
 VkDeviceAddress PassArguments::cos(const op::Rope& o) const { return at(turn(o).cos); }
@@ -116,7 +114,8 @@ void PassArguments::fill_rows(std::span<const SequenceStep> batch) {
   }
 }
 
-void PassArguments::fill_row(std::span<const SequenceStep> batch, const Weights& weights) {
+/// Angles and embeddings of every row.
+void PassArguments::fill_lookups(std::span<const SequenceStep> batch, const Weights& weights) {
   std::int64_t r = 0;
   for (const SequenceStep& step : batch) {
     auto mixture = step.plan.mixtures.begin();
@@ -138,14 +137,15 @@ void PassArguments::fill_row(std::span<const SequenceStep> batch, const Weights&
   }
 }
 
-void PassArguments::fill(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather,
-                         const Weights& weights) {
+PassSize PassArguments::fill(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather,
+                             const Weights& weights) {
   const PassSize size = size_of_pass(batch, gather);
   to<std::int32_t>(0)[0] = static_cast<std::int32_t>(size.rows);
   to<std::int32_t>(0)[1] = static_cast<std::int32_t>(size.scored);
   for (std::size_t i = 0; i < gather.size(); ++i) to<std::int32_t>(gather_)[i] = static_cast<std::int32_t>(gather[i]);
   fill_rows(batch);
-  fill_row(batch, weights);
+  fill_lookups(batch, weights);
+  return size;
 }
 
 }  // namespace dllm::vulkan

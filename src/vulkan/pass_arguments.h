@@ -48,8 +48,9 @@ class PassArguments {
   /// Where the workgroups of a dispatch are.
   static std::int64_t groups_offset(std::int64_t launch) { return 64 + 12 * launch; }
 
-  /// Writes everything but workgroups. `gather`: rows of the batch, for each scored row. Throws std::bad_alloc.
-  void fill(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather, const Weights& weights);
+  /// Writes everything but workgroups, and returns size_of_pass(). `gather`: rows of the batch, for each scored row.
+  /// Throws std::bad_alloc.
+  PassSize fill(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather, const Weights& weights);
   void set_groups(std::int64_t launch, const GroupCounts& groups) {
     *reinterpret_cast<GroupCounts*>(memory_.data() + groups_offset(launch)) = groups;
   }
@@ -59,6 +60,8 @@ class PassArguments {
     const op::Rope* rope = nullptr;
     cpu::RopeTable table;
     std::int64_t cos = 0, sin = 0;
+
+    bool serves(const op::Rope& o) const { return rope->turns_like(o) && rope->factors == o.factors; }
   };
   struct Lookup {
     const op::Embed* embed = nullptr;
@@ -74,7 +77,7 @@ class PassArguments {
   const Turn& turn(const op::Rope& o) const;
   void add_turn(const op::Rope& o, const Weights& weights);
   void fill_rows(std::span<const SequenceStep> batch);
-  void fill_row(std::span<const SequenceStep> batch, const Weights& weights);
+  void fill_lookups(std::span<const SequenceStep> batch, const Weights& weights);
 
   Buffer memory_;
   std::int64_t rows_ = 0, gather_ = 0, visible_ = 0, tiles_ = 0;

@@ -132,7 +132,7 @@ Observation right_results(const SelfTestCases& cases) {
 }
 
 std::vector<std::string> faults_of(const SelfTestCases& cases, const Observation& seen) {
-  Observation right = right_results(cases);
+  const Observation right = right_results(cases);
   bool wrong[kTestedCount] = {}, subnormals = false;
   for (std::size_t i = 0; i < cases.operands.size(); ++i)
     for (std::size_t t = 0; t < kTestedCount; ++t) {

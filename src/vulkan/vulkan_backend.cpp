@@ -112,9 +112,7 @@ class DeviceBackend final : public VulkanBackend {
   const std::string& device() const override { return device_->facts().name; }
   std::string_view arithmetic() const override { return "exact"; }
   const std::string& rounding() const override { return rounding_; }
-  std::string_view kv_type() const override {
-    return layout_->type() == TensorType::kF32 ? "f32" : layout_->type() == TensorType::kF16 ? "f16" : "bf16";
-  }
+  std::string_view kv_type() const override { return cpu::storage_name(layout_->type()); }
   int threads() const override { return pool_.size(); }
   std::int64_t recordings() const override { return recordings_; }
   std::int64_t device_bytes() const override { return device_->bytes_in_use(); }

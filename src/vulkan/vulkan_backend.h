@@ -62,9 +62,9 @@ Expected<std::vector<VulkanDevice>> vulkan_devices();
 /// Whether VulkanOptions::device may have this value here. Errors: kUsage (no device, or several), kUnsupported.
 Expected<void> check_vulkan_device(const std::string& device);
 
-/// `weights` are views: their owner must outlive the backend. Errors: kUsage (no such device, a cache type that it does
-/// not store), kUnsupported (no Vulkan, a device that fails the self-test, an operator or a weight
-/// type that the backend does not run: by name), kInvalidFile (as CpuBackend::create()), kResource, kCancelled.
+/// `weights` are views: their owner must outlive the backend. Errors: kUsage (no such device), kUnsupported (no Vulkan,
+/// a device that fails the self-test, an operator, a weight type or a cache type that the backend does not run: by
+/// name), kInvalidFile (as CpuBackend::create()), kResource, kCancelled.
 Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc desc, GraphFactory graph, Weights weights,
                                                              VulkanOptions options = {});
 

@@ -31,21 +31,6 @@ std::vector<WeightId> vectors_of(const Graph& graph) {
   return ids;
 }
 
-std::vector<std::int32_t> hadamard_orders(const Graph& graph) {
-  std::vector<std::int32_t> orders;
-  for (const Op& op : graph.ops) {
-    if (const auto* o = std::get_if<op::Hadamard>(&op)) orders.push_back(o->order);
-    if (const auto* o = std::get_if<op::Experts>(&op); o != nullptr && o->hadamard != 0) orders.push_back(o->hadamard);
-  }
-  return orders;
-}
-
-const DeviceHadamard* find_hadamard(const std::vector<DeviceHadamard>& all, std::int64_t order) {
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const DeviceHadamard& one) { return one.order == order; });
-  return found == all.end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 std::vector<float> decoded(const WeightView& view) {
@@ -71,11 +56,9 @@ Expected<void> DeviceWeights::load_vectors(const std::shared_ptr<Device>& device
     all.resize((all.size() + kAlignFloats - 1) / kAlignFloats * kAlignFloats);
   }
   const cpu::Hadamards transforms(graph);
-  for (const std::int32_t order : hadamard_orders(graph)) {
-    if (find_hadamard(hadamards_, order) != nullptr) continue;
-    const cpu::HadamardArgs args = transforms.args(order);
-    hadamards_.push_back({args.order, args.core, args.scale, all.size() * sizeof(float)});
-    all.insert(all.end(), args.signs, args.signs + (args.core > 1 ? args.core * args.core : 0));
+  for (const Hadamard& one : transforms.all()) {
+    hadamards_.push_back({one.order(), one.core(), one.scale(), all.size() * sizeof(float)});
+    if (one.core() > 1) all.insert(all.end(), one.core_signs().begin(), one.core_signs().end());
     all.resize((all.size() + kAlignFloats - 1) / kAlignFloats * kAlignFloats);
   }
   if (all.empty()) return {};
@@ -88,7 +71,9 @@ Expected<void> DeviceWeights::load_vectors(const std::shared_ptr<Device>& device
   return {};
 }
 
-const DeviceHadamard& DeviceWeights::hadamard(std::int64_t order) const { return *find_hadamard(hadamards_, order); }
+const DeviceHadamard& DeviceWeights::hadamard(std::int64_t order) const {
+  return *std::ranges::find(hadamards_, order, &DeviceHadamard::order);
+}
 
 Expected<DeviceWeights> DeviceWeights::load(const std::shared_ptr<Device>& device, const Graph& graph,
                                             const Weights& weights, ThreadPool& pool, const WeightCacheOptions& cache,

@@ -39,7 +39,7 @@ class DeviceWeights {
   std::vector<DeviceHadamard> hadamards_;
 };
 
-/// The number that a vector of the model has as float32.
+/// The numbers of a vector of the model, as float32.
 std::vector<float> decoded(const WeightView& view);
 
 }  // namespace dllm::vulkan

@@ -7,6 +7,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
+
+#include "base/hash.h"
 
 namespace dllm::cpu {
 namespace {
@@ -58,14 +61,6 @@ double round_scaled(Wide value, int exponent) {
   return std::ldexp(static_cast<double>(mantissa), exponent + shift);
 }
 
-/// Bits of a fixed sequence (splitmix64).
-std::uint64_t draw(std::uint64_t& state) {
-  std::uint64_t z = state += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
@@ -107,7 +102,7 @@ class Probes {
   }
   /// With the exponents of numbers in 1/16 to 16.
   static T number(std::uint64_t& state) {
-    const std::uint64_t bits = draw(state);
+    const std::uint64_t bits = splitmix64(state);
     const T fraction =
         1 + std::ldexp(static_cast<T>(bits >> 8 & ((std::uint64_t{1} << (std::numeric_limits<T>::digits - 1)) - 1)),
                        1 - std::numeric_limits<T>::digits);

@@ -2,7 +2,8 @@
 
 // a * b + c, rounded once to nearest (ties to even): what IEEE 754 calls fusedMultiplyAdd, and what every kernel set
 // computes in the same bits. C's fma() and fmaf() are exact by their definition, but not on every system: mingw-w64's
-// fmaf() rounds twice. The scalar set, the reference of the others, therefore asks once and else uses these functions.
+// fmaf() rounds twice. The scalar set, the reference of the others, therefore uses the functions below where C's fail a
+// test at the program's start.
 
 namespace dllm::cpu {
 

@@ -11,7 +11,6 @@ layout(push_constant) uniform Push {
   Words to;    // [rows][width]
   uint width;
   uint has_order;
-  uint zero;
 } p;
 
 void main() {

@@ -7,6 +7,9 @@
 layout(constant_id = 0) const bool kCorrectDivision = false;
 layout(constant_id = 1) const bool kCorrectRoots = false;
 
+// 1.5 * 2^23: adding it rounds to an integer, ties to even, which the low bits of the sum hold.
+const float kMagic = 12582912.0;
+
 float multiply(float a, float b) {
   precise float product = a * b;
   return product;
@@ -59,6 +62,13 @@ float fused(float a, float b, float c) {
 float neighbour(float x, bool up) {
   const uint bits = floatBitsToUint(x);
   return uintBitsToFloat((x > 0.0) == up ? bits + 1u : bits - 1u);
+}
+
+// The bits of x as BF16 in the upper half, to nearest even; a NaN must not carry into the sign.
+uint bf16_bits(float x) {
+  const uint bits = floatBitsToUint(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc00000u;
+  return bits + 0x7fffu + (bits >> 16 & 1u) & 0xffff0000u;
 }
 
 float power_of_two(int exponent) { return intBitsToFloat((exponent + 127) << 23); }

@@ -1,8 +1,6 @@
 // e^x and its like, as src/cpu/kernels/math-inl.h defines them: the same operations in the same order. Included after
 // exact.glsl.
 
-const float kMagic = 12582912.0;  // 1.5 * 2^23: adding it rounds to an integer, which the low bits of the sum hold
-
 float bits_of(uint bits) { return uintBitsToFloat(bits); }
 
 // e^x; the constants are the kernels', as bits where decimal digits would have to be counted.
@@ -18,7 +16,7 @@ float exponential(float x) {
   const float c67 = fused(bits_of(0x39500d01u), r, bits_of(0x3ab60b61u));  // 1/5040, 1/720
   const float sum = add(1.0, fused(fused(fused(c67, r2, c45), r2, c23), r2, r));
   const int k = floatBitsToInt(shifted) - floatBitsToInt(kMagic), half_k = k >> 1;
-  return multiply(multiply(sum, intBitsToFloat((half_k + 127) << 23)), intBitsToFloat((k - half_k + 127) << 23));
+  return multiply(multiply(sum, power_of_two(half_k)), power_of_two(k - half_k));
 }
 
 // 2^x for x <= 0, at least 2^-125: a weight of the softmax.

@@ -30,19 +30,12 @@ layout(push_constant) uniform Push {
 #include "exact.glsl"
 #include "experts.glsl"
 
-// To nearest even; a NaN must not carry into the sign.
-float to_bf16(float x) {
-  const uint bits = floatBitsToUint(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return uintBitsToFloat(0x7fc00000u);
-  return uintBitsToFloat(bits + 0x7fffu + (bits >> 16 & 1u) & 0xffff0000u);
-}
-
 float total[8];
 
 void step_of(uint k, float weight, Part part) {
   [[unroll]] for (uint r = 0; r < kRows; ++r) {
     const float x = p.x.at[min(part.source + r, part.last) * p.k + k];
-    total[r] = fused(kType == kBF16 ? to_bf16(x) : x, weight, total[r]);
+    total[r] = fused(kType == kBF16 ? uintBitsToFloat(bf16_bits(x)) : x, weight, total[r]);
   }
 }
 

@@ -18,8 +18,6 @@ layout(push_constant) uniform Push {
 
 #include "exact.glsl"
 
-const float kMagic = 12582912.0;  // 1.5 * 2^23: adding it rounds to an integer, ties to even
-
 void main() {
   const uint block = gl_GlobalInvocationID.x, blocks = p.k / 32;
   if (block >= blocks) return;

@@ -12,7 +12,6 @@ layout(push_constant) uniform Push {
   Words result;  // [rows][width]
   PlanRows rows;
   uint width;
-  uint zero;
 } p;
 
 void main() {

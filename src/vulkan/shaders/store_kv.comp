@@ -33,12 +33,6 @@ uint half_of(float x) {
   return sign | (magnitude - 0x38000000u) >> 13;
 }
 
-uint bf16_of(float x) {
-  const uint bits = floatBitsToUint(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc0u;
-  return bits + 0x7fffu + (bits >> 16 & 1u) >> 16;
-}
-
 void store(Words cache, uint at, float a, float b) {
   if (kCacheType == kCacheF32) {
     cache.at[at] = floatBitsToUint(a);
@@ -46,7 +40,7 @@ void store(Words cache, uint at, float a, float b) {
   } else if (kCacheType == kCacheF16) {
     cache.at[at] = half_of(a) | half_of(b) << 16;
   } else {
-    cache.at[at] = bf16_of(a) | bf16_of(b) << 16;
+    cache.at[at] = bf16_bits(a) >> 16 | bf16_bits(b);
   }
 }
 
