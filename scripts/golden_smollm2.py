@@ -10,8 +10,8 @@ built by Hugging Face's tokenizers from the file's own vocabulary and merges. te
     build/record/bin/python scripts/golden_smollm2.py [--file GGUF] [--hellaswag FILE] [--check]
 
 --hellaswag: validation items in HellaSwag's own form, of which the first ITEMS are scored; the recorded file has their
-likelihoods, not their text. Texts and choices that depend on a difference of less than CLOSE in a logit are refused: two
-correct programs may differ there. --check compares with the recorded file instead of writing it.
+likelihoods, not their text. Texts and choices that depend on a difference of less than CLOSE in a logit are refused:
+two correct programs may differ there. --check compares with the recorded file instead of writing it.
 """
 
 import argparse

@@ -98,6 +98,19 @@ inline float signed_max(const float* x, int count) {
   return value;
 }
 
+/// Packs 32 levels of five bits as Q5_0 and Q5_1 store them: byte j of qs holds the low nibbles of elements j (low) and
+/// j + 16 (high), bit i of qh the fifth bit of element i. `level(i)` gives the level of element i.
+template <class Level>
+void pack_five_bits(const Level& level, std::uint8_t (&qh)[4], std::uint8_t (&qs)[16]) {
+  std::uint32_t fifth = 0;
+  for (int j = 0; j < 16; ++j) {
+    const auto low = static_cast<unsigned>(level(j)), high = static_cast<unsigned>(level(j + 16));
+    qs[j] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
+    fifth |= (low >> 4) << j | (high >> 4) << (j + 16);
+  }
+  std::memcpy(qh, &fifth, sizeof(fifth));
+}
+
 struct Extent {
   float min;
   float max;

@@ -64,7 +64,7 @@ void own_weights(const float* x, int count, float* out) {
 /// to -127 - 7, or 127, the one whose least-squares scale removes most of the error.
 float fit(const float* x, const float* weights) {
   const float extreme = signed_max(x, kElems);
-  if (!(std::fabs(extreme) >= 1e-15f)) return 0.0f;  // GGML's threshold for zero
+  if (!(std::fabs(extreme) >= kZeroBelow)) return 0.0f;
   float scale = 0.0f, gain = 0.0f;
   const auto attempt = [&](float inverse, bool first) {
     float sum_vx = 0.0f, sum_vv = 0.0f;
@@ -73,7 +73,7 @@ float fit(const float* x, const float* weights) {
       sum_vx += weights[i] * value * x[i];
       sum_vv += weights[i] * value * value;
     }
-    if (first ? sum_vv > 0.0f : sum_vv > 0.0f && sum_vx * sum_vx > gain * sum_vv) {
+    if (sum_vv > 0.0f && (first || sum_vx * sum_vx > gain * sum_vv)) {
       scale = sum_vx / sum_vv;
       gain = scale * sum_vx;
     }

@@ -30,10 +30,7 @@ AffineSuperBlock round_elements(const float* x, const AffineFit* fits, const Blo
     const float scale = f16_to_f32(block.d) * static_cast<float>(sub.scale);
     const float min = f16_to_f32(block.dmin) * static_cast<float>(sub.min);
     for (int i = j * kSubElems; i < (j + 1) * kSubElems; ++i) {
-      // The decoder's grid uses the rounded scales, so round the elements to that grid. Where a scale rounds to zero,
-      // the levels do not matter; we keep those of the fit, as GGML does.
-      const float level = scale != 0.0f ? (x[i] + min) / scale : (x[i] - fits[j].origin) * fits[j].inverse;
-      block.levels[i] = static_cast<std::uint8_t>(nearest_level(level, 0, top));
+      block.levels[i] = static_cast<std::uint8_t>(level_on_grid(x[i], scale, min, fits[j], top));
     }
   }
   return block;

@@ -33,6 +33,12 @@ BlockScales choose_scales(std::span<const AffineFit> fits, int top);
 /// By fit_positive(), sub-blocks weighted with the sums of their elements' weights.
 BlockScales choose_scales(std::span<const AffineFit> fits, int top, const float* weights);
 
+/// The level of x on the decoder's grid, whose scale and minimum are rounded. Where a scale rounds to zero, the levels
+/// do not matter; we keep those of the fit, as GGML does.
+inline int level_on_grid(float x, float scale, float min, const AffineFit& fit, int top) {
+  return scale != 0.0f ? nearest_level((x + min) / scale, 0, top) : level_of(fit, x, top);
+}
+
 /// A super-block before its levels are packed in the format's own way.
 struct AffineSuperBlock {
   std::uint16_t d;     ///< binary16

@@ -136,8 +136,6 @@ void fit_affine_lanes(const float* x, const float* weights, const AffineCandidat
   }
 }
 
-constexpr float kZeroBelow = 1e-15f;  // GGML's threshold for a group of zeros
-
 /// Four sub-blocks; weights are x^2 unless they are given.
 template <int kWidth>
 struct SymmetricProblem {
@@ -248,14 +246,14 @@ float fit_positive(const float* x, int count, int top, const float* weights, std
   float max = 0.0f;
   for (int i = 0; i < count; ++i) max = std::max(max, x[i]);
   if (!(max >= kZeroBelow)) return 0.0f;
-  const auto level_of = [&](float value) { return std::min(nearest_small(value), top); };
+  const auto rounded = [&](float value) { return std::min(nearest_small(value), top); };
   float inverse = static_cast<float>(top) / max, least = 0.0f;
   for (int k = -4; k <= 4; ++k) {
     const int step = k == -4 ? 0 : k <= 0 ? k - 1 : k;  // first 0, then -4 to 4 without it
     const float candidate = (0.1f * static_cast<float>(step) + static_cast<float>(top)) / max, scale = 1.0f / candidate;
     float error = 0.0f;
     for (int i = 0; i < count; ++i) {
-      const float difference = x[i] - scale * static_cast<float>(level_of(candidate * x[i]));
+      const float difference = x[i] - scale * static_cast<float>(rounded(candidate * x[i]));
       error += weights[i] * difference * difference;
     }
     if (step != 0 && !(error < least)) continue;
@@ -264,7 +262,7 @@ float fit_positive(const float* x, int count, int top, const float* weights, std
   }
   float sum_lx = 0.0f, sum_ll = 0.0f;
   for (int i = 0; i < count; ++i) {
-    levels[i] = static_cast<std::uint8_t>(level_of(inverse * x[i]));
+    levels[i] = static_cast<std::uint8_t>(rounded(inverse * x[i]));
     const float level = static_cast<float>(levels[i]);
     sum_lx += weights[i] * x[i] * level;
     sum_ll += weights[i] * level * level;
@@ -275,7 +273,7 @@ float fit_positive(const float* x, int count, int top, const float* weights, std
       const float level = static_cast<float>(levels[i]);
       float lx = sum_lx - weights[i] * x[i] * level, ll = sum_ll - weights[i] * level * level;
       if (!(lx > 0.0f && ll > 0.0f)) continue;
-      const int other = level_of(x[i] * ll / lx);
+      const int other = rounded(x[i] * ll / lx);
       if (other == levels[i]) continue;
       const float candidate = static_cast<float>(other);
       lx += weights[i] * x[i] * candidate;

@@ -40,6 +40,9 @@ constexpr AffineCandidates weighted_candidates(int top) {
   return {.top = top, .first = -0.9f, .step = 0.05f, .steps = 36};
 }
 
+/// Below this magnitude GGML takes a group of elements for zeros.
+inline constexpr float kZeroBelow = 1e-15f;
+
 /// x ~ scale * level, level in -bottom..bottom - 1.
 struct SymmetricFit {
   float scale = 0.0f;
@@ -68,6 +71,15 @@ inline int nearest_level(float value, int low, int high) {
   const float bottom = static_cast<float>(low), top = static_cast<float>(high);
   const float clamped = value > bottom ? (value < top ? value : top) : bottom;
   return static_cast<int>((clamped + 0x1.8p23f) - 0x1.8p23f);  // adding 1.5 * 2^23 leaves no fraction bits
+}
+
+/// The fit's level of x, in 0..top.
+inline int level_of(const AffineFit& fit, float x, int top) {
+  return nearest_level((x - fit.origin) * fit.inverse, 0, top);
+}
+/// The fit's level of x plus `bottom`, in 0..2 bottom - 1; 0 for a sub-block of zeros.
+inline int level_of(const SymmetricFit& fit, float x, int bottom) {
+  return fit.inverse != 0.0f ? nearest_level(x * fit.inverse, -bottom, bottom - 1) + bottom : 0;
 }
 
 }  // namespace dllm

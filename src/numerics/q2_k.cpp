@@ -43,10 +43,8 @@ Block round_elements(const float* x, const AffineFit* fits, const BlockScales& c
     std::uint8_t* qs = block.qs + j / 8 * 32 + j % 2 * kSubElems;
     const int shift = j % 8 / 2 * 2;
     for (int i = 0; i < kSubElems; ++i) {
-      // Where a scale rounds to zero, the levels do not matter; we keep those of the fit, as GGML does.
-      const float v = x[kSubElems * j + i];
-      const float wanted = scale != 0.0f ? (v + min) / scale : (v - fits[j].origin) * fits[j].inverse;
-      qs[i] = static_cast<std::uint8_t>(qs[i] | nearest_level(wanted, 0, kCandidates.top) << shift);
+      const int level = level_on_grid(x[kSubElems * j + i], scale, min, fits[j], kCandidates.top);
+      qs[i] = static_cast<std::uint8_t>(qs[i] | level << shift);
     }
   }
   return block;

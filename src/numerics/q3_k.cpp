@@ -3,6 +3,7 @@
 // scale j, byte j % 8 of scales has four bits (below for j < 8), and byte 8 + j % 4 the upper two at 2 (j / 4).
 // Definition: GGML, block_q3_K.
 
+#include <algorithm>
 #include <cmath>
 
 #include "numerics/block_codec.h"
@@ -47,13 +48,13 @@ void decode(const Block& block, float* out) {
   }
 }
 
-int clamped(int level) { return level < -kZero ? -kZero : level > kZero - 1 ? kZero - 1 : level; }
+int clamped(int level) { return std::clamp(level, -kZero, kZero - 1); }
 
 /// The scale of 16 elements, weighted with x^2, and their levels in 0..7: first the grid on which the largest element
 /// is -4, then, up to five times, each level in turn is changed if that removes more of the error.
 float fit(const float* x, int levels[kSubElems]) {
   const float extreme = signed_max(x, kSubElems);
-  if (!(std::fabs(extreme) >= 1e-15f)) {  // GGML's threshold for zero
+  if (!(std::fabs(extreme) >= kZeroBelow)) {
     for (int i = 0; i < kSubElems; ++i) levels[i] = 0;
     return 0.0f;
   }
@@ -130,12 +131,11 @@ Block encode_weighted(const float* x, const float* weights) {
     scales[j] = fits[j].scale, sums[j] = 0.0f;
     for (int i = kSubElems * j; i < kSubElems * (j + 1); ++i) {
       sums[j] += weights[i];
-      levels[i] = fits[j].inverse != 0.0f ? nearest_level(x[i] * fits[j].inverse, -kZero, kZero - 1) + kZero : 0;
+      levels[i] = level_of(fits[j], x[i], kZero);
     }
   }
   const SymmetricFit all = fit_symmetric_block(scales, kSubBlocks, kZeroScale, sums);
-  for (int j = 0; j < kSubBlocks; ++j)
-    chosen[j] = all.inverse != 0.0f ? nearest_level(scales[j] * all.inverse, -kZeroScale, kZeroScale - 1) : -kZeroScale;
+  for (int j = 0; j < kSubBlocks; ++j) chosen[j] = level_of(all, scales[j], kZeroScale) - kZeroScale;
   return round_elements(x, all.scale, chosen, levels);
 }
 

@@ -44,8 +44,8 @@ Block encode_weighted(const float* x, const float* weights) {
   const SymmetricFit fit = fit_symmetric_block(x, kElems, 8, weights);
   Block block;
   block.d = f32_to_f16(fit.scale);
-  const auto level = [&](int i) { return fit.inverse != 0.0f ? nearest_level(x[i] * fit.inverse, -8, 7) + 8 : 0; };
-  for (int j = 0; j < kHalf; ++j) block.qs[j] = static_cast<std::uint8_t>(level(j) | level(j + kHalf) << 4);
+  for (int j = 0; j < kHalf; ++j)
+    block.qs[j] = static_cast<std::uint8_t>(level_of(fit, x[j], 8) | level_of(fit, x[j + kHalf], 8) << 4);
   return block;
 }
 

@@ -45,10 +45,8 @@ Block encode_weighted(const float* x, const float* weights) {
   Block block;
   block.d = f32_to_f16(fit.scale);
   block.m = f32_to_f16(-fit.min);
-  const auto level = [&](int i) {
-    return static_cast<unsigned>(nearest_level((x[i] - fit.origin) * fit.inverse, 0, kTop));
-  };
-  for (int j = 0; j < kHalf; ++j) block.qs[j] = static_cast<std::uint8_t>(level(j) | level(j + kHalf) << 4);
+  for (int j = 0; j < kHalf; ++j)
+    block.qs[j] = static_cast<std::uint8_t>(level_of(fit, x[j], kTop) | level_of(fit, x[j + kHalf], kTop) << 4);
   return block;
 }
 

@@ -34,14 +34,7 @@ Block encode(const float* x) {
   const float inverse = reciprocal_or_zero(d);
   Block block;
   block.d = f32_to_f16(d);
-  std::uint32_t fifth = 0;
-  for (int j = 0; j < kHalf; ++j) {
-    const unsigned low = truncate_level(x[j] * inverse + 16.5f, 31);
-    const unsigned high = truncate_level(x[j + kHalf] * inverse + 16.5f, 31);
-    block.qs[j] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
-    fifth |= (low >> 4) << j | (high >> 4) << (j + kHalf);
-  }
-  std::memcpy(block.qh, &fifth, sizeof(fifth));
+  pack_five_bits([&](int i) { return truncate_level(x[i] * inverse + 16.5f, 31); }, block.qh, block.qs);
   return block;
 }
 
@@ -49,16 +42,7 @@ Block encode_weighted(const float* x, const float* weights) {
   const SymmetricFit fit = fit_symmetric_block(x, kElems, 16, weights);
   Block block;
   block.d = f32_to_f16(fit.scale);
-  const auto level = [&](int i) {
-    return fit.inverse != 0.0f ? static_cast<unsigned>(nearest_level(x[i] * fit.inverse, -16, 15) + 16) : 0u;
-  };
-  std::uint32_t fifth = 0;
-  for (int j = 0; j < kHalf; ++j) {
-    const unsigned low = level(j), high = level(j + kHalf);
-    block.qs[j] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
-    fifth |= (low >> 4) << j | (high >> 4) << (j + kHalf);
-  }
-  std::memcpy(block.qh, &fifth, sizeof(fifth));
+  pack_five_bits([&](int i) { return level_of(fit, x[i], 16); }, block.qh, block.qs);
   return block;
 }
 

@@ -30,20 +30,13 @@ void decode(const Block& block, float* out) {
 }
 
 Block encode(const float* x) {
-  const auto [min, max] = extent(x, kElems);
-  const float d = (max - min) / kTop;
+  const Extent range = extent(x, kElems);
+  const float d = (range.max - range.min) / kTop;
   const float inverse = reciprocal_or_zero(d);
   Block block;
   block.d = f32_to_f16(d);
-  block.m = f32_to_f16(min);
-  std::uint32_t fifth = 0;
-  for (int j = 0; j < kHalf; ++j) {
-    const unsigned low = truncate_level((x[j] - min) * inverse + 0.5f, kTop);
-    const unsigned high = truncate_level((x[j + kHalf] - min) * inverse + 0.5f, kTop);
-    block.qs[j] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
-    fifth |= (low >> 4) << j | (high >> 4) << (j + kHalf);
-  }
-  std::memcpy(block.qh, &fifth, sizeof(fifth));
+  block.m = f32_to_f16(range.min);
+  pack_five_bits([&](int i) { return truncate_level((x[i] - range.min) * inverse + 0.5f, kTop); }, block.qh, block.qs);
   return block;
 }
 
@@ -52,16 +45,7 @@ Block encode_weighted(const float* x, const float* weights) {
   Block block;
   block.d = f32_to_f16(fit.scale);
   block.m = f32_to_f16(-fit.min);
-  const auto level = [&](int i) {
-    return static_cast<unsigned>(nearest_level((x[i] - fit.origin) * fit.inverse, 0, kTop));
-  };
-  std::uint32_t fifth = 0;
-  for (int j = 0; j < kHalf; ++j) {
-    const unsigned low = level(j), high = level(j + kHalf);
-    block.qs[j] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
-    fifth |= (low >> 4) << j | (high >> 4) << (j + kHalf);
-  }
-  std::memcpy(block.qh, &fifth, sizeof(fifth));
+  pack_five_bits([&](int i) { return level_of(fit, x[i], kTop); }, block.qh, block.qs);
   return block;
 }
 

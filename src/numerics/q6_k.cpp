@@ -56,7 +56,7 @@ Block encode_weighted(const float* x, const float* weights) {
   for (const SymmetricFit& fit : fits)
     if (std::fabs(fit.scale) > std::fabs(extreme)) extreme = fit.scale;
   Block block{};
-  if (std::fabs(extreme) < 1e-15f) return block;  // GGML's threshold for zero
+  if (std::fabs(extreme) < kZeroBelow) return block;
 
   // The scale of largest magnitude becomes -128 exactly, as the largest element of Q4_0 becomes -8.
   const float inverse = -128.0f / extreme;

@@ -58,7 +58,7 @@ Expected<std::span<const float>> importance_of(const SourceTensor& tensor, const
                tensor.name, "it was made from another model"};
 }
 
-/// Checks the sizes, and says which matrices are quantized without.
+/// Checks the sizes, and warns of the matrices that are quantized without importance.
 Expected<std::vector<std::string>> importance_warnings(const ModelSource& source, const WriteOptions& options,
                                                        const std::vector<TypeChoice>& choices) {
   std::vector<std::string> without;

@@ -26,8 +26,8 @@ enum class Mix {
   kMedium,  ///< and attn_v and ffn_down of about half of the layers get Q6_K ("_M")
   kTwo,     ///< Q2_K: attn_v, attn_output and ffn_down get Q3_K, attn_v that four heads share Q4_K
   kThreeSmall,   ///< Q3_K_S: the head alone
-  kThreeMedium,  ///< Q3_K_M: those three get Q4_K, attn_v and ffn_down of the first layers Q5_K
-  kThreeLarge,   ///< Q3_K_L: those three get Q5_K
+  kThreeMedium,  ///< Q3_K_M: the three of kTwo get Q4_K, attn_v and ffn_down of the first layers Q5_K
+  kThreeLarge,   ///< Q3_K_L: the three of kTwo get Q5_K
   kUneven,       ///< IQ4: ffn_down of the first layers (not with importance) and attn_v that four heads share get Q5_K
 };
 

@@ -231,7 +231,8 @@ Expected<std::vector<DeviceInfo>> list_profiles() {
   return list;
 }
 
-/// A file with a mistake is a profile nevertheless: what it lacks may come from --set, and whoever loads it says more.
+/// Refuses only names of no profile. A file with a mistake passes here: --set may supply what it lacks, and what
+/// remains wrong is an error when the device is loaded.
 Expected<void> check_profile(const std::string& name) {
   const auto device = npu::load_device(name);
   if (device || device.error().code != ErrorCode::kUsage) return {};

@@ -107,7 +107,7 @@ double attention_cycles(const Device& device, std::int64_t sequences, std::int64
 }
 
 bool is_modelled(std::string_view key) {
-  // The last two change silicon, and only the simulator's time.
+  // The two keys change the silicon and the simulator's time, but not the time of these models.
   return key.substr(0, key.find('.')) != kFrontEnd && key != "latency.scalar_int" && key != "prefetch.outstanding";
 }
 

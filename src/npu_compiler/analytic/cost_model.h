@@ -29,8 +29,9 @@ struct StepLoad {
 /// sweep could save area with a narrower front end at no cost in time. Errors: kUnsupported, naming the key and `dllm
 /// npu step`.
 Expected<void> check_modelled(const Device& device);
-/// Whether the models of time read a key of a device. False for those that they require ("issue.width"), and for those
-/// of which only the simulator's time depends: along them a sweep would save area at no cost.
+/// Whether the models of time read a key of a device. False for keys that must have their defaults here
+/// ("issue.width"), and for those that only the simulator's time depends on: a sweep over them would save area at no
+/// cost in time.
 bool is_modelled(std::string_view key);
 
 /// The limiting resource of an operator.

@@ -1,5 +1,5 @@
-// Nothing of a device is free: every key is either a choice, whose more capable values cost area or energy and dominate
-// no other value, or a fact about the process, the surroundings or the prices, which no design can choose.
+// Nothing of a device is free. Every key is one of two kinds. A choice costs more area or energy with each more capable
+// value. A fact is about the process, the surroundings or the prices, and no design can choose it.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace dllm::npu {
 namespace {
 
-/// Of a step. Less is better.
+/// Figures of a step; of each, less is better.
 struct Figures {
   double seconds = 0, joules = 0, mm2 = 0;
 };
@@ -44,7 +44,7 @@ Figures figures_of(const std::string& profile, const std::vector<Override>& chan
   return {report->seconds(*device), report->joules, area(*device).total()};
 }
 
-/// Of two designs the one that costs more than the other, in silicon or in joules, by more than rounding.
+/// Whether design `a` costs more silicon or more joules than `b`, by more than rounding.
 bool dearer(const Figures& a, const Figures& b) {
   return a.mm2 > b.mm2 * (1 + 1e-9) || a.joules > b.joules * (1 + 1e-9);
 }
@@ -53,7 +53,7 @@ struct Choice {
   std::string_view key;
   std::vector<const char*> values;  ///< from the least to the most capable
   const char* profile = "dart-512";
-  std::vector<Override> others = {};  ///< without which the values would not be possible, or change nothing
+  std::vector<Override> others = {};  ///< further changes, which the values need to be possible or to matter
 };
 
 const std::vector<Choice>& choices() {
@@ -143,7 +143,7 @@ const char* reason_of(const std::string& key) {
   return nullptr;
 }
 
-/// A new key is a choice or a fact: whoever adds it says which.
+/// Fails for a key that neither choices() nor facts() lists: add a new key to one of them.
 TEST(KeyCosts, EveryKeyIsAChoiceOrAFact) {
   std::set<std::string> chosen;
   for (const Choice& one : choices()) chosen.emplace(one.key);
@@ -155,7 +155,7 @@ TEST(KeyCosts, EveryKeyIsAChoiceOrAFact) {
       EXPECT_TRUE(name.ends_with('.') || find_device_key(name) != nullptr) << name;
 }
 
-/// The more capable value costs silicon or joules, so that it never improves a figure without worsening another one.
+/// Each more capable value costs more silicon or joules, so no choice improves one figure without worsening another.
 TEST(KeyCosts, WhatIsMoreCapableCostsMore) {
   for (const Choice& one : choices()) {
     Figures last;
@@ -173,7 +173,7 @@ TEST(KeyCosts, WhatIsMoreCapableCostsMore) {
   }
 }
 
-/// The step notices most of these choices at all.
+/// Some of these choices make the step above faster, so it can tell their values apart.
 TEST(KeyCosts, WhatIsMoreCapableIsFaster) {
   const auto seconds = [](const char* key, const char* value) {
     return figures_of("dart-512", {{key, value}}).seconds;
@@ -184,7 +184,7 @@ TEST(KeyCosts, WhatIsMoreCapableIsFaster) {
   EXPECT_LT(seconds("numerics.weight", "mxint4:32:plena"), seconds("numerics.weight", "bf16"));
 }
 
-/// What the issue of free figures named: wide formats, a newer standard, three gigahertz, latencies of one.
+/// What once improved figures at no cost: wide formats, a newer standard, three gigahertz, latencies of one cycle.
 TEST(KeyCosts, FormerlyFree) {
   const Figures plain = figures_of("dart-512", {});
   for (const char* key : {"numerics.activation", "numerics.weight", "numerics.kv"}) {

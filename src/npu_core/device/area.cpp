@@ -27,11 +27,12 @@ constexpr int kTransferBits = 128;  // assumed: addresses, lengths and tag of a 
 constexpr int kCutBits = 64;        // assumed: what crosses a cut through a processing element
 // Assumed: two bursts of 64 bytes wait per 64 bytes of a cycle, for alignment.
 constexpr double kDmaUm2PerByte = 2 * 8 * (kFlopUm2 + kMuxUm2);
-// Of an area, what slower gates save at most: the FP32 adder of rtl/ mapped without a limit has 81 % of its area mapped
-// for its shortest path.
+// The largest share of an area that slower gates save: mapped without a limit of time, the FP32 adder of rtl/ has 81 %
+// of the area that it has when mapped for its shortest path.
 constexpr double kSlack = 0.2;
 
-/// The cost of a port: a word line and a pair of bit lines, so cells grow in both directions, as in CACTI.
+/// Area of SRAM with that many ports, relative to one port. A port adds a word line and a pair of bit lines, so cells
+/// grow in both directions, as in CACTI.
 double port_area(std::int64_t ports) {
   const double side = port_energy(ports);
   return side * side;
@@ -39,17 +40,18 @@ double port_area(std::int64_t ports) {
 
 double sram_mm2(double bytes, std::int64_t ports) { return bytes / kMib * kSramMm2PerMib * port_area(ports); }
 
-/// Area relative to that for `need` times less time: gates at a constant product of area and delay, beyond it; below,
-/// the share that slack saves.
+/// The relative area of a unit that must be `need` times as fast as the one whose area is known. Above 1, area and
+/// delay have a constant product; below 1, slower gates save up to kSlack.
 double sizing(double need) { return need > 1 ? need : 1 - kSlack + kSlack * need; }
 
-/// A unit of a lane whose latency is a key: um2, and the latency in ns that its area is for. That is the published
-/// synthesis' at 1 GHz, or the unit's own in ASAP7 where that is shorter.
+/// A unit whose latency is a key.
 struct LatentUnit {
-  double um2, ns;
-  std::int64_t cycles;
+  double um2;
+  double ns;            ///< for which that area is: published latency at 1 GHz, or the unit's path in ASAP7 if shorter
+  std::int64_t cycles;  ///< the key
 };
 
+/// Sum over units of how much larger they are for their keys, um2.
 double resized_um2(std::initializer_list<LatentUnit> all, double nominal_ghz) {
   double sum = 0;
   for (const LatentUnit& unit : all)

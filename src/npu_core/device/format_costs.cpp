@@ -10,10 +10,12 @@ namespace {
 
 namespace units = unit_costs;
 
-/// Terms of a contraction, as the machine counts them (MachineConfig::contraction_bits), and bits of its window.
+/// The defaults of matrix_window() (machine/matrix_unit.h), which chooses the window of a product by the same rule:
+/// bits for the terms of a contraction (MachineConfig::contraction_bits), and bits of the two windows.
 constexpr int kContractionBits = 15, kNarrowBits = 31, kWideBits = 63;
 
-/// The element as the array multiplies it: an integer of `width` bits, or a significand that is added in FP32.
+/// The element as the array multiplies it: an integer of `width` bits, or a significand whose products are added in
+/// FP32.
 struct Operand {
   bool fixed;
   int width;
@@ -37,9 +39,8 @@ UnitCost line(const UnitCost& a, double xa, const UnitCost& b, double xb, double
 /// window lie on such a line to 8 %.
 UnitCost element_cost(const Operand& a, const Operand& w) {
   const double product = a.width * w.width;
-  if (!a.fixed || !w.fixed) return line(units::float_pe_8, 64, units::float_pe_11, 121, product);
   const int bits = a.width + w.width - 2 + kContractionBits;
-  if (bits > kWideBits) return line(units::float_pe_8, 64, units::float_pe_11, 121, product);
+  if (!a.fixed || !w.fixed || bits > kWideBits) return line(units::float_pe_8, 64, units::float_pe_11, 121, product);
   return bits <= kNarrowBits ? line(units::int_pe_8_4, 32, units::int_pe_8_8, 64, product)
                              : line(units::int_pe_10_10, 100, units::int_pe_19_19, 361, product);
 }

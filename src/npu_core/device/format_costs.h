@@ -8,7 +8,7 @@ namespace dllm::npu {
 /// converters between formats in memory, in vector SRAM and at the array.
 struct FormatCosts {
   double pe_um2 = 0, pe_ns = 0;        ///< a multiply-accumulate of the array and its longest path
-  double mac_ratio = 1;                ///< its energy, relative to that of an 8-bit and a 4-bit integer
+  double mac_ratio = 1;                ///< its energy, relative to one of 8 by 4 bits
   double input_um2 = 0, input_pj = 0;  ///< a lane's value to the array's input format
   double store_um2 = 0, store_pj = 0;  ///< a lane's value to the format in memory
   double load_um2 = 0;                 ///< an element from memory to a lane's value

@@ -10,15 +10,15 @@ namespace dllm::npu {
 
 struct Device;
 
-/// Of an access to SRAM, relative to one port's.
+/// Energy of an access to SRAM with that many ports, relative to one port.
 double port_energy(std::int64_t ports);
 
-/// Of one lane, um2: output latches of all pipes and the paths from them to the operands of every start; operand and
-/// result registers of each start beyond the first.
+/// Area that [issue] adds to one lane, um2: output latches of all pipes and the paths from them to the operands of
+/// every start; operand and result registers of each start beyond the first.
 double issue_um2_per_lane(const IssueKeys& issue);
 
-/// Of one lane, um2: what its units have more than the published synthesis, because [latency] and clock.nominal_ghz
-/// leave them less time; negative for more time.
+/// Area by which one lane's units exceed the published synthesis, um2, because [latency] and clock.nominal_ghz leave
+/// them less time; negative where they leave more.
 double latency_um2_per_lane(const Device& device);
 
 }  // namespace dllm::npu
