@@ -84,6 +84,8 @@ class Pass::Recorder {
   Expected<void> record(const op::Route& o) {
     const std::int64_t experts = width(o.logits);
     const RouteScratch scratch = pass_.scratch_.route;
+    // One invocation chooses for a row; the four are loops over experts that clear, copy, sum and write.
+    DLLM_CHECK_OK(check_iterations(experts * (o.used + o.capacity + o.groups_used + 4)));
     DLLM_CHECK_OK(
         add(operators().route_scores(o, experts, value(o.logits), weights().vector(o.bias), scratch), o.logits));
     return add(operators().route_choice(o, experts, scratch, weights().vector(o.expert_scale), arguments().rows(),
@@ -105,6 +107,8 @@ class Pass::Recorder {
     if (!cpu::packs_floats(*down.format)) {
       const bool exact = cpu::LinearRunner::exact_activations(*down.format, down.k);
       DLLM_CHECK_OK(add(operators().quantize(inner, exact, scratch.gate, scratch.codes), o.x, used));
+    } else {
+      DLLM_CHECK_OK(check_iterations(down.k));
     }
     DLLM_CHECK_OK(add(operators().linear(down, scratch.gate, scratch.codes, 0, arguments().count(false), scratch.down,
                                          {route, used, false}),
@@ -118,16 +122,22 @@ class Pass::Recorder {
     return o.factor * decoded((*model_.tables)[static_cast<std::size_t>(weight)]).front();
   }
 
+  /// Errors: the device ends an invocation's loops before so many iterations in all.
+  Expected<void> check_iterations(std::int64_t iterations) {
+    if (iterations <= operators().arithmetic().most_rounds) return {};
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{} ends loops before {} iterations", operators().device()->facts().name, iterations),
+                 "--backend vulkan", "use another device"};
+  }
+
   Expected<void> product(ValueId x, const DeviceMatrix& matrix, Address bias, Address out,
                          const ExpertPairs& pairs = {}) {
     DeviceCodes codes;
     if (!cpu::packs_floats(*matrix.format)) {
       const bool exact = cpu::LinearRunner::exact_activations(*matrix.format, matrix.k);
       DLLM_TRY(codes, quantized(x, exact));
-    } else if (matrix.k > operators().arithmetic().most_rounds) {
-      return Error{ErrorCode::kUnsupported,
-                   fmt::format("{} ends loops before {} values", operators().device()->facts().name, matrix.k),
-                   "--backend vulkan", "use another device"};
+    } else {
+      DLLM_CHECK_OK(check_iterations(matrix.k));
     }
     return add(operators().linear(matrix, value(x), codes, bias, arguments().count(scored(x)), out, pairs), x,
                pairs.route == 0 ? 1 : pairs.used);

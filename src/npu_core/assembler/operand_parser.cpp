@@ -52,7 +52,7 @@ Expected<std::uint32_t> parse_scalar(const Expander& context, const SourceLine& 
     if (bits > 0xffff) return context.error(line, column, "a scalar has 16 bits");
     return static_cast<std::uint32_t>(bits);
   }
-  std::string_view digits = std::string_view(word).substr(word.starts_with('+') ? 1 : 0);
+  std::string_view digits = std::string_view(word).substr(word.starts_with('+') && !word.starts_with("+-") ? 1 : 0);
   if (digits.find_first_not_of("0123456789.e+-") != digits.npos) digits = {};
   float value = 0.0f;
   if (const auto number = parse_float(digits)) {
