@@ -1,5 +1,6 @@
 #include "vulkan/device.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -181,6 +182,22 @@ TEST_F(OnDevice, PassesTheSelfTest) {
   const auto chosen = vulkan::test_device(test_device());
   ASSERT_TRUE(chosen) << chosen.error().message();
   RecordProperty("arithmetic", chosen->description());
+}
+
+/// Quotients and roots are right over all exponents with corrections too, which a device may not need.
+TEST_F(OnDevice, CorrectionsGiveRightResults) {
+  const SelfTestCases cases = self_test_cases();
+  const auto seen = observer_of(test_device())(cases, {ShaderForm::kFloat64, true, true});
+  ASSERT_TRUE(seen) << seen.error().message();
+  const Observation right = right_results(cases);
+  for (std::size_t i = 0; i < cases.operands.size(); ++i)
+    for (const Tested tested : {Tested::kDivision, Tested::kRoot}) {
+      const float expected = right.results[i][static_cast<std::size_t>(tested)];
+      const float given = seen->results[i][static_cast<std::size_t>(tested)];
+      if (std::isnan(expected) && std::isnan(given)) continue;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(given), std::bit_cast<std::uint32_t>(expected))
+          << cases.operands[i][0] << " and " << cases.operands[i][1];
+    }
 }
 
 TEST_F(OnDevice, CopiesBetweenItsMemories) {

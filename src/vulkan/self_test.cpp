@@ -151,7 +151,7 @@ std::vector<std::string> faults_of(const SelfTestCases& cases, const Observation
 
 Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& observe) {
   const SelfTestCases cases = self_test_cases();
-  std::vector<std::string> faults;
+  std::vector<std::string> faults, by_form;
   std::uint32_t rounds = 0;
   for (const ShaderForm form : {ShaderForm::kNative, ShaderForm::kFloat64}) {
     if (!(form == ShaderForm::kNative ? facts.keeps_subnormals : facts.has_float64)) continue;
@@ -163,17 +163,26 @@ Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& 
       rounds = arithmetic.most_rounds = seen.rounds;
       if (faults.empty() && rounds >= kLeastRounds) return arithmetic;
     }
+    if (faults.empty())
+      faults.push_back(fmt::format("loops, which end after {} of {} iterations", rounds, cases.rounds));
+    by_form.push_back(fmt::format("{}", fmt::join(faults, ", ")));
   }
-  if (faults.empty()) faults.push_back(fmt::format("loops, which end after {} of {} iterations", rounds, cases.rounds));
+  if (by_form.size() == 2)
+    by_form = {by_form[0] == by_form[1] ? by_form[0]
+                                        : fmt::format("{} (native fma), {} (fma by float64)", by_form[0], by_form[1])};
   return Error{ErrorCode::kUnsupported,
-               fmt::format("{} failed the self-test in {}", facts.name, fmt::join(faults, ", ")), "--backend vulkan",
+               fmt::format("{} failed the self-test in {}", facts.name, fmt::join(by_form, "")), "--backend vulkan",
                "choose another device with --device; a newer driver may help"};
 }
 
-Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device) {
-  return choose_arithmetic(device->facts(), [&](const SelfTestCases& cases, const Arithmetic& arithmetic) {
+Observe observer_of(std::shared_ptr<Device> device) {
+  return [device = std::move(device)](const SelfTestCases& cases, const Arithmetic& arithmetic) {
     return observe_on(device, cases, arithmetic);
-  });
+  };
+}
+
+Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device) {
+  return choose_arithmetic(device->facts(), observer_of(device));
 }
 
 }  // namespace dllm::vulkan

@@ -61,6 +61,9 @@ using Observe = std::function<Expected<Observation>(const SelfTestCases& cases, 
 /// `observe`.
 Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& observe);
 
+/// An observer that runs the shader of the test on a device. Errors: kResource.
+Observe observer_of(std::shared_ptr<Device> device);
+
 /// The same for a device, by running the test on it: some milliseconds. Errors: also kResource.
 Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device);
 
