@@ -122,6 +122,33 @@ TEST(SelfTest, FmaByFloat64WhereTheDeviceRoundsTwice) {
             "card failed the self-test in fused multiply-adds, subnormal numbers");
 }
 
+/// What NVIDIA's driver does: subnormal results of fused multiply-adds are zeros, unless the form guards against it.
+TEST(SelfTest, GuardsWhereFusedMultiplyAddsFlush) {
+  const auto flushed = [](const Arithmetic& arithmetic, const SelfTestCases&, Observation& seen) {
+    if (arithmetic.form != ShaderForm::kNative) return;
+    for (std::size_t i = 0; i < seen.results.size(); ++i)
+      for (const Tested tested : {Tested::kFused, Tested::kChain})
+        if (std::fpclassify(result(seen, i, tested)) == FP_SUBNORMAL) result(seen, i, tested) = 0;
+  };
+  const auto chosen = fake(true, true, flushed).choose();
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->form, ShaderForm::kGuarded);
+  EXPECT_EQ(chosen->description(), "native fma, by float64 near subnormal numbers");
+  EXPECT_EQ(fake(true, false, flushed).refusal(), "card failed the self-test in subnormal numbers");
+}
+
+/// Forms that fail in different ways are named.
+TEST(SelfTest, SaysWhatIsWrongInEachForm) {
+  const auto damaged = [](const Arithmetic& arithmetic, const SelfTestCases&, Observation& seen) {
+    const Tested tested = arithmetic.form == ShaderForm::kFloat64 ? Tested::kSum : Tested::kProduct;
+    float& last = result(seen, seen.results.size() - 1, tested);
+    last = std::nextafter(last, 1e30f);
+  };
+  EXPECT_EQ(fake(true, true, damaged).refusal(),
+            "card failed the self-test in products (native fma); products (native fma, by float64 near subnormal "
+            "numbers); sums (fma by float64)");
+}
+
 /// A quotient or a root that is off by a unit, until it is corrected.
 TEST(SelfTest, DivisionAndRootsAreCorrected) {
   for (const Tested tested : {Tested::kDivision, Tested::kRoot}) {
@@ -198,6 +225,14 @@ TEST_F(OnDevice, CorrectionsGiveRightResults) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(given), std::bit_cast<std::uint32_t>(expected))
           << cases.operands[i][0] << " and " << cases.operands[i][1];
     }
+}
+
+/// The guarded form computes what a flushing device computes wrong.
+TEST_F(OnDevice, TheGuardedFormMeetsNoSubnormalNumber) {
+  const SelfTestCases cases = self_test_cases();
+  const auto seen = observer_of(test_device(), "self_test_flushing")(cases, {ShaderForm::kFloat64, false, false});
+  ASSERT_TRUE(seen) << seen.error().message();
+  EXPECT_EQ(faults_of(cases, *seen), std::vector<std::string>());
 }
 
 TEST_F(OnDevice, CopiesBetweenItsMemories) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dllm/error.h"
@@ -61,8 +62,9 @@ using Observe = std::function<Expected<Observation>(const SelfTestCases& cases, 
 /// `observe`.
 Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& observe);
 
-/// An observer that runs the shader of the test on a device. Errors: kResource.
-Observe observer_of(std::shared_ptr<Device> device);
+/// An observer that runs the shader of the test on a device. "self_test_flushing" has a flaw of NVIDIA's driver, for
+/// tests. Errors: kResource.
+Observe observer_of(std::shared_ptr<Device> device, std::string_view shader = "self_test");
 
 /// The same for a device, by running the test on it: some milliseconds. Errors: also kResource.
 Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device);

@@ -25,17 +25,14 @@ float subtract(float a, float b) {
   return difference;
 }
 
-// a * b + c, rounded once.
-#ifdef kNative
-float fused(float a, float b, float c) {
-  precise float result = fma(a, b, c);
-  return result;
-}
-#else
-// The product is exact in float64. The sum is rounded to odd there (Boldo and Melquiond 2008, "Emulation of FMA and
-// correctly rounded sums"): then the rounding to float32 is the only one. The exclusive or with an unknown zero keeps
-// Mesa 25 from dropping the conversion to float and back between two of these; `precise` does not.
-float fused(float a, float b, float c) {
+uint exponent_bits(float x) { return floatBitsToUint(x) >> 23 & 255u; }
+bool subnormal(float x) { return (floatBitsToUint(x) & 0x7fffffffu) - 1u < 0x007fffffu; }
+
+#if !defined(kNative) || defined(kFlushes)
+// a * b + c, rounded once, by float64. The product is exact there. The sum is rounded to odd (Boldo and Melquiond 2008,
+// "Emulation of FMA and correctly rounded sums"): then the rounding to float32 is the only one. The exclusive or with an
+// unknown zero keeps Mesa 25 from dropping the conversion to float and back between two of these; `precise` does not.
+float fused_by_float64(float a, float b, float c) {
   precise double product = double(a) * double(b);
   precise double other = double(c);
   precise double sum = product + other;
@@ -58,6 +55,44 @@ float fused(float a, float b, float c) {
 }
 #endif
 
+// The device's own.
+float device_fma(float a, float b, float c) {
+#ifdef kFlushes
+  // A device for tests: NVIDIA's driver 580 takes subnormal operands and results of fma() for zeros, not those of + and *.
+  const uint sign = 0x80000000u;
+  if (subnormal(a)) a = uintBitsToFloat(floatBitsToUint(a) & sign);
+  if (subnormal(b)) b = uintBitsToFloat(floatBitsToUint(b) & sign);
+  if (subnormal(c)) c = uintBitsToFloat(floatBitsToUint(c) & sign);
+  const float result = fused_by_float64(a, b, c);
+  return subnormal(result) ? uintBitsToFloat(floatBitsToUint(result) & sign) : result;
+#else
+  precise float result = fma(a, b, c);
+  return result;
+#endif
+}
+
+// a * b + c, rounded once.
+float fused(float a, float b, float c) {
+#if defined(kNative)
+  return device_fma(a, b, c);
+#elif defined(kGuarded) || defined(kFlushes)
+  const float result = device_fma(a, b, c);
+  if (exponent_bits(result) == 0u || subnormal(a) || subnormal(b) || subnormal(c)) return fused_by_float64(a, b, c);
+  return result;
+#else
+  return fused_by_float64(a, b, c);
+#endif
+}
+
+// The same where neither an operand nor the result can be a subnormal number.
+float fused_normal(float a, float b, float c) {
+#ifdef kFloat64
+  return fused_by_float64(a, b, c);
+#else
+  return device_fma(a, b, c);
+#endif
+}
+
 // The next float32 above (up) or below a finite number that is not zero.
 float neighbour(float x, bool up) {
   const uint bits = floatBitsToUint(x);
@@ -72,8 +107,6 @@ uint bf16_bits(float x) {
 }
 
 float power_of_two(int exponent) { return intBitsToFloat((exponent + 127) << 23); }
-
-uint exponent_bits(float x) { return floatBitsToUint(x) >> 23 & 255u; }
 
 // A finite number that is not zero as significand * 2^(exponent - 23), with 24 bits of significand: also subnormal ones.
 struct Parts {
