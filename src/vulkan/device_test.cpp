@@ -137,6 +137,27 @@ TEST(SelfTest, GuardsWhereFusedMultiplyAddsFlush) {
   EXPECT_EQ(fake(true, false, flushed).refusal(), "card failed the self-test in subnormal numbers");
 }
 
+/// Subnormal numbers are zeros unless a shader asks for them, which the device grants without announcing it.
+TEST(SelfTest, AsksForWhatIsNotAnnouncedWhereNothingElseIsRight) {
+  const auto flushed = [](const Arithmetic& arithmetic, const SelfTestCases&, Observation& seen) {
+    if (arithmetic.form != ShaderForm::kGuarded) result(seen, seen.results.size() - 1, Tested::kSum) += 1;
+  };
+  FakeDevice device = fake(false, true, flushed);
+  const auto chosen = device.choose();
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->form, ShaderForm::kGuarded);
+  EXPECT_EQ(fake(false, true).choose()->form, ShaderForm::kFloat64);
+  const auto refusing = [&](const SelfTestCases& cases, const Arithmetic& arithmetic) -> Expected<Observation> {
+    if (arithmetic.form != ShaderForm::kFloat64) return Error{ErrorCode::kResource, "no", "", ""};
+    Observation seen = right_results(cases);
+    flushed(arithmetic, cases, seen);
+    return seen;
+  };
+  const auto refused = choose_arithmetic(device.facts, refusing);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().what, "card failed the self-test in sums");
+}
+
 /// Forms that fail in different ways are named.
 TEST(SelfTest, SaysWhatIsWrongInEachForm) {
   const auto damaged = [](const Arithmetic& arithmetic, const SelfTestCases&, Observation& seen) {
