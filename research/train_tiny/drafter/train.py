@@ -71,7 +71,8 @@ def loss_of(drafter, target, batch):
     ids, starts, ends = batch
     config, size = drafter.config, drafter.config.block
     transformer = target.model["transformer"]
-    states, predicted = read_target(target, ids, config.target_layers)
+    with torch.autocast(ids.device.type, enabled=False):     # in the numbers that an engine has
+        states, predicted = read_target(target, ids, config.target_layers)
     blocks = torch.full((*starts.shape, size), config.mask_token_id, device=ids.device)
     blocks[..., 0] = ids.gather(1, starts)
     hidden = drafter(blocks, states, starts, transformer.wte.weight).view(*starts.shape, size, -1)
@@ -81,7 +82,7 @@ def loss_of(drafter, target, batch):
     wanted = predicted.gather(1, places.clamp(max=ids.shape[1] - 1).flatten(1)).view(places.shape)
     # A wrong prediction of the target makes the text another one: what follows would not be drafted.
     truth = ids.gather(1, places.clamp(max=ids.shape[1] - 1).flatten(1)).view(places.shape)
-    follows = torch.cat((torch.ones_like(inside[..., :1]), (wanted == truth)[..., :-1].cummin(-1).values), -1)
+    follows = torch.cat((torch.ones_like(inside[..., :1]), (wanted == truth)[..., :-1].long().cumprod(-1).bool()), -1)
     weight = torch.exp(-(offsets - 1) / GAMMA.get(size, size / 2.25)) * (inside & follows)
     logits = F.linear(hidden[..., 1:, :], transformer.ff_out.weight)
     chosen = weight > 0
