@@ -74,11 +74,13 @@ void set_drafter(const DrafterDesc& drafter, Metadata& meta) {
   std::vector<std::int32_t> layers;
   for (const std::int32_t layer : drafter.target_layers) layers.push_back(layer + 1);
   meta.set("dflash.target_layers", MetaValue::i32s(layers));
-  const std::pair<const char*, std::int64_t> sizes[] = {
-      {"block_size", drafter.block},           {"conv_kernel_size", drafter.conv_taps},
-      {"conv_group_size", drafter.conv_group}, {"selector_rank", drafter.selector_rank},
-      {"selector_top_k", drafter.selector_top}, {"markov_rank", drafter.markov_rank},
-      {"draft_vocab_size", drafter.vocab}};
+  const std::pair<const char*, std::int64_t> sizes[] = {{"block_size", drafter.block},
+                                                        {"conv_kernel_size", drafter.conv_taps},
+                                                        {"conv_group_size", drafter.conv_group},
+                                                        {"selector_rank", drafter.selector_rank},
+                                                        {"selector_top_k", drafter.selector_top},
+                                                        {"markov_rank", drafter.markov_rank},
+                                                        {"draft_vocab_size", drafter.vocab}};
   for (const auto& [key, value] : sizes)
     meta.set(std::string("dflash.") + key, MetaValue::u32(static_cast<std::uint32_t>(value)));
   meta.set("dflash.confidence_head", MetaValue::boolean(drafter.confidence_head));
@@ -119,7 +121,8 @@ ModelSource random_source(const RandomModel& spec) {
     const bool selection_bias =
         decl.name.find("exp_probs_b") != std::string::npos && desc.experts.score == GateScore::kSigmoid;
     if (!decl.required && !selection_bias) continue;
-    const bool left_to_target = decl.name == "token_embd.weight" || (decl.name == "output.weight" && spec.drafter.vocab == 0);
+    const bool left_to_target =
+        decl.name == "token_embd.weight" || (decl.name == "output.weight" && spec.drafter.vocab == 0);
     if (architecture.build_context && left_to_target) continue;
     const bool router = decl.name.find("ffn_gate_inp") != std::string::npos;
     const bool matrix = !router && decl.shape.size() >= 2 && decl.shape[0] % codec(spec.type).block_elems == 0;

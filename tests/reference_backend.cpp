@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "numerics/tensor_type.h"
 #include "reference_score.h"
 
 namespace dllm::test {
 namespace {
-
 using Matrix = std::vector<std::vector<double>>;  // [row][column]
 
 struct ReferenceCache : KvCache {
@@ -323,38 +323,7 @@ class Pass {
     }
   }
 
-  void apply(const op::HiddenIn& o) {
-    for (const RowRef& ref : rows_) {
-      const StepPlan& plan = ref.step->plan;
-      const std::size_t width = plan.hidden.size() / plan.rows.size();
-      const auto row = std::ranges::find(plan.rows, ref.row) - plan.rows.begin();
-      const auto begin = plan.hidden.begin() + row * static_cast<std::ptrdiff_t>(width);
-      value(o.out).emplace_back(begin, begin + static_cast<std::ptrdiff_t>(width));
-    }
-  }
-
-  /// Of graphs that hand out all rows, as those of targets do.
-  void apply(const op::HiddenOut& o) {
-    hidden_.resize(rows_.size());
-    for (std::size_t r = 0; r < rows_.size(); ++r)
-      for (const double x : value(o.x)[r]) hidden_[r].push_back(static_cast<float>(x));
-  }
-
-  void apply(const op::BlockConv& o) {
-    const std::vector<double>& base = weight(o.base);
-    for (std::size_t r = 0; r < rows_.size(); ++r) {
-      const std::size_t width = value(o.x)[r].size(), taps = static_cast<std::size_t>(o.taps);
-      const std::size_t groups = width / static_cast<std::size_t>(o.group), side = static_cast<std::size_t>(o.side);
-      std::vector<double> out(width, 0.0);
-      for (std::size_t tap = 0; tap < taps && tap <= r && rows_[r - tap].step == rows_[r].step; ++tap)
-        for (std::size_t c = 0; c < width; ++c)
-          out[c] += (base[(side * taps + tap) * width + c] +
-                     value(o.dynamic)[r][(side * taps + tap) * groups + c / static_cast<std::size_t>(o.group)]) *
-                    value(o.x)[r - tap][c];
-      value(o.out).push_back(std::move(out));
-    }
-  }
-
+  void apply(const auto& o) { throw std::logic_error(std::string(op_name(o))); }  // of drafters: see drafter_test.cpp
   void apply(const op::GatherScored& o) {
     for (std::size_t index : scored_) value(o.out).push_back(value(o.x)[index]);
   }
@@ -392,11 +361,6 @@ class Pass {
         result[s].rows.push_back(reference_score(z, rows_[scored_[i]].row.position, batch_[s].request));
       }
     }
-    for (std::size_t r = 0; r < hidden_.size(); ++r)
-      if (rows_[r].step->request.hidden) {
-        std::vector<float>& to = result[static_cast<std::size_t>(rows_[r].step - batch_.data())].hidden;
-        to.insert(to.end(), hidden_[r].begin(), hidden_[r].end());
-      }
     return result;
   }
 
@@ -407,7 +371,6 @@ class Pass {
   std::vector<std::size_t> scored_;
   std::vector<Matrix> values_;
   Matrix logits_;
-  std::vector<std::vector<float>> hidden_;  ///< by row, where the graph hands them out
 };
 
 }  // namespace

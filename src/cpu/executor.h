@@ -185,7 +185,7 @@ class Executor {
   Position last_position_ = 0;
   std::vector<Scores>* scores_ = nullptr;
   std::vector<float*> hidden_out_;  ///< by row of op::HiddenOut: where its columns go; nullptr: not wanted
-  std::vector<Product> products_;  ///< of a run
+  std::vector<Product> products_;   ///< of a run
   Profile* profile_ = nullptr;
 };
 

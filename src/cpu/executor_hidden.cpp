@@ -29,7 +29,8 @@ void Executor::begin_hidden(std::vector<Scores>& scores) {
 
 void Executor::row(const op::HiddenIn& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
-  std::memcpy(value(o.out) + r * n, rows_[static_cast<std::size_t>(r)].hidden, static_cast<std::size_t>(n) * sizeof(float));
+  std::memcpy(value(o.out) + r * n, rows_[static_cast<std::size_t>(r)].hidden,
+              static_cast<std::size_t>(n) * sizeof(float));
 }
 
 void Executor::row(const op::HiddenOut& o, std::int64_t r) {

@@ -4,25 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <string_view>
 
 #include "base/rng.h"
-#include "numerics/tensor_type.h"
+#include "model/drafter_source.h"
 
 namespace dllm {
 namespace {
-
-/// A tensor of the drafter in float32; empty if it has none.
-std::vector<float> decoded(const Model& model, std::string_view name) {
-  std::vector<float> values;
-  for (const SourceTensor& tensor : model.tensors()) {
-    if (tensor.name != name) continue;
-    const std::int64_t count = element_count(tensor.shape);
-    values.resize(static_cast<std::size_t>(count));
-    codec(tensor.type).dequantize(tensor.data.data(), values.data(), count);
-  }
-  return values;
-}
 
 std::span<const float> row_of(const std::vector<float>& table, std::int64_t width, std::int64_t row) {
   return std::span(table).subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width));
@@ -39,15 +26,15 @@ DraftChoice::DraftChoice(const Model& drafter)
       markov_rank_(drafter.desc().drafter.markov_rank),
       selector_rank_(drafter.desc().drafter.selector_rank),
       selector_top_(drafter.desc().drafter.selector_top),
-      first_(decoded(drafter, "markov_w1.weight")),
-      second_(decoded(drafter, "markov_w2.weight")),
-      predecessor_(decoded(drafter, "selector_predecessor.weight")),
-      successor_(decoded(drafter, "selector_successor.weight")),
-      hidden_(decoded(drafter, "selector_hidden.weight")),
-      confidence_(decoded(drafter, "conf_proj.weight")) {
-  for (const float id : decoded(drafter, "d2t")) tokens_.push_back(static_cast<TokenId>(std::lround(id)));
+      first_(drafter_values(drafter, "markov_w1.weight")),
+      second_(drafter_values(drafter, "markov_w2.weight")),
+      predecessor_(drafter_values(drafter, "selector_predecessor.weight")),
+      successor_(drafter_values(drafter, "selector_successor.weight")),
+      hidden_(drafter_values(drafter, "selector_hidden.weight")),
+      confidence_(drafter_values(drafter, "conf_proj.weight")) {
+  for (const float id : drafter_values(drafter, "d2t")) tokens_.push_back(static_cast<TokenId>(std::lround(id)));
   if (confidence_.empty()) return;
-  const std::vector<float> bias = decoded(drafter, "conf_proj.bias");
+  const std::vector<float> bias = drafter_values(drafter, "conf_proj.bias");
   confidence_.push_back(bias.empty() ? 0.f : bias.front());
 }
 
@@ -71,7 +58,8 @@ void DraftChoice::choose(const SequenceStep& draft, Scores& scores) const {
     const Position begin = draft.plan.rows.front().position;
     TokenId previous = draft.plan.rows[static_cast<std::size_t>(row.position - begin) - 1].token;
     if (i > 0 && scores.rows[i - 1].position + 1 == row.position) previous = scores.rows[i - 1].token;
-    const auto hidden = scores.hidden.empty() ? std::span<const float>() : std::span(scores.hidden).subspan(i * width, width);
+    const auto hidden =
+        scores.hidden.empty() ? std::span<const float>() : std::span(scores.hidden).subspan(i * width, width);
     if (!plain()) choose_row(draft.request, row, previous, hidden, std::span(scores.logits).subspan(i * vocab, vocab));
     if (confidence_.empty()) continue;
     float sum = confidence_.back() + dot(hidden, std::span(confidence_).first(width));
@@ -115,8 +103,8 @@ void DraftChoice::add_markov(TokenId previous, std::span<float> logits) const {
     logits[t] += dot(from, row_of(second_, markov_rank_, static_cast<std::int64_t>(t)));
 }
 
-/// The `selector_top_` largest logits, each plus sum over r of pred[previous][r] (H h)[r] succ[candidate][r]; the others
-/// are out.
+/// The `selector_top_` largest logits, each plus sum over r of pred[previous][r] (H h)[r] succ[candidate][r]; the
+/// others are out.
 void DraftChoice::keep_candidates(TokenId previous, std::span<const float> hidden, std::span<float> logits) const {
   std::vector<float> pair(static_cast<std::size_t>(selector_rank_));
   const std::span<const float> before = row_of(predecessor_, selector_rank_, previous);
@@ -125,10 +113,9 @@ void DraftChoice::keep_candidates(TokenId previous, std::span<const float> hidde
   std::vector<std::size_t> order(logits.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const std::size_t kept = std::min(order.size(), static_cast<std::size_t>(selector_top_));
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
-                    [&](std::size_t a, std::size_t b) {
-                      return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
-                    });
+  std::partial_sort(
+      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+      [&](std::size_t a, std::size_t b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); });
   for (std::size_t i = kept; i < order.size(); ++i) logits[order[i]] = -std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < kept; ++i)
     logits[order[i]] += dot(pair, row_of(successor_, selector_rank_, target_of(order[i])));

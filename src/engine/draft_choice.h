@@ -19,8 +19,8 @@ class DraftChoice {
 
   /// What choose() needs of a step that predicts a block.
   void prepare(ScoreRequest& request) const;
-  /// `draft`: as the loop asked; `scores`: of a step after prepare(). Rows get their tokens and, with a confidence head,
-  /// their confidences; what choose() alone needs is removed.
+  /// `draft`: as the loop asked; `scores`: of a step after prepare(). Rows get their tokens and, with a confidence
+  /// head, their confidences; what choose() alone needs is removed.
   void choose(const SequenceStep& draft, Scores& scores) const;
 
  private:
@@ -29,9 +29,7 @@ class DraftChoice {
                   std::span<float> logits) const;
   void add_markov(TokenId previous, std::span<float> logits) const;
   void keep_candidates(TokenId previous, std::span<const float> hidden, std::span<float> logits) const;
-  TokenId target_of(std::size_t row) const {
-    return tokens_.empty() ? static_cast<TokenId>(row) : tokens_[row];
-  }
+  TokenId target_of(std::size_t row) const { return tokens_.empty() ? static_cast<TokenId>(row) : tokens_[row]; }
 
   std::int64_t width_ = 0, markov_rank_ = 0, selector_rank_ = 0, selector_top_ = 0;
   std::vector<TokenId> tokens_;                          ///< the target's, by row of the head; empty: the same

@@ -71,8 +71,8 @@ std::vector<ValueId> inputs(const Op& op) {
                  [](const op::Add& o) { return Ids{o.a, o.b}; }, [](const op::Scale& o) { return Ids{o.x}; },
                  [](const op::Select& o) { return Ids{o.canvas, o.context}; },
                  [](const op::Route& o) { return Ids{o.logits}; },
-                 [](const op::Experts& o) { return Ids{o.x, o.route}; },
-                 [](const op::HiddenIn&) { return Ids{}; }, [](const op::HiddenOut& o) { return Ids{o.x}; },
+                 [](const op::Experts& o) { return Ids{o.x, o.route}; }, [](const op::HiddenIn&) { return Ids{}; },
+                 [](const op::HiddenOut& o) { return Ids{o.x}; },
                  [](const op::BlockConv& o) { return Ids{o.x, o.dynamic}; },
                  [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
       op);

@@ -265,8 +265,8 @@ struct ScoreHead {
 }  // namespace op
 
 using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv, op::Attention, op::Glu,
-                        op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn, op::HiddenOut, op::BlockConv,
-                        op::GatherScored, op::ScoreHead>;
+                        op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn, op::HiddenOut,
+                        op::BlockConv, op::GatherScored, op::ScoreHead>;
 
 /// One step of a model: operators in execution order over single-assignment values.
 struct Graph {

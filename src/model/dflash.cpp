@@ -139,8 +139,8 @@ class DrafterBuilder {
   }
 
   void store_rotated(ValueId k, ValueId v, std::int64_t l) {
-    const ValueId normed = head_norm(k, layers_[static_cast<std::size_t>(l)].k_norm, desc_.kv_heads,
-                                     name(l, "attn_k_norm"));
+    const ValueId normed =
+        head_norm(k, layers_[static_cast<std::size_t>(l)].k_norm, desc_.kv_heads, name(l, "attn_k_norm"));
     b_.store_kv(rope(normed, desc_.kv_heads, name(l, "attn_k_rope")), v, static_cast<std::int32_t>(l));
   }
 

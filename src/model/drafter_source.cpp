@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "model/architecture.h"
+#include "numerics/tensor_type.h"
 
 namespace dllm {
 namespace {
@@ -65,7 +66,8 @@ Expected<void> complete_drafter(const Model& target, ModelSource& drafter) {
   const std::string name = own_name.value_or(drafter.name);
   DLLM_TRY(const auto width, drafter.metadata.integer("dflash.embedding_length"));
   if (width && *width != desc.width)
-    return another_target(name, desc, fmt::format("its hidden states have {} numbers, the model's {}", *width, desc.width));
+    return another_target(name, desc,
+                          fmt::format("its hidden states have {} numbers, the model's {}", *width, desc.width));
   if (const SourceTensor* const table = drafter.find("token_embd.weight");
       table != nullptr && table->shape.size() == 2 && table->shape[1] != desc.vocab)
     return another_target(name, desc, fmt::format("it has {} tokens, the model {}", table->shape[1], desc.vocab));
@@ -88,8 +90,9 @@ Expected<void> check_drafter(const Model& target, const Model& drafter) {
         name, desc, fmt::format("its target has {} layers, the model {}", own.drafter.target_layer_count, desc.layers));
   // The last layer's output is ambiguous: programs disagree whether it is meant in front of the last norm or after it.
   if (own.drafter.target_layers.back() >= desc.layers - 1)
-    return another_target(name, desc, fmt::format("it reads the output of layer {}, and the model has {}",
-                                                  own.drafter.target_layers.back(), desc.layers));
+    return another_target(name, desc,
+                          fmt::format("it reads the output of layer {}, and the model has {}",
+                                      own.drafter.target_layers.back(), desc.layers));
   if (!own.mask)
     return Error{ErrorCode::kInvalidFile, fmt::format("'{}' names no mask token", name), "tokenizer.ggml.mask_token_id",
                  "convert the drafter again"};
@@ -97,6 +100,17 @@ Expected<void> check_drafter(const Model& target, const Model& drafter) {
       target.tokenizer()->spec().tokens != drafter.tokenizer()->spec().tokens)
     return another_target(name, desc, "its tokens are other texts");
   return target.check_hidden(own.drafter.target_layers);
+}
+
+std::vector<float> drafter_values(const Model& drafter, std::string_view name) {
+  std::vector<float> values;
+  for (const SourceTensor& tensor : drafter.tensors()) {
+    if (tensor.name != name) continue;
+    const std::int64_t count = element_count(tensor.shape);
+    values.resize(static_cast<std::size_t>(count));
+    codec(tensor.type).dequantize(tensor.data.data(), values.data(), count);
+  }
+  return values;
 }
 
 }  // namespace dllm

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "dllm/error.h"
 #include "model/model.h"
 #include "model/source.h"
@@ -16,5 +19,8 @@ Expected<void> complete_drafter(const Model& target, ModelSource& drafter);
 
 /// The same questions of a drafter that was loaded. Errors: kMismatch with both names.
 Expected<void> check_drafter(const Model& target, const Model& drafter);
+
+/// A tensor of a drafter in float32, row by row; empty if it has none.
+std::vector<float> drafter_values(const Model& drafter, std::string_view name);
 
 }  // namespace dllm

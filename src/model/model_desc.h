@@ -118,7 +118,7 @@ struct ModelDesc {
   DrafterDesc drafter;
   DraftedDesc drafted;
   std::vector<std::int32_t> hidden_layers;  ///< whose outputs the graph hands out (op::HiddenOut), ascending
-  float logit_softcap = 0.f;  ///< 0: none
+  float logit_softcap = 0.f;                ///< 0: none
 
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
   float rope_theta = 10000.f;  ///< llama.cpp's base for files of any architecture without `rope.freq_base`

@@ -53,10 +53,10 @@ Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Mode
   const auto files = drafter->all_files();
   running.files.insert(running.files.end(), files.begin(), files.end());
   const double cost = read_bytes(*drafter) / std::max(1.0, read_bytes(target));
-  running.backend = std::make_unique<DrafterBackend>(
-      DrafterBackend::Parts{std::move(running.backend), std::move(context), std::move(block), DraftChoice(*drafter),
-                            drafter},
-      drafter->desc().drafter, *drafter->desc().mask, cost);
+  running.backend =
+      std::make_unique<DrafterBackend>(DrafterBackend::Parts{std::move(running.backend), std::move(context),
+                                                             std::move(block), DraftChoice(*drafter), drafter},
+                                       drafter->desc().drafter, *drafter->desc().mask, cost);
   return {};
 }
 
