@@ -6,38 +6,20 @@
 #include <nlohmann/json.hpp>
 
 #include "cpu/cpu_backend.h"
+#include "drafter_pair.h"
 #include "engine/drafter_backend.h"
 #include "engine/generate.h"
 #include "engine/resolve.h"
 #include "golden_model.h"
-#include "model/drafter_source.h"
-#include "random_model.h"
 
 namespace dllm {
 namespace {
 
 using nlohmann::json;
+using test::Pair;
+using test::paired;
 using test::RandomModel;
-
-/// A model and its drafter.
-struct Pair {
-  std::shared_ptr<const Model> target, drafter;
-};
-
-Pair paired(const RandomModel& target, RandomModel drafter) {
-  drafter.width = target.width;
-  drafter.vocab = target.vocab;
-  Pair pair{*Model::load(test::random_source(target), Log()), nullptr};
-  ModelSource source = test::random_source(drafter);
-  const auto complete = complete_drafter(*pair.target, source);
-  EXPECT_TRUE(complete) << complete.error().message();
-  auto loaded = Model::load(std::move(source), Log());
-  EXPECT_TRUE(loaded) << loaded.error().message();
-  pair.drafter = *loaded;
-  const auto checked = check_drafter(*pair.target, *pair.drafter);
-  EXPECT_TRUE(checked) << checked.error().message();
-  return pair;
-}
+using test::Seen;
 
 /// A drafter that knows what the model will say, and is wrong at every `period`-th position.
 class Oracle final : public Backend {
@@ -137,7 +119,8 @@ Brought expect_same_words(const Pair& pair, double temperature, Settings setting
                                 {"self-speculation"},
                                 {"self-speculation", {{"draft_min", 2}, {"draft_max", 3}}},
                                 {"self-speculation", {{"draft_min", 4}, {"draft_cut", 0.05}}},
-                                {"self-speculation", {{"draft_confidence", 0.2}}}};
+                                {"self-speculation", {{"draft_confidence", 0.2}}},
+                                {"self-speculation", {{"draft_cut", 1.0}}}};
   for (std::size_t p = 0; p < kPrompts.size(); ++p) {
     settings.oracle = kPrompts[p];
     settings.oracle.insert(settings.oracle.end(), expected[p].begin(), expected[p].end());
@@ -149,6 +132,7 @@ Brought expect_same_words(const Pair& pair, double temperature, Settings setting
         const auto answer = generate(*backend, nullptr, kPrompts[p], options, nullptr, {}, {});
         EXPECT_TRUE(answer) << answer.error().message();
         EXPECT_EQ(answer->ids, expected[p]) << mode.name << " period " << period;
+        if (&mode == std::end(modes) - 1) EXPECT_EQ(answer->stats.rounds, 0) << "no draft is as sure as that";
         if (period > 1) brought.rounds += answer->stats.rounds, brought.tokens += answer->stats.round_tokens;
       }
     }
@@ -159,7 +143,11 @@ Brought expect_same_words(const Pair& pair, double temperature, Settings setting
   const auto answers =
       generate_batch(*backend, nullptr, kPrompts, resolved(*backend, {}, temperature), nullptr, 3, {}, {});
   EXPECT_TRUE(answers);
-  for (std::size_t p = 0; p < kPrompts.size(); ++p) EXPECT_EQ((*answers)[p].ids, expected[p]);
+  for (std::size_t p = 0; p < kPrompts.size(); ++p) {
+    EXPECT_EQ((*answers)[p].ids, expected[p]);
+    const auto one = generate(*backend, nullptr, kPrompts[p], resolved(*backend, {}, temperature), nullptr, {}, {});
+    EXPECT_EQ((*answers)[p].commit_step, one->commit_step) << "drafts do not depend on the batch";
+  }
   return brought;
 }
 
@@ -276,93 +264,39 @@ Pair golden_pair(const json& golden) {
   return pair;
 }
 
-/// What a backend has scored and handed out.
-struct Seen {
-  std::vector<float> logits, hidden;
-};
-
-class Watched final : public Backend {
- public:
-  Watched(std::unique_ptr<Backend> backend, Seen& seen) : backend_(std::move(backend)), seen_(seen) {}
-  const ModelDesc& desc() const override { return backend_->desc(); }
-  Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override { return backend_->make_cache(capacity); }
-  Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
-    std::vector<SequenceStep> steps(batch.begin(), batch.end());
-    for (SequenceStep& step : steps) step.request.logits = true;
-    auto scores = backend_->forward(steps);
-    for (const Scores& one : *scores) {
-      seen_.logits.insert(seen_.logits.end(), one.logits.begin(), one.logits.end());
-      seen_.hidden.insert(seen_.hidden.end(), one.hidden.begin(), one.hidden.end());
-    }
-    return scores;
-  }
-
- private:
-  std::unique_ptr<Backend> backend_;
-  Seen& seen_;
-};
-
-/// A draft of a block, or a causal pass over decided tokens.
-Scores scores_of(Backend& backend, KvCache& cache, const std::vector<TokenId>& tokens, PositionRange range,
-                 bool draft) {
-  SequenceStep step{&cache, {}, {}, std::nullopt};
-  step.request.hidden = true;
-  step.plan.region = draft ? Region::kDraft : Region::kContext;
-  step.plan.causal_block = draft ? 0 : 1;
-  step.plan.visible = {{0, range.end}};
-  for (Position p = range.begin; p < range.end; ++p) {
-    step.plan.rows.push_back({p, draft && p > range.begin ? -1 : tokens[static_cast<std::size_t>(p)]});
-    if (!draft || p > range.begin) step.plan.scored.push_back(p - range.begin);
-  }
-  return (*backend.forward({&step, 1}))[0];
-}
-
 /// The rounds as they were recorded: prompt, draft, verification, ...
 TEST_P(GoldenDrafter, DraftsAreThoseOfItsAuthors) {
   const std::string path = std::string(test::kGoldenModels) + GetParam();
   const json golden = json::parse(test::read_file(path + ".json"));
   const Pair pair = golden_pair(golden);
-  CpuOptions exact;
-  exact.threads = 2;
-  const auto [model, drafter] = pair;
-  const auto layers = drafter->desc().drafter.target_layers;
   Seen target, drafts;
-  DrafterBackend::Parts parts{
-      std::make_unique<Watched>(
-          *CpuBackend::create(
-              model->desc(), [model, layers](StepShape shape) { return model->build(shape, layers); }, model->weights(),
-              exact),
-          target),
-      *CpuBackend::create(
-          drafter->desc(), [drafter](StepShape shape) { return drafter->build_context(shape); }, drafter->weights(),
-          exact),
-      nullptr, DraftChoice(*drafter)};
-  parts.block = std::make_unique<Watched>(
-      *CpuBackend::create(
-          drafter->desc(), [drafter](StepShape shape) { return drafter->build(shape); }, drafter->weights(), exact),
-      drafts);
-  DrafterBackend backend(std::move(parts), drafter->desc().drafter, *drafter->desc().mask, 0.1);
-
+  const auto backend = test::watched_pair(pair, target, drafts);
   std::vector<TokenId> tokens = golden["input_ids"].get<std::vector<TokenId>>();
-  const auto answer = golden["tokens"].get<std::vector<TokenId>>();
   const auto prompt_end = static_cast<Position>(tokens.size());
-  tokens.insert(tokens.end(), answer.begin(), answer.end());
-  auto cache = *backend.make_cache(64);
-  const auto pass = [&](PositionRange range, bool draft) { return scores_of(backend, *cache, tokens, range, draft); };
-  pass({0, prompt_end}, false);
+  const auto cache = *backend->make_cache(64);
+  const auto pass = [&](const std::vector<TokenId>& shown, PositionRange range, bool draft) {
+    return scores_of(*backend, *cache, shown, range, draft);
+  };
+  pass(tokens, {0, prompt_end}, false);
   const auto states = golden["hidden"].get<std::vector<double>>();
   EXPECT_LT(
       test::deviation({target.hidden.end() - static_cast<std::ptrdiff_t>(states.size()), target.hidden.end()}, states),
       1e-4);
-  Position read = prompt_end;
+  const auto answer = golden["tokens"].get<std::vector<TokenId>>();
+  tokens.insert(tokens.end(), answer.begin(), answer.end());
   for (const json& round : golden["rounds"]) {
-    const Position begin = round["begin"].get<Position>();
-    if (begin > read) pass({read, begin}, false);
-    read = begin;
-    const Scores scores = pass({begin, begin + drafter->desc().drafter.block}, true);
-    std::vector<TokenId> chosen;
-    for (const RowScore& row : scores.rows) chosen.push_back(row.token);
-    EXPECT_EQ(chosen, round["drafts"].get<std::vector<TokenId>>());
+    const Position begin = round["begin"].get<Position>(), end = begin + pair.drafter->desc().drafter.block;
+    std::vector<TokenId> shown(tokens.begin(), tokens.begin() + begin + 1);
+    for (const RowScore& row : pass(shown, {begin, end}, true).rows) shown.push_back(row.token);
+    EXPECT_EQ(std::vector<TokenId>(shown.begin() + begin + 1, shown.end()),
+              round["drafts"].get<std::vector<TokenId>>());
+    // The rows of wrong drafts are forgotten, and so are their hidden states.
+    pass(shown, {begin, end}, false);
+    Position right = begin + 1;
+    while (right < end && static_cast<std::size_t>(right) < tokens.size() &&
+           shown[static_cast<std::size_t>(right)] == tokens[static_cast<std::size_t>(right)])
+      ++right;
+    cache->invalidate({right, end});
   }
   const auto array = parse_npy(test::read_file(path + ".npy"), GetParam());
   ASSERT_TRUE(array) << array.error().message();
