@@ -7,6 +7,8 @@
 #include "dllm/model.h"
 #include "dllm/scheduler.h"
 #include "golden_model.h"
+#include "model/model.h"
+#include "random_model.h"
 
 namespace dllm {
 namespace {
@@ -110,19 +112,18 @@ TEST_F(DrafterFiles, RequestsThatRunTogetherHaveTheirOwnWindows) {
     }
     ASSERT_EQ(answers.size(), prompts.size());
   };
-  submit(prompts_);
-  std::vector<std::vector<std::int32_t>> longer = prompts_;
-  for (std::size_t i = 0; i < prompts_.size(); ++i) {
-    EXPECT_EQ(answers.at(i).ids, plain->generate_ids(prompts_[i], options(0.7))->ids);
-    EXPECT_GT(answers.at(i).stats.rounds, 0) << i;
-    longer[i].insert(longer[i].end(), answers.at(i).ids.begin(), answers.at(i).ids.begin() + 20);
-  }
-  // What the caches hold of these prompts is not computed again, by neither model.
-  answers.clear();
-  submit(longer);
-  for (std::size_t i = 0; i < longer.size(); ++i) {
-    EXPECT_EQ(answers.at(i).ids, plain->generate_ids(longer[i], options(0.7))->ids);
-    EXPECT_GT(answers.at(i).stats.cached_tokens, 0);
+  std::vector<std::vector<std::int32_t>> prompts = prompts_;
+  for (std::size_t i = 0; i < prompts.size(); ++i)
+    for (std::int32_t k = 0; k < 20; ++k) prompts[i].push_back(97 + (7 * k + static_cast<std::int32_t>(i)) % 26);
+  for (const bool again : {false, true}) {
+    answers.clear();
+    submit(prompts);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      EXPECT_EQ(answers.at(i).ids, plain->generate_ids(prompts[i], options(0.7))->ids);
+      EXPECT_GT(answers.at(i).stats.rounds, 0) << i;
+      // What the caches hold of a prompt is not computed again, by neither model.
+      EXPECT_EQ(answers.at(i).stats.cached_tokens, again ? 16 : 0);
+    }
   }
 }
 
@@ -141,6 +142,35 @@ TEST_F(DrafterFiles, ConvertedAndQuantizedDraftersDraftToo) {
     const auto answer = drafted->generate_ids(prompts_[0], options());
     EXPECT_EQ(answer->ids, expected->ids);
     EXPECT_GT(answer->stats.rounds, 0);
+  }
+}
+
+/// A model with modes keeps them; a drafter takes the place of its own drafts.
+TEST_F(DrafterFiles, ModelsWithModesTakeDraftersToo) {
+  const std::string path = DLLM_SOURCE_DIR "/models/tri-f16.gguf", file = drafter_.file("tri.gguf");
+  const ModelDesc desc = (*Model::load(path))->desc();
+  const ModelSource source = test::random_source({.architecture = "dflash",
+                                                  .width = desc.width,
+                                                  .vocab = desc.vocab,
+                                                  .drafter = {.target_layers = {1, 3}, .block = 12}});
+  WriteOptions write;
+  write.type = "F16";
+  ASSERT_TRUE(write_model(source, write, file));
+  LoadOptions load;
+  load.threads = 2;
+  const auto plain = LanguageModel::load(path, load);
+  load.draft_model = file;
+  const auto drafted = LanguageModel::load(path, load);
+  ASSERT_TRUE(drafted) << drafted.error().message();
+  const std::string question = "7 + 8 = ?";
+  for (const char* mode : {"ar", "self-speculation", "diffusion"}) {
+    GenerateOptions given;
+    given.mode.name = mode;
+    const auto expected = plain->generate(question, given), answer = drafted->generate(question, given);
+    ASSERT_TRUE(expected && answer) << answer.error().message();
+    EXPECT_EQ(answer->ids, expected->ids) << mode;
+    const bool same = answer->stats.nfe == expected->stats.nfe;
+    EXPECT_EQ(same, std::string(mode) != "self-speculation") << "random drafts are worse than its own";
   }
 }
 

@@ -132,7 +132,9 @@ Brought expect_same_words(const Pair& pair, double temperature, Settings setting
         const auto answer = generate(*backend, nullptr, kPrompts[p], options, nullptr, {}, {});
         EXPECT_TRUE(answer) << answer.error().message();
         EXPECT_EQ(answer->ids, expected[p]) << mode.name << " period " << period;
-        if (&mode == std::end(modes) - 1) EXPECT_EQ(answer->stats.rounds, 0) << "no draft is as sure as that";
+        if (&mode == std::end(modes) - 1) {
+          EXPECT_EQ(answer->stats.rounds, 0) << "no draft is as sure as that";
+        }
         if (period > 1) brought.rounds += answer->stats.rounds, brought.tokens += answer->stats.round_tokens;
       }
     }
@@ -275,7 +277,7 @@ TEST_P(GoldenDrafter, DraftsAreThoseOfItsAuthors) {
   const auto prompt_end = static_cast<Position>(tokens.size());
   const auto cache = *backend->make_cache(64);
   const auto pass = [&](const std::vector<TokenId>& shown, PositionRange range, bool draft) {
-    return scores_of(*backend, *cache, shown, range, draft);
+    return test::scores_of(*backend, *cache, shown, range, draft);
   };
   pass(tokens, {0, prompt_end}, false);
   const auto states = golden["hidden"].get<std::vector<double>>();
