@@ -21,6 +21,8 @@ using test::paired;
 using test::RandomModel;
 using test::Seen;
 
+constexpr Position kLength = 24;  // of answers
+
 /// A drafter that knows what the model will say, and is wrong at every `period`-th position.
 class Oracle final : public Backend {
  public:
@@ -29,6 +31,12 @@ class Oracle final : public Backend {
   const ModelDesc& desc() const override { return drafter_->desc(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override { return drafter_->make_cache(capacity); }
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
+    for (const SequenceStep& step : batch) {  // the noise of the pass and the row that would predict the same token
+      EXPECT_EQ(step.request.draw_ahead, -1);
+      EXPECT_EQ(step.plan.visible, (std::vector<PositionRange>{{0, step.plan.rows.back().position + 1}}))
+          << "hidden states of everything in front of the block were read";
+      EXPECT_EQ(step.request.steps_from, static_cast<Position>(tokens_.size()) - kLength);
+    }
     auto scores = drafter_->forward(batch);
     if (!scores) return scores;
     for (Scores& one : *scores)
@@ -83,7 +91,7 @@ std::unique_ptr<DrafterBackend> drafted(const Pair& pair, const Settings& settin
 
 ResolvedOptions resolved(const Backend& backend, const MethodChoice& mode, double temperature) {
   GenerateOptions given;
-  given.length = 24;
+  given.length = kLength;
   given.exact_length = true;
   given.mode = mode;
   if (temperature > 0) given.temperature = temperature;
