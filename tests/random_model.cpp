@@ -33,6 +33,10 @@ std::vector<std::byte> random_tensor(const WeightDecl& decl, TensorType type, st
                       : decl.name == "token_embd.weight" ? 1.f
                                                          : 1.f / std::sqrt(static_cast<float>(decl.shape[0]));
   for (std::size_t i = 0; i < values.size(); ++i) {
+    if (decl.name == "d2t") {
+      values[i] = static_cast<float>(2 * i + 1);
+      continue;
+    }
     const float x = normal(seed, index, static_cast<std::uint32_t>(i));
     values[i] = gain ? 1.f + 0.1f * x : scale * x;
   }
@@ -65,6 +69,23 @@ void set_layer_kinds(const RandomModel& spec, Metadata& meta) {
   meta.set("diffusion.canvas_length", MetaValue::u32(8));
 }
 
+/// As in files, and what complete_drafter() would add.
+void set_drafter(const DrafterDesc& drafter, Metadata& meta) {
+  std::vector<std::int32_t> layers;
+  for (const std::int32_t layer : drafter.target_layers) layers.push_back(layer + 1);
+  meta.set("dflash.target_layers", MetaValue::i32s(layers));
+  const std::pair<const char*, std::int64_t> sizes[] = {{"block_size", drafter.block},
+                                                        {"conv_kernel_size", drafter.conv_taps},
+                                                        {"conv_group_size", drafter.conv_group},
+                                                        {"selector_rank", drafter.selector_rank},
+                                                        {"selector_top_k", drafter.selector_top},
+                                                        {"markov_rank", drafter.markov_rank},
+                                                        {"draft_vocab_size", drafter.vocab}};
+  for (const auto& [key, value] : sizes)
+    meta.set(std::string("dflash.") + key, MetaValue::u32(static_cast<std::uint32_t>(value)));
+  meta.set("dflash.confidence_head", MetaValue::boolean(drafter.confidence_head));
+}
+
 }  // namespace
 
 ModelSource random_source(const RandomModel& spec) {
@@ -83,11 +104,14 @@ ModelSource random_source(const RandomModel& spec) {
                                                        .rope_theta = 10000});
   source.metadata.set("general.architecture", MetaValue::string(spec.architecture));
   const Architecture& architecture = **find_architecture(spec.architecture);
-  if (architecture.read_layers) set_layer_kinds(spec, source.metadata);
+  if (architecture.build_context)
+    set_drafter(spec.drafter, source.metadata);
+  else if (architecture.read_layers)
+    set_layer_kinds(spec, source.metadata);
   if (architecture.experts) set_expert_metadata(spec.architecture, spec.experts, source.metadata);
   ModelDesc defaults;
   architecture.set_defaults(defaults);
-  if (defaults.mask)
+  if (defaults.mask || architecture.build_context)
     source.metadata.set("tokenizer.ggml.mask_token_id", MetaValue::u32(static_cast<std::uint32_t>(spec.vocab - 1)));
   const ModelDesc desc = *describe(architecture, source.metadata, {spec.vocab, 1 << 20, true}, nullptr, Log());
   auto storage = std::make_shared<Storage>();
@@ -97,6 +121,9 @@ ModelSource random_source(const RandomModel& spec) {
     const bool selection_bias =
         decl.name.find("exp_probs_b") != std::string::npos && desc.experts.score == GateScore::kSigmoid;
     if (!decl.required && !selection_bias) continue;
+    const bool left_to_target =
+        decl.name == "token_embd.weight" || (decl.name == "output.weight" && spec.drafter.vocab == 0);
+    if (architecture.build_context && left_to_target) continue;
     const bool router = decl.name.find("ffn_gate_inp") != std::string::npos;
     const bool matrix = !router && decl.shape.size() >= 2 && decl.shape[0] % codec(spec.type).block_elems == 0;
     const TensorType type = matrix ? spec.type : TensorType::kF32;

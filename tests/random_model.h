@@ -15,6 +15,8 @@ struct RandomModel {
   std::uint64_t seed = 1;
   /// Of architectures with experts; sigmoid scores include a selection bias.
   ExpertsDesc experts = {.count = 8, .used = 3, .width = 32, .shared_width = 0};
+  /// Of drafters; their embedding, and their head unless `vocab` is set, are left to the target.
+  DrafterDesc drafter = {.target_layers = {0, 1}, .block = 6};
 };
 
 /// The model as if read from a file; deterministic in `spec`.

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "numerics/tensor_type.h"
 #include "reference_score.h"
 
 namespace dllm::test {
 namespace {
-
 using Matrix = std::vector<std::vector<double>>;  // [row][column]
 
 struct ReferenceCache : KvCache {
@@ -323,6 +323,7 @@ class Pass {
     }
   }
 
+  void apply(const auto& o) { throw std::logic_error(std::string(op_name(o))); }  // of drafters: see drafter_test.cpp
   void apply(const op::GatherScored& o) {
     for (std::size_t index : scored_) value(o.out).push_back(value(o.x)[index]);
   }

@@ -44,8 +44,8 @@ struct LoadOptions {
   /// Low-rank adapters, "FILE" or "FILE:SCALE": a GGUF adapter, or a PEFT folder. Those of `lora` change every pass,
   /// those of `lora_draft` the drafts of self-speculation and the passes over masks of the mode `diffusion`.
   std::vector<std::string> lora, lora_draft;
-  /// The same model in another quantization, which computes those passes: a cheaper one drafts as well, and does not
-  /// change what self-speculation answers. Empty: the model itself.
+  /// A drafter (DFlash) that was trained for the model, or the same model in another quantization, which computes those
+  /// passes. Neither changes what self-speculation answers. Empty: the model itself.
   std::string draft_model;
   std::vector<std::string> device_changes;  ///< npu: changed keys of the profile, "numerics.weight=mxint8:32:ocp"
   /// npu: what computes the values, which are the same: "executor" (empty), or "machine", the compiled programs (slow;

@@ -94,9 +94,11 @@ class Options(TypedDict, total=False):
     draft_acceptance: Literal["recheck", "instant"] | None
     #: a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass
     draft_confidence: float | None
+    #: the draft ends in front of a token that is less sure than this; the answer is the same
+    draft_cut: float | None
     #: cost of a pass. nominal: of no machine; a file of dllm bench latency; auto: measured here and kept
     draft_latency: str | None
-    #: widest draft
+    #: widest draft; a drafter's block bounds it too
     draft_max: int | None
     #: narrowest draft, its known first token too
     draft_min: int | None
@@ -300,8 +302,8 @@ class LoadOptions(TypedDict, total=False):
     device: str | os.PathLike[str] | None
     #: change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated (--set)
     device_changes: str | Sequence[str] | None
-    #: the same model in a cheaper quantization, which makes the drafts of --mode self-speculation; if left out:
-    #: the model itself
+    #: what makes the drafts of --mode self-speculation: a drafter (DFlash) that was trained for the model, or
+    #: the same model in a cheaper quantization; if left out: the model itself
     draft_model: str | os.PathLike[str] | None
     #: kernel set; 'list' shows the sets that this machine supports; if left out: the best
     isa: str | None

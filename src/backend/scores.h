@@ -33,6 +33,7 @@ struct Scores {
   std::vector<TopToken> top;   ///< rows x ScoreRequest::top_tokens, best first
   std::vector<float> queried;  ///< one logit per ScoreRequest::queries
   std::vector<float> logits;   ///< rows x vocabulary if requested
+  std::vector<float> hidden;   ///< hidden states if requested, one row of the plan (or scored row) after the other
 };
 
 }  // namespace dllm

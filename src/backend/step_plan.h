@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "backend/logit_adjustments.h"
@@ -30,8 +31,9 @@ struct RowMixture {
 };
 
 /// Models with a causal reader of what is finished and a bidirectional reader of what is not in one network
-/// (DiffusionGemma; drafts of models with several modes): which of the two a step runs. Others do not ask.
-enum class Region : std::uint8_t { kContext, kCanvas };
+/// (DiffusionGemma; drafts of models with several modes): which of the two a step runs. Others do not ask. A draft is a
+/// block of one known token and masks for a drafter (DrafterDesc): only a backend that has one runs it.
+enum class Region : std::uint8_t { kContext, kCanvas, kDraft };
 
 /// One denoising step of one sequence, for any method: which positions run, what they see, which are predicted.
 struct StepPlan {
@@ -46,6 +48,7 @@ struct StepPlan {
   std::vector<std::int32_t> scored;
   std::vector<RowMixture> mixtures{};  ///< by ascending row; rows without one read only their token
   Region region = Region::kContext;    ///< of every row
+  std::vector<float> hidden{};         ///< what op::HiddenIn reads, row by row; empty for graphs without one
 };
 
 /// Special treatment of a token in the reduction of the logits.
@@ -82,11 +85,19 @@ struct ScoreRequest {
   /// Draws are keyed by the position of the row plus this: 1 where rows predict the next token, and that token shall
   /// have the noise that it would have if it were predicted in place.
   Position draw_ahead = 0;
+  /// If given, the draws of a row at position p are keyed by p minus this instead of `step`: by the pass that would
+  /// predict it, where one pass predicts one token after the other.
+  std::optional<Position> steps_from;
   std::vector<TokenRule> rules;
   LogitAdjustments adjustments;     ///< before everything else: queries, lists and `logits` report adjusted logits
   std::vector<LogitQuery> queries;  ///< single logits to report, by ascending `scored`
   std::int32_t top_tokens = 0;      ///< report that many best tokens per row
   bool logits = false;              ///< report the logits: only then do rows x vocabulary floats exist
+  bool hidden = false;              ///< report what the graph's op::HiddenOut hand out
+
+  std::uint32_t step_at(Position position) const {
+    return steps_from ? static_cast<std::uint32_t>(position - *steps_from) : step;
+  }
 };
 
 /// Classifier-free guidance: the sequence `unconditional` of the same batch scores the same rows, and the logits that

@@ -96,6 +96,7 @@ void Executor::decode_vectors(const Graph& graph) {
       need(route->bias);
       need(route->expert_scale);
     }
+    if (const auto* conv = std::get_if<op::BlockConv>(&op)) need(conv->base);
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) need(head->bias);
   }
 }
@@ -107,10 +108,12 @@ void Executor::begin(std::span<const SequenceStep> batch) {
   for (std::size_t s = 0; s < batch.size(); ++s) {
     const StepPlan& plan = batch[s].plan;
     auto mixture = plan.mixtures.begin();
+    const std::size_t hidden = plan.hidden.size() / std::max<std::size_t>(1, plan.rows.size());
     for (const PlanRow& row : plan.rows) {
-      const bool mixed = mixture != plan.mixtures.end() && &row - plan.rows.data() == mixture->row;
-      rows_.push_back(
-          {static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr, plan.region});
+      const std::ptrdiff_t i = &row - plan.rows.data();
+      const bool mixed = mixture != plan.mixtures.end() && i == mixture->row;
+      rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr,
+                       plan.region, plan.hidden.data() + static_cast<std::size_t>(i) * hidden});
       last_position_ = std::max(last_position_, row.position);
     }
   }
@@ -135,6 +138,7 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
   begin(batch);
   std::vector<Scores> scores(batch.size());
   scores_ = &scores;
+  begin_hidden(scores);
   for (const SequenceStep& step : batch) {
     auto& kv = static_cast<CpuKvCache&>(*step.cache);
     kv.record(step.plan.rows);

@@ -68,9 +68,11 @@ class Executor {
     TokenId token;
     const std::vector<MixedToken>* mixture;  ///< borrowed from the plan; nullptr: none
     Region region;
+    const float* hidden;  ///< borrowed from the plan, for graphs that read it
   };
 
   void begin(std::span<const SequenceStep> batch);
+  void begin_hidden(std::vector<Scores>& scores);
   void decode_vectors(const Graph& graph);
 
   /// The form of a value that its products need: with exact scales, with rounded ones, both, or neither.
@@ -99,6 +101,7 @@ class Executor {
   void run(const op::Attention& o);
   void run(const op::Route& o);
   void run(const op::Experts& o);
+  void run(const op::BlockConv& o);
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 
@@ -111,6 +114,8 @@ class Executor {
   void row(const op::Add& o, std::int64_t r);
   void row(const op::Scale& o, std::int64_t r);
   void row(const op::Select& o, std::int64_t r);
+  void row(const op::HiddenIn& o, std::int64_t r);
+  void row(const op::HiddenOut& o, std::int64_t r);
 
   // Functions rather than constants: clang evaluates a constant's initializer while the class is incomplete.
   template <class O>
@@ -179,7 +184,8 @@ class Executor {
   std::vector<std::int64_t> route_blocks_;  ///< where blocks of rows that share a pool of experts begin
   Position last_position_ = 0;
   std::vector<Scores>* scores_ = nullptr;
-  std::vector<Product> products_;  ///< of a run
+  std::vector<float*> hidden_out_;  ///< by row of op::HiddenOut: where its columns go; nullptr: not wanted
+  std::vector<Product> products_;   ///< of a run
   Profile* profile_ = nullptr;
 };
 

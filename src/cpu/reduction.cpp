@@ -32,7 +32,7 @@ void offer(Partial::Choice& best, TokenId token, float logit, double key) {
 
 double key_of(const ReductionSpec& spec, Position position, TokenId token, float logit) {
   const ScoreRequest& r = spec.request;
-  return static_cast<double>(logit) / r.temperature + gumbel(r.rng, RngPurpose::kToken, r.step,
+  return static_cast<double>(logit) / r.temperature + gumbel(r.rng, RngPurpose::kToken, r.step_at(position),
                                                              static_cast<std::uint32_t>(position + r.draw_ahead),
                                                              static_cast<std::uint32_t>(token));
 }
@@ -75,7 +75,7 @@ void draw(const KernelSet& kernels, const ReductionSpec& spec, Position position
                       .seed = r.rng.seed,
                       .first_token = static_cast<std::uint32_t>(first),
                       .position = static_cast<std::uint32_t>(position + r.draw_ahead),
-                      .step = r.step,
+                      .step = r.step_at(position),
                       .stream = rng_stream(r.rng, RngPurpose::kToken)};
   for (std::int64_t i = 0;; ++i) {
     // The kernel bounds keys with different rounding. A key that is not finite bounds nothing: all tokens are examined.

@@ -151,7 +151,7 @@ Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc
   const std::string flag(flag_of(resolved));
   if (desc.canvas.length > 0)
     return Error{ErrorCode::kUnsupported, "the model refines whole canvases, and a constraint is for masks", flag, ""};
-  if (!desc.modes.empty())
+  if (!desc.modes.empty() && !desc.autoregressive())
     return Error{ErrorCode::kUnsupported, "the model's ways of decoding draft and verify, and know no constraint", flag,
                  ""};
   DLLM_CHECK_OK(check_options(resolved));

@@ -12,6 +12,7 @@
 #include "engine/language_model_impl.h"
 #include "engine/likelihood.h"
 #include "engine/load.h"
+#include "model/drafter_source.h"
 
 namespace dllm {
 
@@ -43,6 +44,9 @@ RopeRequest rope_request(const LoadOptions& options) {
 Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadOptions& options) {
   DLLM_TRY(const BackendEntry* const entry, requested_backend(options));
   DLLM_TRY(auto source, open_or_embedded(path));
+  if (is_drafter(source))
+    return Error{ErrorCode::kUsage, "this is a drafter, which runs beside the model that it drafts for", path,
+                 "give it as --draft-model, and that model as --model"};
   DLLM_CHECK_OK(rescale_rope(rope_request(options), source));
   source.device_tiles = entry->tiles.has_value();
   auto impl = std::make_unique<Impl>(options.poll);

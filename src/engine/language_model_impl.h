@@ -46,6 +46,9 @@ struct LanguageModel::Impl {
 
   explicit Impl(Turns::Poll poll) : passes(std::move(poll)) {}
 
+  /// The model as its backend runs it: a drafter beside it is a way of decoding.
+  const ModelDesc& desc() const { return running.backend->desc(); }
+
   const ChatTemplate* chat_template(bool tools = false) const {
     if (own_template) return &*own_template;
     return tools ? model->tool_template() : model->chat_template();
@@ -55,7 +58,7 @@ struct LanguageModel::Impl {
 
   Expected<ResolvedOptions> resolve(const GenerateOptions& options) const {
     DLLM_TRY(const std::int32_t canvas, canvas_length(model->metadata()));
-    return resolve_options(options, model->desc(), canvas);
+    return resolve_options(options, desc(), canvas);
   }
 
   /// `result`, or an error if it was computed from files that have changed since.
@@ -88,7 +91,7 @@ struct LanguageModel::Impl {
   /// Null: the options ask for none.
   Expected<ConstraintPtr> constraint_of(const ResolvedOptions& resolved, const std::stop_token& stop,
                                         const Preamble& preamble = {}) {
-    return constraints.get(resolved, model->desc(), model->tokenizer(), preamble, stop);
+    return constraints.get(resolved, desc(), model->tokenizer(), preamble, stop);
   }
 
   Expected<Generation> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
@@ -146,7 +149,7 @@ struct LanguageModel::Impl {
 
   /// The runner of the second path, made at its first use; null if the request uses no second path.
   Expected<PassRunner*> second_path(const ResolvedOptions& resolved) {
-    const auto wanted = second_path_of(resolved, model->desc());
+    const auto wanted = second_path_of(resolved, desc());
     if (!wanted) return nullptr;
     OfThisProcess<PassRunner>& runner = second_paths[wanted->refresh_threads];
     if (!runner || is_stale(runner)) {

@@ -45,8 +45,10 @@ std::vector<LoadOption> computing_options() {
           list("lora", &L::lora, "PATH[:SCALE]", "low-rank adapter, a GGUF file or a PEFT folder; may be repeated")),
       of_path(
           list("lora_draft", &L::lora_draft, "PATH[:SCALE]", "the same for drafts only, with --mode; may be repeated")),
-      of_path(text("draft_model", &L::draft_model, "PATH", "the model itself",
-                   "the same model in a cheaper quantization, which makes the drafts of --mode self-speculation")),
+      with_flags(of_path(text("draft_model", &L::draft_model, "PATH", "the model itself",
+                              "what makes the drafts of --mode self-speculation: a drafter (DFlash) that was trained "
+                              "for the model, or the same model in a cheaper quantization")),
+                 {"-md", "--model-draft", "--draft-model"}),
   };
 }
 

@@ -242,7 +242,7 @@ class Resolution {
   /// Of models that were trained for several ways of decoding.
   Expected<void> modes() {
     for (const char* key : {"repetition_penalty", "presence_penalty", "frequency_penalty"})
-      DLLM_CHECK_OK(unread(key, "models of several modes have no penalties"));
+      if (!desc_.autoregressive()) DLLM_CHECK_OK(unread(key, "models of several modes have no penalties"));
     DLLM_CHECK_OK(bias());
     if (!traits_of(dllm::modes(), resolved_.mode).by_decoder) return filters(ScoreDistribution::kRaw);
     const MethodTraits decoder = traits_of(decoders(), resolved_.decoder);

@@ -56,8 +56,7 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (refused != nullptr) *refused = i;
     DLLM_TRY(ResolvedOptions resolved, model.resolve(requests[i].options));
-    DLLM_CHECK_OK(
-        Sequence::check(model.model->desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
+    DLLM_CHECK_OK(Sequence::check(model.desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
     const Preamble preamble{requests[i].preamble, requests[i].shown};
     DLLM_TRY(ConstraintPtr constraint, model.constraint_of(resolved, requests[i].stop, preamble));
     made.push_back({0, std::move(requests[i]), std::move(resolved), std::move(constraint)});
@@ -362,7 +361,7 @@ Expected<std::unique_ptr<Scheduler>> Scheduler::create(const LanguageModel& mode
     return Error{ErrorCode::kUsage, fmt::format("{} bytes for prefixes", options.prefix_bytes), "--prefix-cache",
                  "give at least 0"};
   auto impl = std::unique_ptr<Impl>(new Impl{*model.impl_, options});
-  if (const auto block = Sequence::prefix_block(model.impl_->model->desc()); block && options.prefix_bytes > 0)
+  if (const auto block = Sequence::prefix_block(model.impl_->desc()); block && options.prefix_bytes > 0)
     impl->prefixes.emplace(*block, options.prefix_bytes);
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(impl)));
 }

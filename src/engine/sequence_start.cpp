@@ -105,6 +105,13 @@ Expected<std::unique_ptr<ModeLoop>> start_mode(const ModeStart& start, Canvas ca
                                     cache);
 }
 
+/// Whether an autoregressive model answers without its drafter: the drafter changes no word, and rounds know neither
+/// constraints nor penalties.
+bool needs_plain_steps(const ModelDesc& desc, const ResolvedOptions& resolved) {
+  return desc.autoregressive() && (is_constrained(resolved) || resolved.repetition_penalty != 1 ||
+                                   resolved.presence_penalty != 0 || resolved.frequency_penalty != 0);
+}
+
 }  // namespace
 
 Expected<AnswerLength> Sequence::checked(const ModelDesc& desc, const std::vector<TokenId>& prompt,
@@ -187,7 +194,7 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
     return {};
   }
   DLLM_TRY(Method method, make_method(resolved, desc, latency_));
-  if (!desc.modes.empty()) {
+  if (!desc.modes.empty() && !needs_plain_steps(desc, resolved)) {
     const ModeStart start{desc, resolved, latency_, replay};
     DLLM_TRY(loop_, start_mode(start, std::move(canvas), std::move(method), *cache_));
     return {};

@@ -104,6 +104,22 @@ ValueId GraphBuilder::experts(ValueId x, ValueId routed, WeightId gate, WeightId
   return out;
 }
 
+ValueId GraphBuilder::hidden_in(std::int64_t row_width, std::string name) {
+  const ValueId out = value(std::move(name), graph_.shape.rows, row_width);
+  graph_.ops.push_back(op::HiddenIn{out});
+  return out;
+}
+
+void GraphBuilder::hidden_out(ValueId x) { graph_.ops.push_back(op::HiddenOut{x, hidden_width(graph_)}); }
+
+ValueId GraphBuilder::block_conv(ValueId x, ValueId dynamic, op::BlockConv spec, std::string name) {
+  spec.x = x;
+  spec.dynamic = dynamic;
+  spec.out = value(std::move(name), rows(x), width(x));
+  graph_.ops.push_back(spec);
+  return spec.out;
+}
+
 ValueId GraphBuilder::gather_scored(ValueId x, std::string name) {
   const ValueId out = value(std::move(name), graph_.shape.scored, width(x));
   graph_.ops.push_back(op::GatherScored{x, out});

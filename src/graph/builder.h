@@ -35,6 +35,11 @@ class GraphBuilder {
   ValueId route(ValueId logits, op::Route spec, std::string name);
   ValueId experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name,
                   Activation activation = Activation::kSilu, std::int64_t hadamard = 0);
+  ValueId hidden_in(std::int64_t width, std::string name);
+  /// Columns follow those handed out before.
+  void hidden_out(ValueId x);
+  /// `spec.x`, `spec.dynamic` and `spec.out` are ignored.
+  ValueId block_conv(ValueId x, ValueId dynamic, op::BlockConv spec, std::string name);
   ValueId gather_scored(ValueId x, std::string name);
   void score_head(ValueId x, WeightId weight, WeightId bias = kNoId, float softcap = 0.f);
 

@@ -31,7 +31,9 @@ std::string_view op_name(const Op& op) {
                  },
                  [](const op::Add&) { return "add"; }, [](const op::Scale&) { return "scale"; },
                  [](const op::Select&) { return "select"; }, [](const op::Route&) { return "route"; },
-                 [](const op::Experts&) { return "experts"; }, [](const op::GatherScored&) { return "gather_scored"; },
+                 [](const op::Experts&) { return "experts"; }, [](const op::HiddenIn&) { return "hidden_in"; },
+                 [](const op::HiddenOut&) { return "hidden_out"; }, [](const op::BlockConv&) { return "block_conv"; },
+                 [](const op::GatherScored&) { return "gather_scored"; },
                  [](const op::ScoreHead&) { return "score_head"; }},
       op);
 }
@@ -50,6 +52,9 @@ std::string_view beyond_plain(const Op& op) {
                  [](const op::Scale&) { return "scaling"; }, [](const op::Select&) { return "two regions"; },
                  [](const op::Route& o) { return o.expert_scale != kNoId ? "a scale per expert" : ""; },
                  [](const op::Experts& o) { return o.activation != Activation::kSilu ? "GELU" : ""; },
+                 [](const op::HiddenIn&) { return "hidden states of another model"; },
+                 [](const op::HiddenOut&) { return "hidden states as a result"; },
+                 [](const op::BlockConv&) { return "a convolution over a block"; },
                  [](const op::ScoreHead& o) { return o.softcap != 0.f ? "soft-capped logits" : ""; },
                  [](const auto&) { return ""; }},
       op);
@@ -66,13 +71,16 @@ std::vector<ValueId> inputs(const Op& op) {
                  [](const op::Add& o) { return Ids{o.a, o.b}; }, [](const op::Scale& o) { return Ids{o.x}; },
                  [](const op::Select& o) { return Ids{o.canvas, o.context}; },
                  [](const op::Route& o) { return Ids{o.logits}; },
-                 [](const op::Experts& o) { return Ids{o.x, o.route}; },
+                 [](const op::Experts& o) { return Ids{o.x, o.route}; }, [](const op::HiddenIn&) { return Ids{}; },
+                 [](const op::HiddenOut& o) { return Ids{o.x}; },
+                 [](const op::BlockConv& o) { return Ids{o.x, o.dynamic}; },
                  [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
       op);
 }
 
 std::vector<ValueId> outputs(const Op& op) {
   return std::visit(Overloaded{[](const op::StoreKv&) { return std::vector<ValueId>{}; },
+                               [](const op::HiddenOut&) { return std::vector<ValueId>{}; },
                                [](const op::ScoreHead&) { return std::vector<ValueId>{}; },
                                [](const auto& o) { return std::vector<ValueId>{o.out}; }},
                     op);
@@ -82,6 +90,13 @@ ValueId untransformed(const Graph& graph, ValueId id) {
   for (const Op& op : graph.ops)
     if (const auto* o = std::get_if<op::Hadamard>(&op); o != nullptr && o->out == id) return o->x;
   return id;
+}
+
+std::int64_t hidden_width(const Graph& graph) {
+  std::int64_t sum = 0;
+  for (const Op& op : graph.ops)
+    if (const auto* o = std::get_if<op::HiddenOut>(&op)) sum += graph.values[static_cast<std::size_t>(o->x)].width;
+  return sum;
 }
 
 std::vector<Lifetime> lifetimes(const Graph& graph) {
@@ -163,6 +178,20 @@ class Validator {
            (o.hadamard == 0 || (o.hadamard > 1 && gate[1] % o.hadamard == 0 && Hadamard::online(o.hadamard))) &&
            value(o.out).rows == value(o.x).rows && value(o.route).width % 2 == 0;
   }
+  bool fits(const op::HiddenIn& o) const { return value(o.out).rows == graph_.shape.rows; }
+  /// One after the other: columns without a gap, all of the same rows.
+  bool fits(const op::HiddenOut& o) {
+    const bool next = o.first == hidden_width_ && (o.first == 0 || value(o.x).rows == hidden_rows_);
+    hidden_rows_ = value(o.x).rows;
+    hidden_width_ += value(o.x).width;
+    return next;
+  }
+  bool fits(const op::BlockConv& o) const {
+    const std::int64_t width = value(o.x).width;
+    return same(o.x, o.out) && o.taps > 0 && o.group > 0 && width % o.group == 0 && (o.side == 0 || o.side == 1) &&
+           shape(o.base) == Shape{width, o.taps, 2} && value(o.dynamic).rows == value(o.x).rows &&
+           value(o.dynamic).width == 2 * o.taps * (width / o.group);
+  }
   bool fits(const op::GatherScored& o) const {
     return value(o.x).width == value(o.out).width && value(o.out).rows == graph_.shape.scored;
   }
@@ -172,6 +201,7 @@ class Validator {
 
   const Graph& graph_;
   std::vector<bool> written_;
+  std::int64_t hidden_rows_ = 0, hidden_width_ = 0;  ///< of what was handed out
 };
 
 }  // namespace

@@ -221,6 +221,31 @@ struct Experts {
   std::int32_t hadamard = 0;  ///< 0: none
 };
 
+/// out[r] = what the plan gives for row r (StepPlan::hidden): hidden states of another model.
+struct HiddenIn {
+  ValueId out;
+};
+
+/// Hands row r of x to the caller, as the columns [first, first + width(x)) of Scores::hidden, if the sequence asks for
+/// them. A graph hands out rows of the step or scored rows, never both.
+struct HiddenOut {
+  ValueId x;
+  std::int64_t first;
+};
+
+/// A causal convolution over the rows of a sequence's plan, with a kernel that each row adds to (DFlash2):
+/// out[r][c] = sum over o < taps of (base[side][o][c] + dynamic[r][side][o][c / group]) * x[r - o][c], where rows in
+/// front of the plan's first are 0. The sum is in the order of o.
+struct BlockConv {
+  ValueId x;
+  ValueId dynamic;  ///< {rows, 2 * taps * (width(x) / group)}
+  WeightId base;    ///< {width(x), taps, 2}
+  std::int32_t taps;
+  std::int32_t group;
+  std::int32_t side;  ///< 0 or 1: which of two kernels
+  ValueId out;
+};
+
 /// The scored rows of x, in the order of the plan.
 struct GatherScored {
   ValueId x;
@@ -240,7 +265,8 @@ struct ScoreHead {
 }  // namespace op
 
 using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv, op::Attention, op::Glu,
-                        op::Add, op::Scale, op::Select, op::Route, op::Experts, op::GatherScored, op::ScoreHead>;
+                        op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn, op::HiddenOut,
+                        op::BlockConv, op::GatherScored, op::ScoreHead>;
 
 /// One step of a model: operators in execution order over single-assignment values.
 struct Graph {
@@ -267,6 +293,9 @@ struct Lifetime {
   std::int32_t last = 0;
 };
 std::vector<Lifetime> lifetimes(const Graph& graph);
+
+/// Numbers per row that op::HiddenOut hands out; 0: none.
+std::int64_t hidden_width(const Graph& graph);
 
 /// Checks that every value is written once before it is read and that widths fit the operators; empty if valid, else
 /// the problem. For tests and for new architectures.

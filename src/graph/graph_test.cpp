@@ -86,6 +86,48 @@ TEST(Graph, AnActivationMayBeAlone) {
   }
 }
 
+TEST(Graph, HiddenStatesGoOutColumnAfterColumn) {
+  GraphBuilder b({4, 2});
+  const WeightId table = b.weight("token_embd.weight", {8, 16});
+  const ValueId x = b.embed(table, "x"), y = b.hidden_in(4, "y");
+  b.hidden_out(x);
+  b.hidden_out(y);
+  b.score_head(b.gather_scored(x, "scored"), table);
+  Graph graph = b.take();
+  EXPECT_EQ(validate(graph), "");
+  EXPECT_EQ(hidden_width(graph), 12);
+  EXPECT_EQ(hidden_width(small_graph()), 0);
+  EXPECT_EQ(std::get<op::HiddenOut>(graph.ops[3]).first, 8);
+  EXPECT_EQ(inputs(graph.ops[2]), std::vector<ValueId>{x});
+  EXPECT_TRUE(outputs(graph.ops[2]).empty());
+  for (const std::size_t i : {1, 2}) EXPECT_NE(beyond_plain(graph.ops[i]).find("hidden states"), std::string::npos);
+  std::get<op::HiddenOut>(graph.ops[3]).first = 7;
+  EXPECT_NE(validate(graph).find("hidden_out"), std::string::npos) << "columns overlap";
+
+  GraphBuilder two({4, 2});
+  const WeightId other = two.weight("token_embd.weight", {8, 16});
+  const ValueId all = two.embed(other, "x");
+  two.hidden_out(all);
+  two.hidden_out(two.gather_scored(all, "scored"));
+  EXPECT_NE(validate(two.take()), "") << "rows and scored rows";
+}
+
+TEST(Graph, ConvolutionsFitTheirKernels) {
+  const auto made = [](std::int32_t group, std::int64_t kernels, std::int32_t taps) {
+    GraphBuilder b({4, 2});
+    const WeightId table = b.weight("token_embd.weight", {8, 16});
+    const ValueId x = b.embed(table, "x");
+    const ValueId dynamic = b.linear(x, b.weight("proj.weight", {8, kernels}), "dynamic");
+    const WeightId base = b.weight("base", {8, 3, 2});
+    b.score_head(b.gather_scored(b.block_conv(x, dynamic, {0, 0, base, taps, group, 1, 0}, "y"), "scored"), table);
+    return b.take();
+  };
+  EXPECT_EQ(validate(made(2, 24, 3)), "");
+  EXPECT_NE(validate(made(3, 24, 3)), "") << "no divisor of 8";
+  EXPECT_NE(validate(made(2, 23, 3)), "");
+  EXPECT_NE(validate(made(2, 16, 2)), "") << "the base has three taps";
+}
+
 TEST(Graph, HadamardTransformsFitTheirValues) {
   const auto made = [](std::int64_t order) {
     GraphBuilder b({4, 2});

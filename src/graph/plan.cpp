@@ -34,7 +34,8 @@ bool runs_in_place(const Op& op) {
 }
 
 bool is_by_row(const Op& op) {
-  return runs_in_place(op) || std::holds_alternative<op::Embed>(op) || std::holds_alternative<op::StoreKv>(op);
+  return runs_in_place(op) || std::holds_alternative<op::Embed>(op) || std::holds_alternative<op::StoreKv>(op) ||
+         std::holds_alternative<op::HiddenIn>(op) || std::holds_alternative<op::HiddenOut>(op);
 }
 
 OpRun run_of_rows(const Graph& graph, std::size_t first, std::size_t last) {

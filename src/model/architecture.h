@@ -48,6 +48,9 @@ struct Architecture {
   std::vector<std::string_view> stop_texts;
   /// One step of the model. Weight ids do not depend on the shape.
   std::function<Graph(const ModelDesc&, StepShape)> build;
+  /// Of drafters: reads hidden states of the target and stores their K and V. The weights are those of build(). Other
+  /// models have none.
+  std::function<Graph(const ModelDesc&, StepShape)> build_context{};
 
   /// Conversion: model keys ({arch}.*, diffusion.*) from config.json, and tokenizer.* keys that override the
   /// tokenizer's files.

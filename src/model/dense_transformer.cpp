@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -22,7 +23,10 @@ class DenseBuilder {
     // One optional tensor for all layers, as in the files.
     rope_factors_ = b_.optional_weight("rope_freqs.weight", {desc_.rope_dims / 2});
     ValueId x = b_.embed(table, "embd");
-    for (std::int64_t layer = 0; layer < desc_.layers; ++layer) x = feed_forward(attention(x, layer), layer);
+    for (std::int64_t layer = 0; layer < desc_.layers; ++layer) {
+      x = feed_forward(attention(x, layer), layer);
+      if (std::ranges::count(desc_.hidden_layers, layer) > 0) b_.hidden_out(x);
+    }
     x = b_.gather_scored(x, "scored");
     x = b_.rms_norm(x, b_.weight("output_norm.weight", {desc_.width}), desc_.norm_eps, "output_norm");
     const WeightId head = desc_.tied_embeddings ? table : b_.weight("output.weight", {desc_.width, desc_.vocab});

@@ -110,6 +110,19 @@ Expected<void> Model::check() const {
   return source_.check();
 }
 
+Graph Model::build(StepShape shape, std::span<const std::int32_t> hidden_layers) const {
+  ModelDesc desc = desc_;
+  desc.hidden_layers.assign(hidden_layers.begin(), hidden_layers.end());
+  return with_adapters(architecture_->build(desc, shape), adapters_);
+}
+
+Expected<void> Model::check_hidden(std::span<const std::int32_t> layers) const {
+  if (hidden_width(build({1, 1}, layers)) == static_cast<std::int64_t>(layers.size()) * desc_.width) return {};
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("a '{}' does not hand out the hidden states of its layers", desc_.architecture),
+               source_.name, "drafters need a llama, qwen2, qwen3 or qwen3moe"};
+}
+
 /// The one of the source first. Tensors get names of their own, as several adapters may change one matrix.
 Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests) {
   DLLM_TRY(Adapter own, take_draft_adapter(metadata(), source_.tensors));

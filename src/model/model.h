@@ -60,6 +60,12 @@ class Model {
   }
 
   Graph build(StepShape shape) const { return with_adapters(architecture_->build(desc_, shape), adapters_); }
+  /// The same, which hands out the outputs of some layers. Error: kUnsupported, if the architecture cannot.
+  Expected<void> check_hidden(std::span<const std::int32_t> layers) const;
+  Graph build(StepShape shape, std::span<const std::int32_t> hidden_layers) const;
+  /// Whether this is a drafter, which runs beside its target only, and its graph for the target's hidden states.
+  bool is_drafter() const { return !desc_.drafter.target_layers.empty(); }
+  Graph build_context(StepShape shape) const { return architecture_->build_context(desc_, shape); }
 
  private:
   Model() = default;

@@ -70,6 +70,27 @@ struct CanvasDesc {
 /// second kind that the first verifies.
 enum class DecodingMode { kAutoregressive, kDiffusion, kSelfSpeculation };
 
+/// A small diffusion model that drafts for an autoregressive one (DFlash, DFlash2, DSpark): it reads hidden states of
+/// its target for the positions that are decided, and a block of one known token and masks, and predicts the masks.
+struct DrafterDesc {
+  std::vector<std::int32_t> target_layers;  ///< whose outputs it reads, in order of its input; empty: not a drafter
+  std::int64_t target_layer_count = 0;      ///< layers of its target; 0: the file does not say
+  std::int32_t block = 16;                  ///< positions of a block, the known first one included
+  bool from_anchor = false;                 ///< row i of a block predicts the token after it (DSpark), not its own
+  float embedding_scale = 1.f, logit_scale = 1.f;
+  std::int64_t vocab = 0;                            ///< tokens of its own head, which `d2t` names; 0: the target's
+  std::int32_t conv_taps = 0, conv_group = 0;        ///< of op::BlockConv; 0: none (DFlash2)
+  std::int64_t selector_rank = 0, selector_top = 0;  ///< candidates per position and rank of their pairs (DFlash2)
+  std::int64_t markov_rank = 0;                      ///< of a term by the token in front; 0: none (DSpark)
+  bool confidence_head = false;                      ///< sigmoid of a product says how sure a draft is (DSpark)
+};
+
+/// What a model is told about the drafter that drafts for it.
+struct DraftedDesc {
+  Position block = 0;  ///< widest round, the known first token included; 0: the model drafts for itself, or nobody does
+  double cost = 0;     ///< of a pass of the drafter, in passes of the model of `block` rows
+};
+
 /// Everything that defines a model's forward pass and the facts its samplers need. Read from the
 /// file's metadata; keys a file lacks come from the architecture's defaults.
 struct ModelDesc {
@@ -94,7 +115,10 @@ struct ModelDesc {
   SlidingDesc sliding;  ///< head_dim, kv_heads and rope_* below are those of the other layers
   CanvasDesc canvas;
   OnlineRotation online;
-  float logit_softcap = 0.f;  ///< 0: none
+  DrafterDesc drafter;
+  DraftedDesc drafted;
+  std::vector<std::int32_t> hidden_layers;  ///< whose outputs the graph hands out (op::HiddenOut), ascending
+  float logit_softcap = 0.f;                ///< 0: none
 
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
   float rope_theta = 10000.f;  ///< llama.cpp's base for files of any architecture without `rope.freq_base`

@@ -23,6 +23,7 @@ Architecture qwen3moe_architecture();
 Architecture diffusion_gemma_architecture();
 Architecture nemotron_architecture();
 Architecture mdlm_architecture();
+Architecture dflash_architecture();
 
 bool is_left_out(const Architecture& architecture, std::string_view hf_name) {
   // Buffers that transformers stores, or stored in earlier versions: frequencies and tables of RoPE, numbers of
@@ -42,6 +43,7 @@ const std::vector<Architecture>& architectures() {
       llada2_architecture(),   bailingmoe2_architecture(),     rnd1_architecture(),     sdar_architecture(),
       sdar_moe_architecture(), fast_dllm_v2_architecture(),    qwen2_architecture(),    qwen3_architecture(),
       qwen3moe_architecture(), diffusion_gemma_architecture(), nemotron_architecture(), mdlm_architecture(),
+      dflash_architecture(),
   };
   return all;
 }

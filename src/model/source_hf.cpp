@@ -115,9 +115,10 @@ class TensorTable {
     std::map<int, SafeTensor> experts;
   };
 
-  /// The Hugging Face name has no suffix; the GGUF name includes its own.
+  /// The Hugging Face name has no suffix; the GGUF name includes its own, or has none either.
   static bool is_complete(std::string_view gguf) {
-    return gguf.ends_with(".bias") || gguf.ends_with(".weight") || gguf.ends_with(".scale");
+    return gguf.ends_with(".bias") || gguf.ends_with(".weight") || gguf.ends_with(".scale") ||
+           gguf.ends_with("_conv_base");
   }
 
   static Expected<void> add_expert(const SafeTensor& tensor, int expert, std::string gguf, Stack& stack) {
@@ -173,6 +174,7 @@ Expected<bool> is_tied(const Architecture& architecture, const HfConfig& config)
 }
 
 Expected<void> drop_tied_head(const Architecture& architecture, const HfConfig& config, ModelSource& source) {
+  if (architecture.build_context) return {};  // a drafter has its target's head, or its own
   DLLM_TRY(const bool tied, is_tied(architecture, config));
   const SourceTensor* head = source.find("output.weight");
   if (!tied && head == nullptr)
@@ -277,6 +279,11 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
   }
   meta.set("general.quantization_version", MetaValue::u32(2));
 
+  if (architecture.build_context) {  // a drafter has its target's tokens
+    for (const auto& [key, value] : model.entries())
+      if (key.starts_with("tokenizer.")) meta.set(key, value);
+    return {};
+  }
   const SourceTensor* embedding = source.find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2)
     return Error{ErrorCode::kInvalidFile, "the checkpoint has no embedding matrix", source.name, ""};
@@ -359,6 +366,10 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
     DLLM_TRY(Adapter adapter, add_draft_adapter(directory, *architecture, source.metadata, source.tensors));
     source.files.insert(source.files.end(), adapter.files.begin(), adapter.files.end());
     owner->adapter = std::move(adapter.owner);
+  }
+  if (architecture->build_context) {
+    DLLM_CHECK_OK(source.check());
+    return source;  // complete_drafter() adds what the target has; the rest is checked then
   }
   if (auto sound = check_model(*architecture, source); !sound) {
     Error error = std::move(sound).error();

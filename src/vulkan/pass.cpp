@@ -75,6 +75,12 @@ class Pass::Recorder {
   Expected<void> record(const op::Hadamard& o) {
     return add(operators().hadamard(weights().hadamard(o.order), width(o.out), value(o.x), value(o.out)), o.out);
   }
+  template <class NotRun>
+    requires(std::is_same_v<NotRun, op::HiddenIn> || std::is_same_v<NotRun, op::HiddenOut> ||
+             std::is_same_v<NotRun, op::BlockConv>)
+  Expected<void> record(const NotRun&) {
+    return {};  // not_run() has refused it
+  }
   Expected<void> record(const op::GatherScored& o) {
     return add(operators().copy_rows(value(o.x), arguments().gather(), value(o.out), width(o.out)), o.out);
   }

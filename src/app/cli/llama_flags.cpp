@@ -41,9 +41,9 @@ const std::vector<Advice>& advices() {
        "dllm chat drops the oldest turns when the context is full"},
       {{"--lora-scaled"}, "give --lora FILE:SCALE"},
       {{"--control-vector"}, "control vectors are not supported"},
-      {{"-md", "--model-draft", "--draft"},
-       "a diffusion model drafts for itself (--window lookahead, --mode self-speculation); --draft-model is its "
-       "cheaper copy"},
+      {{"--draft", "--draft-n", "--spec-type"},
+       "--draft-model FILE names a drafter, and --draft-max bounds its drafts; a diffusion model drafts for itself "
+       "(--window lookahead, --mode self-speculation)"},
       {{"-mu", "--model-url"}, "give -hf ORG/MODEL, or download the file and give -m"},
       {{"--mmproj"}, "images are not supported"},
       {{"--rope-freq-base"}, "give --rope-scaling ntk with --rope-scale N, which makes the base larger"},

@@ -17,10 +17,14 @@ ModeLoop::ModeLoop(const ModelDesc& desc, Canvas canvas, std::unique_ptr<Decoder
       options_(std::move(options)),
       stop_rule_{options_.stop_ids, options_.exact_length},
       cache_(cache),
-      window_(options_.mode.draft, options_.latency) {
+      window_(options_.mode.draft, options_.latency, desc_.drafted) {
   assert(canvas_.prompt_end() > 0 && cache_.capacity() >= canvas_.size());
   assert((decoder_ != nullptr) == (options_.mode.mode == DecodingMode::kDiffusion));
   if (options_.replay) replay_.emplace(*options_.replay, desc_);
+}
+
+bool ModeLoop::drafts_by_other() const {
+  return desc_.drafted.block > 0 && options_.mode.mode == DecodingMode::kSelfSpeculation;
 }
 
 bool ModeLoop::finished() const { return canvas_.masked_count() == 0 || (stop_ && !options_.exact_length); }
@@ -100,7 +104,7 @@ Position ModeLoop::unread_prompt() const {
 
 StepPlan ModeLoop::draft_plan() const {
   StepPlan plan;
-  plan.region = Region::kCanvas;
+  plan.region = drafts_by_other() ? Region::kDraft : Region::kCanvas;
   plan.visible = {{0, block_.end}};
   for (Position p = block_.begin; p < block_.end; ++p)
     plan.rows.push_back({p, decoder_ ? canvas_.token(p) : draft_[static_cast<std::size_t>(p - block_.begin)]});
@@ -116,16 +120,24 @@ ScoreRequest ModeLoop::causal_request() const {
   request.min_p = options_.min_p;
   request.adjustments.tokens = options_.biased;
   request.rng = options_.rng;
-  request.draw_ahead = 1;
+  request.hidden = drafts_by_other();
+  if (desc_.autoregressive()) {
+    // The draws of Denoiser, which decodes these models without a drafter: one pass for one token.
+    request.steps_from = canvas_.prompt_end() - 1;
+  } else {
+    request.draw_ahead = 1;
+  }
   // The mask token is no answer. It still counts in the softmax, so confidences stay the model's own.
-  request.rules = {{*desc_.mask, false, true}};
+  if (desc_.mask) request.rules = {{*desc_.mask, false, true}};
   if (options_.suppress_eos && desc_.eos) request.rules.push_back({*desc_.eos, false, false});
   return request;
 }
 
 ScoreRequest ModeLoop::draft_request() const {
   ScoreRequest request = causal_request();
-  request.draw_ahead = 0;
+  // The noise of the row in front, which predicts the same token.
+  request.draw_ahead -= 1;
+  if (request.steps_from) *request.steps_from += 1;
   if (decoder_ == nullptr) return request;
   request.step = static_cast<std::uint32_t>(counters_.steps);
   decoder_->configure(request);
@@ -189,7 +201,17 @@ Expected<void> ModeLoop::draft(std::span<const RowScore> rows) {
   for (const RowScore& row : rows)
     if (&row == best || row.confidence >= threshold)
       draft_[static_cast<std::size_t>(row.position - block_.begin)] = row.token;
+  cut(rows);
   return {};
+}
+
+/// Ends the draft in front of the first token that is not sure enough.
+void ModeLoop::cut(std::span<const RowScore> rows) {
+  const auto unsure = std::ranges::find_if(
+      rows, [this](const RowScore& row) { return row.confidence < options_.mode.draft.draft_cut; });
+  if (unsure == rows.end()) return;
+  block_.end = unsure->position;
+  draft_.resize(static_cast<std::size_t>(block_.size()));
 }
 
 /// The decoder's edits of a block of masks, and one commit at least.

@@ -72,6 +72,8 @@ class ModeLoop {
 
  private:
   bool finished() const;
+  /// Whether a drafter makes the drafts: the backend has one beside the model.
+  bool drafts_by_other() const;
   /// Of the pass being absorbed, from 0.
   std::int32_t pass_index() const { return counters_.nfe - 1; }
   void begin_block();
@@ -84,6 +86,7 @@ class ModeLoop {
   ScoreRequest draft_request() const;
   Expected<void> append(std::span<const RowScore> rows, DenoiseStep& step);
   Expected<void> draft(std::span<const RowScore> rows);
+  void cut(std::span<const RowScore> rows);
   Expected<void> decide(const Scores& scores, DenoiseStep& step);
 
   const ModelDesc& desc_;

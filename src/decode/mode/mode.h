@@ -16,6 +16,7 @@ enum class DraftObjective {
 struct DraftOptions {
   Position draft_min = 8, draft_max = 32;  ///< rows of a round, the known first token included
   double draft_confidence = 0;             ///< confidence from which a pass of the draft keeps a token; 0: all at once
+  double draft_cut = 0;                    ///< a draft ends in front of a token less sure than this; 0: nowhere
   DraftObjective draft_objective = DraftObjective::kAcceptance;
   std::string draft_latency = "auto";
 };

@@ -40,13 +40,17 @@ OptionRows<DraftOptions> draft_option_rows() {
   using O = DraftOptions;
   return {
       option("draft_min", &O::draft_min, 2, kWidestDraft, "positions", "narrowest draft, its known first token too"),
-      option("draft_max", &O::draft_max, 2, kWidestDraft, "positions", "widest draft")
+      option("draft_max", &O::draft_max, 2, kWidestDraft, "positions", "widest draft; a drafter's block bounds it too")
+          .flag("--spec-draft-n-max")
           .checked([](const O& o, const ModelDesc&) -> Expected<void> {
             if (o.draft_min <= o.draft_max) return {};
             return Error{ErrorCode::kUsage, "the widest draft is narrower than --draft-min", "", ""};
           }),
       option("draft_confidence", &O::draft_confidence, 0, 1, "",
              "a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass"),
+      option("draft_cut", &O::draft_cut, 0, 1, "",
+             "the draft ends in front of a token that is less sure than this; the answer is the same")
+          .flag("--spec-draft-conf-min"),
       option("draft_objective", &O::draft_objective,
              {{"acceptance", DraftObjective::kAcceptance}, {"rate", DraftObjective::kRate}},
              "width by what became of the last draft, or for the most tokens per millisecond; the answer is the same"),

@@ -14,16 +14,29 @@ constexpr int kPlainSteps = 16;
 
 }  // namespace
 
-DraftWindow::DraftWindow(const DraftOptions& options, const LatencyTable* latency)
+DraftWindow::DraftWindow(const DraftOptions& options, const LatencyTable* latency, const DraftedDesc& drafted)
     : options_(options),
       latency_(options.draft_objective == DraftObjective::kRate ? latency : nullptr),
-      width_(options.draft_min),
-      acceptance_(kFirstAcceptance, kModeHalfDistance) {}
+      drafted_(drafted),
+      acceptance_(kFirstAcceptance, kModeHalfDistance) {
+  if (drafted.block > 0) {
+    options_.draft_max = std::min(options_.draft_max, drafted.block);
+    options_.draft_min = std::min(options_.draft_min, options_.draft_max);
+  }
+  width_ = options_.draft_min;
+}
 
 Position DraftWindow::next(Position left, Position context) const {
   const Position most = std::min(left, options_.draft_max);
   if (latency_ == nullptr) return std::min(most, width_);
   return best_width(most, context);
+}
+
+/// A drafter always runs its whole block.
+double DraftWindow::round_ms(Position rows, Position context) const {
+  const double verification = latency_->estimate_ms(rows, context);
+  if (drafted_.block == 0) return 2 * verification;
+  return verification + drafted_.cost * latency_->estimate_ms(drafted_.block, context);
 }
 
 /// A round of n rows makes two passes and brings 1 + sum over j < n - 1 of (p_0 ... p_j) tokens, p_j being the chance
@@ -35,11 +48,11 @@ Position DraftWindow::best_width(Position most, Position context) const {
   const Position least = std::min(most, options_.draft_min);
   double tokens = 1;
   for (Position j = 0; j + 1 < least; ++j) tokens += gain(j);
-  double best = tokens / (2 * latency_->estimate_ms(least, context));
+  double best = tokens / round_ms(least, context);
   Position width = least;
   for (Position n = least + 1; n <= most; ++n) {
     tokens += gain(n - 2);
-    const double rate = tokens / (2 * latency_->estimate_ms(n, context));
+    const double rate = tokens / round_ms(n, context);
     if (rate > best) best = rate, width = n;
   }
   const bool plain = 1 / latency_->estimate_ms(1, context) > best;

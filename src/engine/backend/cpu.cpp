@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "cpu/cpu_backend.h"
 #include "dllm/version.h"
+#include "engine/backend/cpu_drafter.h"
 #include "engine/backend/numerics.h"
 #include "engine/draft_backend.h"
 #include "engine/load.h"
@@ -118,9 +119,13 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
   cpu.progress = options.progress;
   cpu.profile = profile;
   cpu.weight_cache.check_source = [&model, &path] { return check_unreplaced(model, path); };
-  DLLM_TRY(
-      std::unique_ptr<CpuBackend> backend,
-      CpuBackend::create(model.desc(), [&model](StepShape shape) { return model.build(shape); }, model.weights(), cpu));
+  DLLM_TRY(const std::shared_ptr<const Model> drafter, open_drafter(model, options, log));
+  const std::vector<std::int32_t> hidden =
+      drafter ? drafter->desc().drafter.target_layers : std::vector<std::int32_t>();
+  DLLM_TRY(std::unique_ptr<CpuBackend> backend,
+           CpuBackend::create(
+               model.desc(), [&model, hidden](StepShape shape) { return model.build(shape, hidden); }, model.weights(),
+               cpu));
   RunningBackend running;
   running.isa = backend->isa();
   running.arithmetic = backend->arithmetic();
@@ -133,7 +138,10 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
   };
   if (backend->weight_cache()) running.files.push_back(backend->weight_cache());
   running.backend = std::move(backend);
-  if (!options.draft_model.empty()) DLLM_CHECK_OK(add_drafts(model, options, std::move(cpu), log, running));
+  if (drafter) {
+    DLLM_CHECK_OK(add_drafter(model, drafter, std::move(cpu), running));
+  } else if (!options.draft_model.empty())
+    DLLM_CHECK_OK(add_drafts(model, options, std::move(cpu), log, running));
   return running;
 }
 

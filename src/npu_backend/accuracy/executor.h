@@ -68,8 +68,11 @@ class Executor {
   void run(const op::Add& o);
   void run(const op::Route& o);
   void run(const op::Experts& o);
-  void run(const op::Scale&) {}  ///< no layout accepts these two
+  void run(const op::Scale&) {}  ///< no layout accepts these
   void run(const op::Select&) {}
+  void run(const op::HiddenIn&) {}
+  void run(const op::HiddenOut&) {}
+  void run(const op::BlockConv&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 

@@ -93,7 +93,8 @@ void reduce_draw(SamplingPrecision precision, std::span<const float> logits, std
     float key = -std::numeric_limits<float>::infinity();
   } chosen, winner;
   for (std::size_t t = 0; t < logits.size(); ++t) {
-    const double noise = gumbel(request.rng, RngPurpose::kToken, request.step, position, static_cast<std::uint32_t>(t));
+    const double noise = gumbel(request.rng, RngPurpose::kToken, request.step_at(score.position), position,
+                                static_cast<std::uint32_t>(t));
     const float key = draw_key(lanes, logits[t], inverse, noise);
     const bool allowed = std::ranges::none_of(request.rules, [t](const TokenRule& rule) {
       return static_cast<std::size_t>(rule.token) == t && !rule.choose;

@@ -74,7 +74,7 @@ class Reduction {
     if (!choose_[i] && !count_[i]) return;
     double key = static_cast<double>(t.logit);
     if (noisy)
-      key = key / r_.temperature + gumbel(r_.rng, RngPurpose::kToken, r_.step,
+      key = key / r_.temperature + gumbel(r_.rng, RngPurpose::kToken, r_.step_at(position_),
                                           static_cast<std::uint32_t>(position_ + r_.draw_ahead),
                                           static_cast<std::uint32_t>(t.token));
     const auto offer = [&](Candidate& best) {

@@ -60,6 +60,9 @@ class HostOperator {
     bytes_ += one * expert_load(rows, stack[2], used, 1, {}).touched * device_.numerics.weight_bytes;
     f32_ += kGluFlops * static_cast<double>(rows * used * stack[1]);
   }
+  void add(const op::HiddenIn& o) { bytes_ += elements(o.out) * device_.numerics.activation_bytes; }
+  void add(const op::HiddenOut& o) { bytes_ += elements(o.x) * device_.numerics.activation_bytes; }
+  void add(const op::BlockConv& o) { f32_ += 3.0 * o.taps * elements(o.out); }
   void add(const op::GatherScored& o) { bytes_ += elements(o.out) * device_.numerics.activation_bytes; }
   void add(const op::ScoreHead& o) {
     const std::int64_t rows = value(o.x).rows;
@@ -83,7 +86,7 @@ std::int64_t operator_rows(const Graph& graph, const Op& op) {
         using O = std::decay_t<decltype(o)>;
         if constexpr (std::is_same_v<O, op::StoreKv>)
           return rows(o.k);
-        else if constexpr (std::is_same_v<O, op::ScoreHead>)
+        else if constexpr (std::is_same_v<O, op::ScoreHead> || std::is_same_v<O, op::HiddenOut>)
           return rows(o.x);
         else
           return rows(o.out);

@@ -74,8 +74,11 @@ class Executor {
   void run(const op::Experts& o);
   std::vector<bool> allowed_groups(const op::Route& o, const std::vector<Bf16>& keys) const;
   std::vector<bool> allowed_in_block(const op::Route& o, const Rows& keys, std::size_t row) const;
-  void run(const op::Scale&) {}  ///< no layout accepts these two
+  void run(const op::Scale&) {}  ///< no layout accepts these
   void run(const op::Select&) {}
+  void run(const op::HiddenIn&) {}
+  void run(const op::HiddenOut&) {}
+  void run(const op::BlockConv&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 

@@ -1,0 +1,63 @@
+// A drafter beside the CPU backend: both of its graphs run there.
+#include "engine/backend/cpu_drafter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/try.h"
+#include "engine/backend/cpu.h"
+#include "engine/drafter_backend.h"
+#include "engine/load.h"
+#include "model/drafter_source.h"
+
+namespace dllm {
+namespace {
+
+/// Bytes of the tensors that a pass reads whole: all but tables of embeddings.
+double read_bytes(const Model& model) {
+  std::size_t sum = 0;
+  for (const SourceTensor& tensor : model.tensors())
+    if (tensor.name != "token_embd.weight" || model.desc().tied_embeddings) sum += byte_size(tensor);
+  return static_cast<double>(sum);
+}
+
+}  // namespace
+
+Expected<std::shared_ptr<const Model>> open_drafter(const Model& target, const LoadOptions& options, const Log& log) {
+  if (options.draft_model.empty()) return std::shared_ptr<const Model>();
+  DLLM_TRY(ModelSource source, open_source(options.draft_model));
+  if (!is_drafter(source)) return std::shared_ptr<const Model>();
+  if (!options.lora_draft.empty())
+    return Error{ErrorCode::kUsage, "a drafter takes no adapter", "--lora-draft", "leave it out"};
+  DLLM_CHECK_OK(complete_drafter(target, source));
+  DLLM_TRY(std::shared_ptr<const Model> drafter, Model::load(std::move(source), log));
+  DLLM_CHECK_OK(check_drafter(target, *drafter));
+  return drafter;
+}
+
+Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Model>& drafter, CpuOptions cpu,
+                           RunningBackend& running) {
+  const auto& own = static_cast<const CpuBackend&>(*running.backend);
+  cpu.isa = own.isa();
+  cpu.kv = kv_type_of(own.kv_type());
+  cpu.weight_cache = {};
+  cpu.profile = nullptr;  // it counts the operators of one graph
+  const auto part = [&](auto build) {
+    return CpuBackend::create(
+        drafter->desc(), [drafter, build](StepShape shape) { return build(*drafter, shape); }, drafter->weights(), cpu);
+  };
+  DLLM_TRY(std::unique_ptr<CpuBackend> block,
+           part([](const Model& model, StepShape shape) { return model.build(shape); }));
+  DLLM_TRY(std::unique_ptr<CpuBackend> context,
+           part([](const Model& model, StepShape shape) { return model.build_context(shape); }));
+  const auto files = drafter->all_files();
+  running.files.insert(running.files.end(), files.begin(), files.end());
+  const double cost = read_bytes(*drafter) / std::max(1.0, read_bytes(target));
+  running.backend =
+      std::make_unique<DrafterBackend>(DrafterBackend::Parts{std::move(running.backend), std::move(context),
+                                                             std::move(block), DraftChoice(*drafter), drafter},
+                                       drafter->desc().drafter, *drafter->desc().mask, cost);
+  return {};
+}
+
+}  // namespace dllm

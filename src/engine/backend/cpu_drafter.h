@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include "base/log.h"
+#include "cpu/cpu_backend.h"
+#include "dllm/error.h"
+#include "dllm/model.h"
+#include "engine/backends.h"
+#include "model/model.h"
+
+namespace dllm {
+
+/// The drafter that --draft-model names, with what its file leaves to `target`; null if the option names none, or a
+/// copy of the model. Errors: of a file that cannot be read; kMismatch, if it drafts for another model.
+Expected<std::shared_ptr<const Model>> open_drafter(const Model& target, const LoadOptions& options, const Log& log);
+
+/// Puts the drafter beside the CpuBackend in `running`, which hands out the hidden states that it reads. `cpu`: what
+/// that backend was made with. Errors: those of CpuBackend::create().
+Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Model>& drafter, CpuOptions cpu,
+                           RunningBackend& running);
+
+}  // namespace dllm

@@ -1,0 +1,115 @@
+// Drafters as Hugging Face folders: the configuration of Qwen3 with the drafter's own values in `dflash_config`.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/try.h"
+#include "model/dense_transformer.h"
+#include "model/dflash.h"
+#include "model/qwen3.h"
+
+namespace dllm {
+namespace {
+
+/// A value of `dflash_config`, or of the configuration itself.
+HfConfig drafter_config(const HfConfig& config, std::string_view key) {
+  const auto own = config.json().find("dflash_config");
+  if (own == config.json().end() || !own->is_object()) return config;
+  HfConfig inner = HfConfig::of(*own, config.file() + ", dflash_config");
+  return inner.contains(key) ? inner : config;
+}
+
+/// The package's default: spread evenly from the second layer to the fourth from the end.
+std::vector<std::int64_t> default_layers(std::int64_t target, std::int64_t count) {
+  if (count == 1) return {target / 2};
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < count; ++i)  // Python rounds halves to even numbers, as nearbyint() does
+    ids.push_back(static_cast<std::int64_t>(
+        std::nearbyint(1.0 + static_cast<double>(i * (target - 4)) / static_cast<double>(count - 1))));
+  return ids;
+}
+
+Expected<std::vector<std::int64_t>> target_layers(const HfConfig& config, std::int64_t count, std::int64_t layers) {
+  const HfConfig own = drafter_config(config, "target_layer_ids");
+  const auto ids = own.json().find("target_layer_ids");
+  if (ids == own.json().end() || ids->is_null()) {
+    if (count > 0) return default_layers(count, layers);
+    return Error{ErrorCode::kInvalidFile, "neither 'target_layer_ids' nor 'num_target_layers' is given", config.file(),
+                 ""};
+  }
+  std::vector<std::int64_t> result;
+  for (const auto& one : *ids) {
+    if (!one.is_number_integer())
+      return Error{ErrorCode::kInvalidFile, "'target_layer_ids' is not a list of integers", own.file(), ""};
+    result.push_back(one.get<std::int64_t>());
+  }
+  return result;
+}
+
+/// Windows, causal blocks and biases would change the result.
+Expected<void> check_layers(const HfConfig& config) {
+  DLLM_CHECK_OK(config.expect("attention_bias", false));
+  DLLM_CHECK_OK(drafter_config(config, "is_causal").expect("is_causal", false));
+  const auto kinds = config.json().find("layer_types");
+  if (kinds == config.json().end() || !kinds->is_array()) return {};
+  for (const auto& kind : *kinds)
+    if (kind != "full_attention")
+      return Error{ErrorCode::kUnsupported, fmt::format("'layer_types' has {}", kind.dump()), config.file(),
+                   "drafters whose layers see everything are supported"};
+  return {};
+}
+
+Expected<void> set_choice(const HfConfig& config, Metadata& meta) {
+  for (const char* key : {"conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"}) {
+    DLLM_TRY(const std::int64_t value, drafter_config(config, key).integer_or(key, 0));
+    if (value > 0) meta.set(fmt::format("dflash.{}", key), MetaValue::u32(static_cast<std::uint32_t>(value)));
+  }
+  for (const auto& [key, tail] :
+       {std::pair("input_embedding_scale", "embedding_scale"), std::pair("output_multiplier", "logit_scale"),
+        std::pair("final_logit_softcapping", "final_logit_softcapping")}) {
+    DLLM_TRY(const double value, drafter_config(config, key).number_or(key, 0));
+    if (value != 0) meta.set(fmt::format("dflash.{}", tail), MetaValue::f32(static_cast<float>(value)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Expected<Metadata> drafter_metadata(const HfConfig& config) {
+  DLLM_CHECK_OK(check_layers(config));
+  DLLM_TRY(const DenseDims dims, dense_dims_from_hf(config, kQwen3HfDefaults));
+  Metadata meta = dense_metadata("dflash", dims);
+  DLLM_TRY(const std::int64_t count, config.integer_or("num_target_layers", 0));
+  if (count > 0) meta.set("dflash.target_block_count", MetaValue::u32(static_cast<std::uint32_t>(count)));
+  DLLM_TRY(std::vector<std::int64_t> ids, target_layers(config, count, dims.layers));
+  std::vector<std::int32_t> inputs;
+  for (const std::int64_t id : ids) inputs.push_back(static_cast<std::int32_t>(id + 1));
+  meta.set("dflash.target_layers", MetaValue::i32s(inputs));
+  DLLM_TRY(const std::int64_t block, drafter_config(config, "block_size").integer_or("block_size", 16));
+  meta.set("dflash.block_size", MetaValue::u32(static_cast<std::uint32_t>(block)));
+  DLLM_TRY(const std::int64_t mask, drafter_config(config, "mask_token_id").integer("mask_token_id"));
+  meta.set("tokenizer.ggml.mask_token_id", MetaValue::u32(static_cast<std::uint32_t>(mask)));
+  DLLM_CHECK_OK(set_choice(config, meta));
+  return meta;
+}
+
+std::vector<TensorRename> drafter_renames() {
+  std::vector<TensorRename> renames = qwen3_renames(false);
+  for (TensorRename& rename : renames)
+    if (rename.hf.starts_with("model.")) rename.hf.erase(0, 6);
+  const std::vector<TensorRename> own = {{"fc", "fc"},
+                                         {"hidden_norm", "enc.output_norm"},
+                                         {"layers.{}.attention_conv.base_kernel", "blk.{}.attn_conv_base"},
+                                         {"layers.{}.attention_conv.kernel_projection", "blk.{}.attn_conv_proj"},
+                                         {"layers.{}.mlp_conv.base_kernel", "blk.{}.ffn_conv_base"},
+                                         {"layers.{}.mlp_conv.kernel_projection", "blk.{}.ffn_conv_proj"},
+                                         {"candidate_selector.predecessor_codebook", "selector_predecessor.weight"},
+                                         {"candidate_selector.successor_codebook", "selector_successor.weight"},
+                                         {"candidate_selector.hidden_projection", "selector_hidden"}};
+  renames.insert(renames.end(), own.begin(), own.end());
+  return renames;
+}
+
+}  // namespace dllm
