@@ -210,15 +210,38 @@ class Products : public OperatorBits, public testing::WithParamInterface<TensorT
                                                static_cast<std::size_t>(weight.panel_count() * weight.panel_bytes()));
     const DeviceMatrix matrix{rig_.put(panels), weight.format, weight.layout, k, n};
     const std::vector<std::int32_t> count = {static_cast<std::int32_t>(rows)};
-    const auto from = rig_.put(x), out = rig_.room(rows * n + 1);
+    const auto from = rig_.put(x);
     DeviceCodes codes;
     if (!cpu::packs_floats(*weight.format)) {
       codes = {rig_.room(rows * k / 4), rig_.room(rows * k / 32), rig_.room(rows * k / 16)};
       rig_.run(device().quantize(k, cpu::LinearRunner::exact_activations(weight), from, codes), rows);
     }
-    rig_.run(device().linear(matrix, from, codes, biased ? rig_.put(bias) : 0, rig_.put(count), out), rows);
     expected.push_back(OperatorRig::kUntouched);
-    EXPECT_EQ(difference(rig_.get(out, rows * n + 1), expected), "") << rows << " x " << k << " x " << n;
+    for (const auto& plan : plans(*weight.format)) {
+      const auto out = rig_.room(rows * n + 1);
+      device().force(plan);
+      rig_.run(device().linear(matrix, from, codes, biased ? rig_.put(bias) : 0, {rig_.put(count), rows}, out), rows);
+      EXPECT_EQ(difference(rig_.get(out, rows * n + 1), expected), "")
+          << rows << " x " << k << " x " << n << ' ' << (plan ? plan->name() : "chosen");
+    }
+    device().force({});
+  }
+
+  /// The choice of plan_product(), and every shader that runs here.
+  static std::vector<std::optional<ProductPlan>> plans(const cpu::PackedFormat& format) {
+    std::vector<std::optional<ProductPlan>> all{std::nullopt};
+    if (cpu::packs_floats(format)) return all;
+    const DeviceFacts& facts = device().device()->facts();
+    std::vector<ProductPlan> wanted{{}, {ProductShader::kDots, 2, 0, 0, 0, ""}, {ProductShader::kDots, 8, 0, 0, 0, ""}};
+    const auto units = device().matrix_units();
+    if (!units) return {};
+    for (const MatrixUnit& unit : *units) {
+      wanted.push_back({ProductShader::kMatrices, 8, 4, 8, unit.layout, ""});
+      wanted.push_back({ProductShader::kMatrices, 32, 2, 16, unit.layout, ""});
+    }
+    for (const ProductPlan& plan : wanted)
+      if (runs(plan, format, facts)) all.emplace_back(plan);
+    return all;
   }
 };
 
@@ -256,7 +279,7 @@ TEST_F(OperatorBits, OddRowsOfBf16) {
   const std::vector<std::int32_t> count = {3};
   const auto out = rig_.room(15);
   rig_.run(device().linear({rig_.put(panels), packed.weight().format, packed.weight().layout, 77, 5}, rig_.put(x), {},
-                           0, rig_.put(count), out),
+                           0, {rig_.put(count), 3}, out),
            3);
   EXPECT_EQ(difference(rig_.get(out, 15), expected), "");
 }
