@@ -1,5 +1,6 @@
 #include "vulkan/device.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -121,6 +122,56 @@ TEST(SelfTest, FmaByFloat64WhereTheDeviceRoundsTwice) {
             "card failed the self-test in fused multiply-adds, subnormal numbers");
 }
 
+/// What NVIDIA's driver does: subnormal results of fused multiply-adds are zeros, unless the form guards against it.
+TEST(SelfTest, GuardsWhereFusedMultiplyAddsFlush) {
+  const auto flushed = [](const Arithmetic& arithmetic, const SelfTestCases&, Observation& seen) {
+    if (arithmetic.form != ShaderForm::kNative) return;
+    for (std::size_t i = 0; i < seen.results.size(); ++i)
+      for (const Tested tested : {Tested::kFused, Tested::kChain})
+        if (std::fpclassify(result(seen, i, tested)) == FP_SUBNORMAL) result(seen, i, tested) = 0;
+  };
+  const auto chosen = fake(true, true, flushed).choose();
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->form, ShaderForm::kGuarded);
+  EXPECT_EQ(chosen->description(), "native fma, by float64 near subnormal numbers");
+  EXPECT_EQ(fake(true, false, flushed).refusal(), "card failed the self-test in subnormal numbers");
+}
+
+/// Subnormal numbers are zeros unless a shader asks for them, which the device grants without announcing it.
+TEST(SelfTest, AsksForWhatIsNotAnnouncedWhereNothingElseIsRight) {
+  const auto flushed = [](const Arithmetic& arithmetic, const SelfTestCases&, Observation& seen) {
+    if (arithmetic.form == ShaderForm::kGuarded) return;
+    float& last = result(seen, seen.results.size() - 1, Tested::kSum);
+    last = std::nextafter(last, 1e30f);
+  };
+  FakeDevice device = fake(false, true, flushed);
+  const auto chosen = device.choose();
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->form, ShaderForm::kGuarded);
+  EXPECT_EQ(fake(false, true).choose()->form, ShaderForm::kFloat64);
+  const auto refusing = [&](const SelfTestCases& cases, const Arithmetic& arithmetic) -> Expected<Observation> {
+    if (arithmetic.form != ShaderForm::kFloat64) return Error{ErrorCode::kResource, "no", "", ""};
+    Observation seen = right_results(cases);
+    flushed(arithmetic, cases, seen);
+    return seen;
+  };
+  const auto refused = choose_arithmetic(device.facts, refusing);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().what, "card failed the self-test in sums");
+}
+
+/// Forms that fail in different ways are named.
+TEST(SelfTest, SaysWhatIsWrongInEachForm) {
+  const auto damaged = [](const Arithmetic& arithmetic, const SelfTestCases&, Observation& seen) {
+    const Tested tested = arithmetic.form == ShaderForm::kFloat64 ? Tested::kSum : Tested::kProduct;
+    float& last = result(seen, seen.results.size() - 1, tested);
+    last = std::nextafter(last, 1e30f);
+  };
+  EXPECT_EQ(fake(true, true, damaged).refusal(),
+            "card failed the self-test in products (native fma); products (native fma, by float64 near subnormal "
+            "numbers); sums (fma by float64)");
+}
+
 /// A quotient or a root that is off by a unit, until it is corrected.
 TEST(SelfTest, DivisionAndRootsAreCorrected) {
   for (const Tested tested : {Tested::kDivision, Tested::kRoot}) {
@@ -181,6 +232,30 @@ TEST_F(OnDevice, PassesTheSelfTest) {
   const auto chosen = vulkan::test_device(test_device());
   ASSERT_TRUE(chosen) << chosen.error().message();
   RecordProperty("arithmetic", chosen->description());
+}
+
+/// Quotients and roots are right over all exponents with corrections too, which a device may not need.
+TEST_F(OnDevice, CorrectionsGiveRightResults) {
+  const SelfTestCases cases = self_test_cases();
+  const auto seen = observer_of(test_device())(cases, {ShaderForm::kFloat64, true, true});
+  ASSERT_TRUE(seen) << seen.error().message();
+  const Observation right = right_results(cases);
+  for (std::size_t i = 0; i < cases.operands.size(); ++i)
+    for (const Tested tested : {Tested::kDivision, Tested::kRoot}) {
+      const float expected = right.results[i][static_cast<std::size_t>(tested)];
+      const float given = seen->results[i][static_cast<std::size_t>(tested)];
+      if (std::isnan(expected) && std::isnan(given)) continue;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(given), std::bit_cast<std::uint32_t>(expected))
+          << cases.operands[i][0] << " and " << cases.operands[i][1];
+    }
+}
+
+/// The guarded form computes what a flushing device computes wrong.
+TEST_F(OnDevice, TheGuardedFormMeetsNoSubnormalNumber) {
+  const SelfTestCases cases = self_test_cases();
+  const auto seen = observer_of(test_device(), "self_test_flushing")(cases, {ShaderForm::kFloat64, false, false});
+  ASSERT_TRUE(seen) << seen.error().message();
+  EXPECT_EQ(faults_of(cases, *seen), std::vector<std::string>());
 }
 
 TEST_F(OnDevice, CopiesBetweenItsMemories) {

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -54,9 +56,9 @@ constexpr std::string_view kTestedNames[] = {"fused multiply-adds",
 constexpr std::string_view kSubnormals = "subnormal numbers";
 
 Expected<Observation> observe_on(const std::shared_ptr<Device>& device, const SelfTestCases& cases,
-                                 const Arithmetic& arithmetic) {
+                                 const Arithmetic& arithmetic, std::string_view shader) {
   const auto count = static_cast<std::int64_t>(cases.operands.size());
-  DLLM_TRY(const Pipeline pipeline, Pipeline::make(device, "self_test", arithmetic.form, arithmetic.constants()));
+  DLLM_TRY(const Pipeline pipeline, Pipeline::make(device, shader, arithmetic.form, arithmetic.constants()));
   const auto shared = [&](std::int64_t bytes) { return Buffer::make(device, bytes, Place::kShared, "the self-test"); };
   DLLM_TRY(const Buffer operands, shared(count * 12));
   DLLM_TRY(const Buffer halves, shared(count * 2 + 2));
@@ -78,10 +80,30 @@ Expected<Observation> observe_on(const std::shared_ptr<Device>& device, const Se
   return seen;
 }
 
+std::string_view name_of(ShaderForm form) {
+  switch (form) {
+    case ShaderForm::kNative:
+      return "native fma";
+    case ShaderForm::kGuarded:
+      return "native fma, by float64 near subnormal numbers";
+    default:
+      return "fma by float64";
+  }
+}
+
+/// Each form's faults, with its name where forms differ.
+std::string described(const std::vector<std::pair<ShaderForm, std::string>>& wrong) {
+  const bool alike = std::ranges::all_of(wrong, [&](const auto& one) { return one.second == wrong.front().second; });
+  if (alike) return wrong.empty() ? "" : wrong.front().second;
+  std::vector<std::string> all;
+  for (const auto& [form, faults] : wrong) all.push_back(fmt::format("{} ({})", faults, name_of(form)));
+  return fmt::format("{}", fmt::join(all, "; "));
+}
+
 }  // namespace
 
 std::string Arithmetic::description() const {
-  std::string text = form == ShaderForm::kNative ? "native fma" : "fma by float64";
+  std::string text(name_of(form));
   if (correct_division) text += ", corrected division";
   if (correct_roots) text += ", corrected square roots";
   return text;
@@ -151,29 +173,44 @@ std::vector<std::string> faults_of(const SelfTestCases& cases, const Observation
 
 Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& observe) {
   const SelfTestCases cases = self_test_cases();
-  std::vector<std::string> faults;
-  std::uint32_t rounds = 0;
-  for (const ShaderForm form : {ShaderForm::kNative, ShaderForm::kFloat64}) {
-    if (!(form == ShaderForm::kNative ? facts.keeps_subnormals : facts.has_float64)) continue;
+  std::vector<std::pair<ShaderForm, std::string>> wrong;
+  // NVIDIA's driver 580 keeps subnormal numbers where a shader asks for it, and does not announce it. So the forms that
+  // ask are tried last on devices that do not announce it, and only where nothing else is right.
+  const auto asks = [](ShaderForm form) { return form != ShaderForm::kFloat64; };
+  std::vector<ShaderForm> forms{ShaderForm::kNative, ShaderForm::kGuarded, ShaderForm::kFloat64};
+  if (!facts.keeps_subnormals) std::ranges::stable_partition(forms, std::not_fn(asks));
+  for (const ShaderForm form : forms) {
+    if (!facts.has_float64 && (form != ShaderForm::kNative || !facts.keeps_subnormals)) continue;
+    wrong.emplace_back(form, "");
     // Corrections cost a little: only where they are needed.
     for (const bool corrected : {false, true}) {
       Arithmetic arithmetic{form, corrected, corrected};
-      DLLM_TRY(const Observation seen, observe(cases, arithmetic));
-      faults = faults_of(cases, seen);
-      rounds = arithmetic.most_rounds = seen.rounds;
-      if (faults.empty() && rounds >= kLeastRounds) return arithmetic;
+      const Expected<Observation> seen = observe(cases, arithmetic);
+      if (!seen && asks(form) && !facts.keeps_subnormals) {  // the driver has the right to refuse it
+        wrong.pop_back();
+        break;
+      }
+      if (!seen) return seen.error();
+      std::vector<std::string> faults = faults_of(cases, *seen);
+      arithmetic.most_rounds = seen->rounds;
+      if (faults.empty() && seen->rounds >= kLeastRounds) return arithmetic;
+      if (faults.empty())
+        faults.push_back(fmt::format("loops, which end after {} of {} iterations", seen->rounds, cases.rounds));
+      wrong.back().second = fmt::format("{}", fmt::join(faults, ", "));
     }
   }
-  if (faults.empty()) faults.push_back(fmt::format("loops, which end after {} of {} iterations", rounds, cases.rounds));
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("{} failed the self-test in {}", facts.name, fmt::join(faults, ", ")), "--backend vulkan",
-               "choose another device with --device; a newer driver may help"};
+  return Error{ErrorCode::kUnsupported, fmt::format("{} failed the self-test in {}", facts.name, described(wrong)),
+               "--backend vulkan", "choose another device with --device; a newer driver may help"};
+}
+
+Observe observer_of(std::shared_ptr<Device> device, std::string_view shader) {
+  return [device = std::move(device), shader](const SelfTestCases& cases, const Arithmetic& arithmetic) {
+    return observe_on(device, cases, arithmetic, shader);
+  };
 }
 
 Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device) {
-  return choose_arithmetic(device->facts(), [&](const SelfTestCases& cases, const Arithmetic& arithmetic) {
-    return observe_on(device, cases, arithmetic);
-  });
+  return choose_arithmetic(device->facts(), observer_of(device));
 }
 
 }  // namespace dllm::vulkan

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dllm/error.h"
@@ -60,6 +61,10 @@ using Observe = std::function<Expected<Observation>(const SelfTestCases& cases, 
 /// Chooses an arithmetic for a device by what `observe` sees. Errors: kUnsupported, which names what is wrong; those of
 /// `observe`.
 Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& observe);
+
+/// An observer that runs the shader of the test on a device. "self_test_flushing" has a flaw of NVIDIA's driver, for
+/// tests. Errors: kResource.
+Observe observer_of(std::shared_ptr<Device> device, std::string_view shader = "self_test");
 
 /// The same for a device, by running the test on it: some milliseconds. Errors: also kResource.
 Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device);

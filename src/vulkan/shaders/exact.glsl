@@ -25,17 +25,14 @@ float subtract(float a, float b) {
   return difference;
 }
 
-// a * b + c, rounded once.
-#ifdef kNative
-float fused(float a, float b, float c) {
-  precise float result = fma(a, b, c);
-  return result;
-}
-#else
-// The product is exact in float64. The sum is rounded to odd there (Boldo and Melquiond 2008, "Emulation of FMA and
-// correctly rounded sums"): then the rounding to float32 is the only one. The exclusive or with an unknown zero keeps
-// Mesa 25 from dropping the conversion to float and back between two of these; `precise` does not.
-float fused(float a, float b, float c) {
+uint exponent_bits(float x) { return floatBitsToUint(x) >> 23 & 255u; }
+bool subnormal(float x) { return (floatBitsToUint(x) & 0x7fffffffu) - 1u < 0x007fffffu; }
+
+#if !defined(kNative) || defined(kFlushes)
+// a * b + c, rounded once, by float64. The product is exact there. The sum is rounded to odd (Boldo and Melquiond 2008,
+// "Emulation of FMA and correctly rounded sums"): then the rounding to float32 is the only one. The exclusive or with an
+// unknown zero keeps Mesa 25 from dropping the conversion to float and back between two of these; `precise` does not.
+float fused_by_float64(float a, float b, float c) {
   precise double product = double(a) * double(b);
   precise double other = double(c);
   precise double sum = product + other;
@@ -58,6 +55,44 @@ float fused(float a, float b, float c) {
 }
 #endif
 
+// The device's own.
+float device_fma(float a, float b, float c) {
+#ifdef kFlushes
+  // A device for tests: NVIDIA's driver 580 takes subnormal operands and results of fma() for zeros, not those of + and *.
+  const uint sign = 0x80000000u;
+  if (subnormal(a)) a = uintBitsToFloat(floatBitsToUint(a) & sign);
+  if (subnormal(b)) b = uintBitsToFloat(floatBitsToUint(b) & sign);
+  if (subnormal(c)) c = uintBitsToFloat(floatBitsToUint(c) & sign);
+  const float result = fused_by_float64(a, b, c);
+  return subnormal(result) ? uintBitsToFloat(floatBitsToUint(result) & sign) : result;
+#else
+  precise float result = fma(a, b, c);
+  return result;
+#endif
+}
+
+// a * b + c, rounded once.
+float fused(float a, float b, float c) {
+#if defined(kNative)
+  return device_fma(a, b, c);
+#elif defined(kGuarded) || defined(kFlushes)
+  const float result = device_fma(a, b, c);
+  if (exponent_bits(result) == 0u || subnormal(a) || subnormal(b) || subnormal(c)) return fused_by_float64(a, b, c);
+  return result;
+#else
+  return fused_by_float64(a, b, c);
+#endif
+}
+
+// The same where neither an operand nor the result can be a subnormal number.
+float fused_normal(float a, float b, float c) {
+#ifdef kFloat64
+  return fused_by_float64(a, b, c);
+#else
+  return device_fma(a, b, c);
+#endif
+}
+
 // The next float32 above (up) or below a finite number that is not zero.
 float neighbour(float x, bool up) {
   const uint bits = floatBitsToUint(x);
@@ -73,13 +108,101 @@ uint bf16_bits(float x) {
 
 float power_of_two(int exponent) { return intBitsToFloat((exponent + 127) << 23); }
 
+// A finite number that is not zero as significand * 2^(exponent - 23), with 24 bits of significand: also subnormal ones.
+struct Parts {
+  uint significand;
+  int exponent;
+};
+Parts parts_of(float x) {
+  const uint low = floatBitsToUint(x) & 0x007fffffu, field = exponent_bits(x);
+  if (field != 0u) return Parts(low | 0x00800000u, int(field) - 127);
+  const int shift = 23 - findMSB(low);
+  return Parts(low << shift, -126 - shift);
+}
+
+// The bits of significand * 2^(exponent - 24), rounded to nearest even: 25 bits of significand, whose last one is below
+// float32's, and whether anything is below that.
+uint rounded(uint significand, bool more, int exponent) {
+  int field = exponent + 127;
+  if (field > 254) return 0x7f800000u;
+  if (field <= 0) {  // a subnormal number has fewer bits
+    const int shift = min(1 - field, 26);
+    more = more || (significand & (1u << shift) - 1u) != 0u;
+    significand >>= shift;
+    field = 1;
+  }
+  uint kept = significand >> 1;
+  if ((significand & 1u) != 0u && (more || (kept & 1u) != 0u)) kept += 1u;
+  return (uint(field - 1) << 23) + kept;
+}
+
+// a / b by long division, whatever the device does with floats.
+float divide_digits(float a, float b) {
+  const uint sign = (floatBitsToUint(a) ^ floatBitsToUint(b)) & 0x80000000u;
+  const uint left = floatBitsToUint(a) & 0x7fffffffu, right = floatBitsToUint(b) & 0x7fffffffu;
+  const uint infinite = 0x7f800000u;
+  if (left > infinite || right > infinite || (left == infinite && right == infinite) || (left == 0u && right == 0u))
+    return uintBitsToFloat(0x7fc00000u);
+  if (left == infinite || right == 0u) return uintBitsToFloat(sign | infinite);
+  if (left == 0u || right == infinite) return uintBitsToFloat(sign);
+  const Parts dividend = parts_of(a), divisor = parts_of(b);
+  uint rest = dividend.significand, quotient = 0u;
+  int exponent = dividend.exponent - divisor.exponent;
+  if (rest < divisor.significand) {
+    rest <<= 1;
+    exponent -= 1;
+  }
+  for (int digit = 0; digit < 25; ++digit) {
+    quotient <<= 1;
+    if (rest >= divisor.significand) {
+      rest -= divisor.significand;
+      quotient |= 1u;
+    }
+    rest <<= 1;
+  }
+  return uintBitsToFloat(sign | rounded(quotient, rest != 0u, exponent));
+}
+
+// The square root by digits: two more bits of the radicand for each.
+float root_digits(float x) {
+  const uint bits = floatBitsToUint(x);
+  if (bits == 0u || bits == 0x80000000u || bits == 0x7f800000u) return x;
+  if (bits > 0x7f800000u) return uintBitsToFloat(0x7fc00000u);  // below zero, or no number
+  Parts parts = parts_of(x);
+  if ((parts.exponent & 1) != 0) {
+    parts.significand <<= 1;
+    parts.exponent -= 1;
+  }
+  uint rest = 0u, digits = 0u;
+  for (int digit = 0; digit < 25; ++digit) {
+    const int low = 23 - 2 * digit;  // of the next two bits; the lowest one of the first 25 digits is bit 0
+    uint pair = 0u;
+    if (low >= 0)
+      pair = parts.significand >> low & 3u;
+    else if (low == -1)
+      pair = (parts.significand & 1u) << 1;
+    rest = rest << 2 | pair;
+    const uint trial = digits << 2 | 1u;
+    digits <<= 1;
+    if (rest >= trial) {
+      rest -= trial;
+      digits |= 1u;
+    }
+  }
+  return uintBitsToFloat(rounded(digits, rest != 0u, parts.exponent / 2));
+}
+
 // Vulkan permits a quotient 2.5 units from the exact one. Of two neighbours that one is nearer whose remainder is smaller.
 // A remainder is exact for a quotient that is off by less than a unit (Markstein), and has the right order for others.
-// Small dividends are scaled up, so that it is no subnormal number. A quotient outside [2^-62, 2^62] is the device's own.
+// Small dividends are scaled up, so that it is no subnormal number. Digits give quotients outside [2^-62, 2^62], and those
+// of operands for which devices may flush something to zero: NVIDIA's do for divisors above 2^126.
 float divide(float a, float b) {
   precise float quotient = a / b;
-  if (!kCorrectDivision || !(abs(quotient) > power_of_two(-62)) || !(abs(quotient) < power_of_two(62))) return quotient;
-  const int shift = abs(a) < 1.0 ? 60 : 0;
+  if (!kCorrectDivision) return quotient;
+  const uint dividend = exponent_bits(a), divisor = exponent_bits(b), field = exponent_bits(quotient);
+  if (field < 65u || field > 188u || dividend == 0u || dividend > 252u || divisor == 0u || divisor > 252u)
+    return divide_digits(a, b);
+  const int shift = dividend < 127u ? 60 : 0;
   a = multiply(a, power_of_two(shift));
   float best = multiply(quotient, power_of_two(shift));
   for (int i = 0; i < 3; ++i) {
@@ -96,7 +219,9 @@ float divide(float a, float b) {
 // nearer if x > (r + u/2)^2, which is rest > r u; the one below if rest <= -r u.
 float root(float x) {
   precise float best = sqrt(x);
-  if (!kCorrectRoots || !(x > power_of_two(-90)) || !(x < power_of_two(90))) return best;
+  if (!kCorrectRoots) return best;
+  const uint field = exponent_bits(x);
+  if (field < 37u || field > 216u || x < 0.0) return root_digits(x);
   for (int i = 0; i < 3; ++i) {
     const float up = neighbour(best, true), unit = subtract(up, best);
     const float rest = fused(-best, best, x), step = multiply(best, unit);

@@ -1,5 +1,5 @@
-// What every shader begins with: memory by address, and how floats behave. Two forms are compiled, with kNative or
-// kFloat64 (exact.glsl).
+// What every shader begins with: memory by address, and how floats behave. Three forms are compiled, with kNative,
+// kGuarded or kFloat64 (exact.glsl).
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
 #extension GL_EXT_buffer_reference_uvec2 : require
@@ -9,7 +9,7 @@
 
 // SignedZeroInfNanPreserve: 0 * infinity is not 0, and x - x may be NaN.
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);
-#ifdef kNative
+#ifndef kFloat64
 // DenormPreserve
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4464], 4459, 32);
 #endif
