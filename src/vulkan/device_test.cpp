@@ -237,7 +237,9 @@ TEST_F(OnDevice, PassesTheSelfTest) {
 /// Quotients and roots are right over all exponents with corrections too, which a device may not need.
 TEST_F(OnDevice, CorrectionsGiveRightResults) {
   const SelfTestCases cases = self_test_cases();
-  const auto seen = observer_of(test_device())(cases, {ShaderForm::kFloat64, true, true});
+  const auto chosen = vulkan::test_device(test_device());
+  ASSERT_TRUE(chosen);
+  const auto seen = observer_of(test_device())(cases, {chosen->form, true, true});
   ASSERT_TRUE(seen) << seen.error().message();
   const Observation right = right_results(cases);
   for (std::size_t i = 0; i < cases.operands.size(); ++i)
@@ -253,7 +255,10 @@ TEST_F(OnDevice, CorrectionsGiveRightResults) {
 /// The guarded form computes what a flushing device computes wrong.
 TEST_F(OnDevice, TheGuardedFormMeetsNoSubnormalNumber) {
   const SelfTestCases cases = self_test_cases();
-  const auto seen = observer_of(test_device(), "self_test_flushing")(cases, {ShaderForm::kFloat64, false, false});
+  auto arithmetic = vulkan::test_device(test_device());
+  ASSERT_TRUE(arithmetic);
+  if (arithmetic->form == ShaderForm::kNative) arithmetic->form = ShaderForm::kGuarded;
+  const auto seen = observer_of(test_device(), "self_test_flushing")(cases, *arithmetic);
   ASSERT_TRUE(seen) << seen.error().message();
   EXPECT_EQ(faults_of(cases, *seen), std::vector<std::string>());
 }
