@@ -17,18 +17,18 @@
 namespace dllm::vulkan {
 
 // Functions that an instance has.
-#define DLLM_VULKAN_INSTANCE_CALLS(CALL)   \
-  CALL(CreateDevice)                       \
-  CALL(CreateDebugUtilsMessengerEXT)       \
-  CALL(DestroyDebugUtilsMessengerEXT)      \
-  CALL(DestroyInstance)                    \
-  CALL(EnumerateDeviceExtensionProperties) \
-  CALL(EnumeratePhysicalDevices)           \
-  CALL(GetDeviceProcAddr)                  \
+#define DLLM_VULKAN_INSTANCE_CALLS(CALL)                \
+  CALL(CreateDevice)                                    \
+  CALL(CreateDebugUtilsMessengerEXT)                    \
+  CALL(DestroyDebugUtilsMessengerEXT)                   \
+  CALL(DestroyInstance)                                 \
+  CALL(EnumerateDeviceExtensionProperties)              \
+  CALL(EnumeratePhysicalDevices)                        \
+  CALL(GetDeviceProcAddr)                               \
   CALL(GetPhysicalDeviceCooperativeMatrixPropertiesKHR) \
-  CALL(GetPhysicalDeviceFeatures2)         \
-  CALL(GetPhysicalDeviceMemoryProperties)  \
-  CALL(GetPhysicalDeviceProperties2)       \
+  CALL(GetPhysicalDeviceFeatures2)                      \
+  CALL(GetPhysicalDeviceMemoryProperties)               \
+  CALL(GetPhysicalDeviceProperties2)                    \
   CALL(GetPhysicalDeviceQueueFamilyProperties)
 
 // Functions that a device has.

@@ -19,7 +19,7 @@ namespace dllm::vulkan {
 inline constexpr std::uint32_t kMostPushBytes = 128;
 
 /// Constants of a pipeline, by their constant_id; shaders/exact.glsl says what the first two are.
-using PipelineConstants = std::array<std::uint32_t, 18>;
+using PipelineConstants = std::array<std::uint32_t, 14>;
 
 /// A shader, compiled for a device with its constants. Move-only.
 class Pipeline {

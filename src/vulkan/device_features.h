@@ -7,8 +7,8 @@
 
 namespace dllm::vulkan {
 
-/// The features of a device, as Vulkan's structures linked to each other: for a query, or for a device's creation. Those
-/// of extensions that the device lacks are left out.
+/// The features of a device, as Vulkan's structures linked to each other: for a query, or for a device's creation.
+/// Those of extensions that the device lacks are left out.
 class Features {
  public:
   /// Reads what the device has.

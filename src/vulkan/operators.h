@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "cpu/kernels/packed.h"
 #include "dllm/error.h"
@@ -140,9 +139,10 @@ class Operators {
   /// Products with packed codes read `codes`, those with packed floats `x`. `bias` may be 0.
   Expected<Launch> linear(const DeviceMatrix& matrix, VkDeviceAddress x, const DeviceCodes& codes, VkDeviceAddress bias,
                           const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs = {});
-  /// The cooperative matrices of the device; empty: none that products can use.
-  Expected<std::span<const MatrixUnit>> matrix_units();
-  /// For benchmarks and tests: how products with packed codes run from now on, where they can; nothing: as they do best.
+  /// What products can use of the device. Errors: kResource.
+  Expected<const ProductUnits*> product_units();
+  /// For benchmarks and tests: how products with packed codes run from now on, where they can; nothing: as they do
+  /// best.
   void force(const std::optional<ProductPlan>& plan) { forced_ = plan; }
   /// The two halves of a route; `bias` and `scale` may be 0.
   Expected<Launch> route_scores(const op::Route& o, std::int64_t experts, VkDeviceAddress logits, VkDeviceAddress bias,
@@ -159,7 +159,7 @@ class Operators {
                              VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles, VkDeviceAddress out);
 
  private:
-  using Constants = std::array<std::uint32_t, 16>;  ///< from constant_id 2 on
+  using Constants = std::array<std::uint32_t, 8>;  ///< from constant_id 2 on
   Expected<const Pipeline*> pipeline(std::string_view shader, const Constants& extra = {});
   template <class Push>
   Expected<Launch> launch(std::string_view shader, const Constants& extra, const Push& push, std::int64_t columns,
@@ -167,7 +167,7 @@ class Operators {
 
   std::shared_ptr<Device> device_;
   Arithmetic arithmetic_;
-  std::optional<std::vector<MatrixUnit>> units_;
+  std::optional<ProductUnits> units_;
   std::optional<ProductPlan> forced_;
   std::map<std::pair<std::string, Constants>, Pipeline, std::less<>> pipelines_;
 };

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -197,7 +198,10 @@ class Products : public OperatorBits, public testing::WithParamInterface<TensorT
   /// A product on the device, and by the scalar kernels.
   void compare(std::int64_t rows, std::int64_t k, std::int64_t n, bool biased) {
     const auto weights = random_weights(random_, GetParam(), k * n);
-    const auto x = rows_of_blocks(random_, rows, k), bias = random_floats(random_, n);
+    auto x = rows_of_blocks(random_, rows, k);
+    const auto bias = random_floats(random_, n);
+    // A row whose sums meet subnormal numbers.
+    for (std::int64_t i = 0; i < k; ++i) x[static_cast<std::size_t>(i)] *= rows == 4 ? 0x1p-100f : 1.f;
     ThreadPool pool(1);
     const WeightView view{GetParam(), {k, n}, weights};
     const cpu::PackedMatrix packed(view, pool);
@@ -227,20 +231,23 @@ class Products : public OperatorBits, public testing::WithParamInterface<TensorT
     device().force({});
   }
 
-  /// The choice of plan_product(), and every shader that runs here.
+  /// The choice of plan_product(), and every shader that runs here. Drivers for processors compile the others slowly:
+  /// they are for a type of each kind.
   static std::vector<std::optional<ProductPlan>> plans(const cpu::PackedFormat& format) {
     std::vector<std::optional<ProductPlan>> all{std::nullopt};
-    if (cpu::packs_floats(format)) return all;
-    const DeviceFacts& facts = device().device()->facts();
-    std::vector<ProductPlan> wanted{{}, {ProductShader::kDots, 2, 0, 0, 0, ""}, {ProductShader::kDots, 8, 0, 0, 0, ""}};
-    const auto units = device().matrix_units();
+    const auto units = device().product_units();
     if (!units) return {};
-    for (const MatrixUnit& unit : *units) {
-      wanted.push_back({ProductShader::kMatrices, 8, 4, 8, unit.layout, ""});
-      wanted.push_back({ProductShader::kMatrices, 32, 2, 16, unit.layout, ""});
-    }
-    for (const ProductPlan& plan : wanted)
-      if (runs(plan, format, facts)) all.emplace_back(plan);
+    const bool processor = (*units)->facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    constexpr TensorType kKinds[] = {TensorType::kQ4_0, TensorType::kQ8_0, TensorType::kQ4_K,
+                                     TensorType::kQ2_K, TensorType::kQ6_K, TensorType::kIQ4_XS};
+    if (cpu::packs_floats(format) || (processor && std::ranges::count(kKinds, format.type) == 0)) return all;
+    const std::uint32_t layout = (*units)->layout.value_or(0);
+    for (const ProductPlan& plan :
+         {ProductPlan{}, ProductPlan{ProductShader::kDots, 8}, ProductPlan{ProductShader::kMatrices, 8, 2, 16, layout},
+          ProductPlan{ProductShader::kMatrices, 8, 4, 8, layout},
+          ProductPlan{ProductShader::kMatrices, 32, 2, 8, layout},
+          ProductPlan{ProductShader::kMatrices, 32, 2, 16, layout}})
+      if (runs(plan, format, **units)) all.emplace_back(plan);
     return all;
   }
 };

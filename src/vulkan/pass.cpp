@@ -110,9 +110,9 @@ class Pass::Recorder {
     } else {
       DLLM_CHECK_OK(check_iterations(down.k));
     }
-    DLLM_CHECK_OK(add(operators().linear(down, scratch.gate, scratch.codes, 0, rows_of(o.x), scratch.down,
-                                         {route, used, false}),
-                      o.x, used));
+    DLLM_CHECK_OK(
+        add(operators().linear(down, scratch.gate, scratch.codes, 0, rows_of(o.x), scratch.down, {route, used, false}),
+            o.x, used));
     return add(operators().mix_experts(used, width(o.out), scratch.down, route, value(o.out)), o.out);
   }
 

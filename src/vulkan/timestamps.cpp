@@ -23,8 +23,7 @@ Expected<Timestamps> Timestamps::make(std::shared_ptr<Device> device, std::uint3
   auto info = structure<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
   info.queryType = VK_QUERY_TYPE_TIMESTAMP;
   info.queryCount = count;
-  const VkResult result =
-      made.device_->calls().CreateQueryPool(made.device_->handle(), &info, nullptr, &made.handle_);
+  const VkResult result = made.device_->calls().CreateQueryPool(made.device_->handle(), &info, nullptr, &made.handle_);
   if (result != VK_SUCCESS) return call_failed(result, "timestamps");
   return made;
 }

@@ -18,6 +18,7 @@ shared float terms[kParts * kRows * 16];
 shared float factors[kParts * kRows * 16];
 shared float minima[kHasMinimum ? kParts * 16 : 1];
 shared float offsets[kHasMinimum ? kParts * kRows : 1];
+shared bool small;  // whether a sum may meet subnormal numbers
 
 uint source[kRows];
 
@@ -39,10 +40,19 @@ void multiply_group(Raw raw, uint group, uint place, uint lane) {
     }
     const float d = p.scales.at[source[r] * (p.k / 32) + group / kHalves];
     const uint to = (place * kRows + r) * 16 + lane;
+    if (meets_subnormals(d)) small = true;
     terms[to] = float(total);
     factors[to] = multiply(scale, d);
     if (kHasMinimum && lane == 0) offsets[place * kRows + r] = multiply(-d, float(sum));
   }
+}
+
+float add_group(uint place, uint i, uint lane, float total, bool guarded) {
+  const uint at = (i * kRows + place) * 16 + lane;
+  total = guarded ? fused(terms[at], factors[at], total) : fused_normal(terms[at], factors[at], total);
+  if (!kHasMinimum) return total;
+  const float minimum = minima[i * 16 + lane], offset = offsets[i * kRows + place];
+  return guarded ? fused(minimum, offset, total) : fused_normal(minimum, offset, total);
 }
 
 void main() {
@@ -52,6 +62,8 @@ void main() {
   const uint base = tile.base + gl_WorkGroupID.x * p.panel_words, groups = p.k / kGroup;
   [[unroll]] for (uint r = 0; r < kRows; ++r) source[r] = source_of(target_of(tile, r));
   float total = 0.0;
+  if (gl_LocalInvocationID.x == 0) small = false;
+  barrier();
   Raw raw = load_group(base, min(place, groups - 1), lane);
   for (uint first = 0; first < groups; first += kParts) {
     multiply_group(raw, min(first + place, groups - 1), place, lane);
@@ -60,11 +72,13 @@ void main() {
     raw = load_group(base, min(first + kParts + place, groups - 1), lane);
     if (place < kRows) {
       const uint count = min(kParts, groups - first);
-      [[unroll]] for (uint i = 0; i < kParts; ++i) {
-        if (i >= count) break;
-        const uint at = (i * kRows + place) * 16 + lane;
-        total = fused(terms[at], factors[at], total);
-        if (kHasMinimum) total = fused(minima[i * 16 + lane], offsets[i * kRows + place], total);
+      if (small) {
+        for (uint i = 0; i < count; ++i) total = add_group(place, i, lane, total, true);
+      } else {
+        [[unroll]] for (uint i = 0; i < kParts; ++i) {
+          if (i >= count) break;
+          total = add_group(place, i, lane, total, false);
+        }
       }
     }
     barrier();

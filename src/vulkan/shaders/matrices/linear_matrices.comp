@@ -14,13 +14,8 @@
 
 #ifndef kFloat64
 // 16 x 8 x 32, by 32 invocations. An address is a multiple of a Piece.
-#ifdef DLLM_WORDS
-#define Piece uint
-const uint kPiece = 4;
-#else
 #define Piece uvec4
 const uint kPiece = 16;
-#endif
 const uint kSubgroup = 32, kM = 16, kN = 8, kK = 32;
 // Elements of an invocation: so many rows of x, for each of so many outputs.
 const uint kRowElements = 2, kOutputElements = 2;
@@ -47,6 +42,7 @@ const uint kRowTiles = kRows / kN, kOutputTiles = 16 / kM, kSteps = 32 / kK;
 const uint kLoads = kChunk * 16 / kSubgroup;
 const uint kRowLoads = (kRows * kChunk * 2 + kThreads - 1) / kThreads;
 const uint kFactorLoads = (kRows * kChunk + kThreads - 1) / kThreads;
+const uint kElements = kOutputElements * kRowElements;
 const uint kLaneBits = kSubgroup == 8 ? 3 : 5, kRowBits = kRowElements == 1 ? 0 : 1;
 
 shared Piece codes[kOutputs * kStride];
@@ -55,6 +51,7 @@ shared float scales[kOutputs * kChunk];
 shared float minima[kHasMinimum ? kOutputs * kChunk : 1];
 shared vec2 factors[kRows * kChunk];
 shared float offsets[kHasMinimum ? kRows * kChunk : 1];
+shared bool small;  // whether a sum may meet subnormal numbers
 
 #define Accumulator coopmat<int, gl_ScopeSubgroup, kM, kN, gl_MatrixUseAccumulator>
 #define Codes coopmat<int8_t, gl_ScopeSubgroup, kM, kK, gl_MatrixUseA>
@@ -76,10 +73,7 @@ uint place_of(uint bits, uint first, uint count) {
 }
 
 void store_pieces(bool of_codes, uint at, uvec4 bytes) {
-#if defined(DLLM_WORDS)
-  [[unroll]] for (uint i = 0; i < 4; ++i)
-    if (of_codes) codes[at + i] = bytes[i]; else values[at + i] = bytes[i];
-#elif !defined(kFloat64)
+#ifndef kFloat64
   if (of_codes) codes[at] = bytes; else values[at] = bytes;
 #else
   if (of_codes) codes[at] = bytes.xy; else values[at] = bytes.xy;
@@ -108,8 +102,9 @@ void main() {
   [[unroll]] for (uint i = 0; i < kFactorLoads; ++i)
     factor_at[i] = source_of(target_of(tile, min(i * kThreads + thread, kRows * kChunk - 1) / kChunk)) * groups;
 
-  float total[kOutputTiles * kRowTiles * kOutputElements * kRowElements];
-  [[unroll]] for (uint i = 0; i < kOutputTiles * kRowTiles * kOutputElements * kRowElements; ++i) total[i] = 0.0;
+  float total[kOutputTiles * kRowTiles * kElements];
+  [[unroll]] for (uint i = 0; i < kOutputTiles * kRowTiles * kElements; ++i) total[i] = 0.0;
+  if (thread == 0) small = false;
 
   // A turn stores the groups that the one before has loaded, loads the next ones, and multiplies.
   for (uint first = 0; first < groups + kChunk; first += kChunk) {
@@ -133,6 +128,7 @@ void main() {
       [[unroll]] for (uint i = 0; i < kFactorLoads; ++i) {
         const uint item = i * kThreads + thread, at = item % kChunk * kRows + item / kChunk;
         if (item < kRows * kChunk) {
+          if (meets_subnormals(scale_raw[i])) small = true;
           factors[at] = vec2(scale_raw[i], add(kMagic, float(kOffset * sum_raw[i])));
           if (kHasMinimum) offsets[at] = multiply(-scale_raw[i], float(sum_raw[i]));
         }
@@ -182,34 +178,34 @@ void main() {
           minimum[e] = kHasMinimum ? minima[at] : 0.0;
         }
         [[unroll]] for (uint t = 0; t < kRowTiles; ++t) {
-#ifdef DLLM_ZERO
-          Accumulator sums = Accumulator(0);
-#else
           Accumulator sums = Accumulator(kMagicBits);
-#endif
           [[unroll]] for (uint step = 0; step < kSteps; ++step) sums = coopMatMulAdd(a[step], b[t * kSteps + step], sums);
-          [[unroll]] for (uint i = 0; i < kOutputElements; ++i)
-            [[unroll]] for (uint j = 0; j < kRowElements; ++j) {
-              const uint row = t * kRowElements + j, e = i * kRowElements + j;
-              const uint at = (m * kRowTiles + t) * kOutputElements * kRowElements + e;
-#ifdef DLLM_ZERO
-              total[at] = fused(subtract(add(float(sums[e]), kMagic), factor[row].y), multiply(scale[i], factor[row].x), total[at]);
-#else
-              total[at] = fused(subtract(intBitsToFloat(sums[e]), factor[row].y), multiply(scale[i], factor[row].x), total[at]);
-#endif
+          if (small) {
+            [[unroll]] for (uint e = 0; e < kElements; ++e) {
+              const uint i = e / kRowElements, row = t * kRowElements + e % kRowElements, at = (m * kRowTiles + t) * kElements + e;
+              const float sum = subtract(intBitsToFloat(sums[e]), factor[row].y);
+              total[at] = fused(sum, multiply(scale[i], factor[row].x), total[at]);
               if (kHasMinimum) total[at] = fused(minimum[i], offset[row], total[at]);
             }
+          } else {
+            [[unroll]] for (uint e = 0; e < kElements; ++e) {
+              const uint i = e / kRowElements, row = t * kRowElements + e % kRowElements, at = (m * kRowTiles + t) * kElements + e;
+              const float sum = subtract(intBitsToFloat(sums[e]), factor[row].y);
+              total[at] = fused_normal(sum, multiply(scale[i], factor[row].x), total[at]);
+              if (kHasMinimum) total[at] = fused_normal(minimum[i], offset[row], total[at]);
+            }
+          }
         }
       }
     }
   }
   [[unroll]] for (uint m = 0; m < kOutputTiles; ++m)
     [[unroll]] for (uint t = 0; t < kRowTiles; ++t)
-      [[unroll]] for (uint e = 0; e < kOutputElements * kRowElements; ++e) {
+      [[unroll]] for (uint e = 0; e < kElements; ++e) {
         const uint element = place_of(e, kLaneBits, kSubgroup == 8 ? 3 : 2);
         const uint row = t * kN + row_place + (element & 15u);
         const uint output_index = panel * 16 + m * kM + (place >> 4) + (element >> 4);
-        const float sum = total[(m * kRowTiles + t) * kOutputElements * kRowElements + e];
+        const float sum = total[(m * kRowTiles + t) * kElements + e];
         if (row < tile.count && output_index < p.n)
           p.result.at[target_of(tile, row) * p.n + output_index] = p.has_bias != 0 ? add(sum, p.bias.at[output_index]) : sum;
       }
