@@ -35,7 +35,7 @@ class OperatorBits : public test::OnDevice {
 };
 
 TEST_F(OperatorBits, RmsNorm) {
-  for (const std::int64_t slice : {1, 15, 16, 33, 128, 1000})
+  for (const std::int64_t slice : {1, 15, 16, 33, 128, 1000, 2200})
     for (const std::int32_t groups : {1, 3})
       for (const bool has_gain : {true, false}) {
         const std::int64_t rows = 5, width = slice * groups;
