@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/try.h"
+#include "cpu/score_head.h"
 
 namespace dllm::vulkan {
 namespace {
@@ -18,7 +19,7 @@ using Address = VkDeviceAddress;
 // The push constants of the shaders, member by member. Shaders that compute have a `zero` (exact.glsl).
 struct CopyRowsPush {
   Address from, order, to;
-  std::uint32_t width, has_order;
+  std::uint32_t width, stride, has_order;
 };
 struct RmsNormPush {
   Address x, gain, result;
@@ -80,6 +81,12 @@ struct RouteChoicePush {
 struct MixExpertsPush {
   Address products, route, result;
   std::uint32_t width, used, zero;
+};
+struct ReduceChunkPush {
+  Address logits, rows, asked, result, answers;
+  std::uint32_t width, first, chunks, most_asked;
+  float cap, twice;
+  std::uint32_t zero;
 };
 struct StoreKvPush {
   Address key, value, rows;
@@ -150,8 +157,11 @@ Expected<Launch> Operators::launch(std::string_view shader, const Constants& ext
   return made;
 }
 
-Expected<Launch> Operators::copy_rows(Address from, Address order, Address to, std::int64_t width) {
-  return launch("copy_rows", {}, CopyRowsPush{from, order, to, word(width), order != 0 ? 1U : 0U}, columns_of(width));
+Expected<Launch> Operators::copy_rows(Address from, Address order, Address to, std::int64_t width,
+                                      std::int64_t stride) {
+  return launch("copy_rows", {},
+                CopyRowsPush{from, order, to, word(width), word(stride == 0 ? width : stride), order != 0 ? 1U : 0U},
+                columns_of(width));
 }
 
 Expected<Launch> Operators::rms_norm(const op::RmsNorm& o, std::int64_t width, Address x, Address gain, Address out) {
@@ -258,6 +268,16 @@ Expected<Launch> Operators::route_choice(const op::Route& o, std::int64_t expert
 Expected<Launch> Operators::mix_experts(std::int64_t used, std::int64_t width, Address products, Address route,
                                         Address out) {
   return launch("mix_experts", {}, MixExpertsPush{products, route, out, word(width), word(used), 0}, columns_of(width));
+}
+
+Expected<Launch> Operators::reduce_chunks(const op::ScoreHead& o, std::int64_t first, std::int64_t width,
+                                          std::int64_t chunks, const ReductionPlaces& at) {
+  static_assert(sizeof(ReduceRow) == 16 && sizeof(cpu::ReducedChunk) == 32);
+  return launch(
+      "reduce_chunk", {arithmetic_.fused64 == Fused64::kNative ? 1U : 0U},
+      ReduceChunkPush{at.logits, at.rows, at.asked, at.chunks, at.answers, word(width), word(first), word(chunks),
+                      word(cpu::kMostAsked), o.softcap, o.softcap == 0 ? 0 : 2.f / o.softcap, 0},
+      (width + cpu::kHeadChunk - 1) / cpu::kHeadChunk);
 }
 
 Expected<Launch> Operators::store_kv(TensorType cache, std::int64_t kv_heads, std::int64_t head_dim,

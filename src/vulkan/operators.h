@@ -79,6 +79,22 @@ struct RouteScratch {
   VkDeviceAddress scores = 0, keys = 0;  ///< [rows][experts]
 };
 
+/// A scored row for shaders/reduce_chunk.comp.
+struct ReduceRow {
+  double beta = 1;
+  std::uint32_t asked = 0;  ///< tokens
+  std::uint32_t whole = 0;  ///< 1: this processor reduces it
+};
+/// The reduction of a head: what it reads and writes.
+struct ReductionPlaces {
+  VkDeviceAddress logits = 0;   ///< [rows][width]
+  VkDeviceAddress rows = 0;     ///< ReduceRow
+  VkDeviceAddress asked = 0;    ///< [rows][cpu::kMostAsked], tokens; with kRuledToken: left out
+  VkDeviceAddress chunks = 0;   ///< [rows][chunks], cpu::ReducedChunk
+  VkDeviceAddress answers = 0;  ///< [rows][cpu::kMostAsked]
+};
+inline constexpr std::uint32_t kRuledToken = 0x8000'0000;
+
 /// What op::Scale multiplies rows by.
 struct RegionFactors {
   float context = 1.f;
@@ -108,8 +124,9 @@ class Operators {
   const std::shared_ptr<Device>& device() const { return device_; }
   const Arithmetic& arithmetic() const { return arithmetic_; }
 
-  /// Rows of `width` floats; `order`: which row comes where, or 0.
-  Expected<Launch> copy_rows(VkDeviceAddress from, VkDeviceAddress order, VkDeviceAddress to, std::int64_t width);
+  /// Rows of `width` floats; `order`: which row comes where, or 0. `stride`: from row to row of `to`, 0: `width`.
+  Expected<Launch> copy_rows(VkDeviceAddress from, VkDeviceAddress order, VkDeviceAddress to, std::int64_t width,
+                             std::int64_t stride = 0);
   /// `gain` may be 0: 1.
   Expected<Launch> rms_norm(const op::RmsNorm& o, std::int64_t width, VkDeviceAddress x, VkDeviceAddress gain,
                             VkDeviceAddress out);
@@ -141,6 +158,9 @@ class Operators {
   /// The weighted sums of [rows][used][width].
   Expected<Launch> mix_experts(std::int64_t used, std::int64_t width, VkDeviceAddress products, VkDeviceAddress route,
                                VkDeviceAddress out);
+  /// Logits of the tokens [first, first + width) to reduced chunks; `first` is a multiple of cpu::kHeadChunk.
+  Expected<Launch> reduce_chunks(const op::ScoreHead& o, std::int64_t first, std::int64_t width, std::int64_t chunks,
+                                 const ReductionPlaces& at);
   Expected<Launch> store_kv(TensorType cache, std::int64_t kv_heads, std::int64_t head_dim, const CachePlace& place,
                             VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
   Expected<Launch> attention(const op::Attention& o, TensorType cache, const CachePlace& place, VkDeviceAddress q,

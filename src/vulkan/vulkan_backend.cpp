@@ -72,7 +72,7 @@ PassSize room_for(const PassSize& size, const PassSize& before) {
     return std::max({least, old, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)))});
   };
   return {room(size.rows, before.rows, 32), room(size.scored, before.scored, 32),
-          room(size.visible, before.visible, 512)};
+          room(size.visible, before.visible, 512), size.kept == 0 ? before.kept : room(size.kept, before.kept, 1)};
 }
 
 class DeviceBackend final : public VulkanBackend {
@@ -87,7 +87,9 @@ class DeviceBackend final : public VulkanBackend {
         rounding_(arithmetic.description()),
         pool_(threads),
         linear_(*cpu::default_kernel_set(), pool_),
-        head_(*cpu::default_kernel_set(), pool_, linear_) {}
+        head_(*cpu::default_kernel_set(), pool_, linear_) {
+    if (arithmetic.fused64 == vulkan::Fused64::kNone) rounding_ += ", logits reduced by the processor";
+  }
 
   /// Throws std::bad_alloc, cpu::PackingStopped.
   Expected<void> load(const VulkanOptions& options) {
@@ -116,6 +118,7 @@ class DeviceBackend final : public VulkanBackend {
   int threads() const override { return pool_.size(); }
   std::int64_t recordings() const override { return recordings_; }
   std::int64_t device_bytes() const override { return device_->bytes_in_use(); }
+  std::int64_t logit_bytes() const override { return pass_ ? pass_->logit_bytes() : 0; }
   const std::string& messages() const override { return device_->messages(); }
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
@@ -145,21 +148,26 @@ class DeviceBackend final : public VulkanBackend {
 
  private:
   Expected<std::vector<Scores>> run(std::span<const SequenceStep> batch) {
-    head_.arrange(batch, vocab_);
-    const PassSize size = vulkan::size_of_pass(batch, head_.gather());
+    head_.arrange(batch, vocab_, operators_.arithmetic().fused64 != vulkan::Fused64::kNone);
+    const vulkan::ScoredRows scored{head_.gather(), head_.rows()};
+    const PassSize size = vulkan::size_of_pass(batch, scored);
     if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
     for (const SequenceStep& step : batch) static_cast<vulkan::VulkanKvCache&>(*step.cache).wrote(step.plan.rows);
-    DLLM_CHECK_OK(pass_->run(batch, head_.gather()));
+    DLLM_CHECK_OK(pass_->run(batch, scored));
     std::vector<Scores> scores(batch.size());
-    if (head_.gather().empty()) return scores;
+    if (scored.gather.empty()) return scores;
+    // Where a row's logits are, among those that are kept.
+    std::vector<std::int64_t> kept;
+    for (std::int64_t count = 0; const cpu::HeadRow& row : scored.needs) kept.push_back(row.logits ? count++ : -1);
     const float* const logits = pass_->logits();
-    head_.reduce(
-        [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end, float* tile, int) {
-          for (std::int64_t row = 0; row < rows; ++row)
-            std::memcpy(tile + row * cpu::kHeadChunk, logits + (first + row) * vocab_ + begin,
-                        static_cast<std::size_t>(end - begin) * sizeof(float));
-        },
-        vocab_, scores, softcap_);
+    const cpu::LogitTile tiles = [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end,
+                                     float* tile, int) {
+      for (std::int64_t row = 0; row < rows; ++row)
+        std::memcpy(tile + row * cpu::kHeadChunk,
+                    logits + (kept[static_cast<std::size_t>(first)] + row) * vocab_ + begin,
+                    static_cast<std::size_t>(end - begin) * sizeof(float));
+    };
+    head_.reduce({tiles, pass_->chunks(), pass_->answers()}, vocab_, scores, softcap_);
     return scores;
   }
 

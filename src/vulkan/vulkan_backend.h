@@ -24,8 +24,8 @@ struct VulkanOptions {
 };
 
 /// Runs a model's graph on a Vulkan device, with the bits of the CPU backend's arithmetic `exact`. Steps are recorded
-/// once for a number of rows and visible positions, and replayed. Embeddings are looked up, and logits reduced, by this
-/// processor.
+/// once for a number of rows and visible positions, and replayed. Embeddings are looked up by this processor. Logits
+/// are reduced on the device, in chunks that are merged here.
 class VulkanBackend : public Backend {
  public:
   virtual const std::string& device() const = 0;    ///< its name
@@ -39,6 +39,9 @@ class VulkanBackend : public Backend {
   virtual std::int64_t recordings() const = 0;
   /// Memory of the device that weights, caches and passes take.
   virtual std::int64_t device_bytes() const = 0;
+  /// Of it, memory for whole rows of logits: 0 until a request needs them, for draws, filters, lists, adjustments,
+  /// guidance or itself.
+  virtual std::int64_t logit_bytes() const = 0;
   /// What the validation layer said, a line each; empty without it.
   virtual const std::string& messages() const = 0;
 };
