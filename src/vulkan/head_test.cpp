@@ -52,8 +52,19 @@ std::string chunk_difference(const ReducedChunk& a, const cpu::Partial& b) {
 /// Logits of a vocabulary reduced by the device and by the scalar kernels; what differs.
 class ReduceChunks : public test::OnDevice {
  protected:
+  /// By the form of fused multiply-adds that the device has, and by the other one, which is right everywhere.
   std::string compare(const std::vector<float>& logits, double beta, float cap,
                       const std::vector<cpu::AskedToken>& asked = {}) {
+    static Operators exact(test_device(), [] {
+      Arithmetic arithmetic = OperatorRig::operators().arithmetic();
+      arithmetic.fused64 = Fused64::kExact;
+      return arithmetic;
+    }());
+    return compare(OperatorRig::operators(), logits, beta, cap, asked) + compare(exact, logits, beta, cap, asked);
+  }
+
+  std::string compare(Operators& operators, const std::vector<float>& logits, double beta, float cap,
+                      const std::vector<cpu::AskedToken>& asked) {
     const auto width = static_cast<std::int64_t>(logits.size());
     const std::int64_t chunks = (width + cpu::kHeadChunk - 1) / cpu::kHeadChunk;
     OperatorRig rig;
@@ -64,8 +75,8 @@ class ReduceChunks : public test::OnDevice {
     const VkDeviceAddress result = rig.room(chunks * 8), answers = rig.room(cpu::kMostAsked);
     op::ScoreHead head;
     head.softcap = cap;
-    rig.run(OperatorRig::operators().reduce_chunks(head, 0, width, chunks,
-                                                   {rig.put(logits), rig.put(rows), rig.put(words), result, answers}),
+    rig.run(operators.reduce_chunks(head, 0, width, chunks,
+                                    {rig.put(logits), rig.put(rows), rig.put(words), result, answers}),
             1);
     std::vector<float> capped = logits;
     const cpu::KernelSet& scalar = *cpu::find_kernel_set("scalar");

@@ -23,7 +23,7 @@ namespace dllm::vulkan {
 /// Rows that an invocation of a product computes at once.
 inline constexpr std::uint32_t kProductRows = 8;
 /// Largest head_dim of attention.
-inline constexpr std::int64_t kMostHeadDim = 256;
+inline constexpr std::int64_t kMostHeadDim = 1024;
 /// Positions of a tile of the cache and of the softmax: cpu::kKeyTile.
 inline constexpr std::int64_t kTilePositions = 64;
 
@@ -48,6 +48,16 @@ struct RowArgument {
   std::int32_t first_tile = 0;  ///< of the visible positions of its sequence
   std::int32_t tile_count = 0;
   std::int32_t canvas = 0;  ///< 1: of a canvas (Region::kCanvas)
+};
+
+/// How K and V are stored: F32, F16, BF16, Q8_0 or Q4_0.
+struct CacheFormat {
+  TensorType type = TensorType::kF16;
+  bool plain_keys = false;  ///< Q4_0: blocks of K are not rotated
+
+  bool rotates_keys() const { return type == TensorType::kQ4_0 && !plain_keys; }
+  /// Bytes of a row of a head, as shaders/cache.glsl has them.
+  std::int64_t row_bytes(std::int64_t head_dim) const;
 };
 
 /// Where a layer is in a tile of the cache, in words.
@@ -161,10 +171,11 @@ class Operators {
   /// Logits of the tokens [first, first + width) to reduced chunks; `first` is a multiple of cpu::kHeadChunk.
   Expected<Launch> reduce_chunks(const op::ScoreHead& o, std::int64_t first, std::int64_t width, std::int64_t chunks,
                                  const ReductionPlaces& at);
-  Expected<Launch> store_kv(TensorType cache, std::int64_t kv_heads, std::int64_t head_dim, const CachePlace& place,
-                            VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
-  Expected<Launch> attention(const op::Attention& o, TensorType cache, const CachePlace& place, VkDeviceAddress q,
-                             VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles, VkDeviceAddress out);
+  Expected<Launch> store_kv(const CacheFormat& cache, std::int64_t kv_heads, std::int64_t head_dim,
+                            const CachePlace& place, VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
+  Expected<Launch> attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
+                             VkDeviceAddress q, VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles,
+                             VkDeviceAddress out);
 
  private:
   using Constants = std::array<std::uint32_t, 6>;  ///< from constant_id 2 on

@@ -55,12 +55,12 @@ class Pass::Recorder {
   }
   Expected<void> record(const op::StoreKv& o) {
     const op::Attention& reader = attention_of(o.layer);
-    return add(operators().store_kv(model_.cache->type(), reader.kv_heads, reader.head_dim,
+    return add(operators().store_kv(model_.cache->format(), reader.kv_heads, reader.head_dim,
                                     model_.cache->layer(o.layer), value(o.k), value(o.v), arguments().rows()),
                o.k);
   }
   Expected<void> record(const op::Attention& o) {
-    return add(operators().attention(o, model_.cache->type(), model_.cache->layer(o.layer), value(o.q),
+    return add(operators().attention(o, model_.cache->format(), model_.cache->layer(o.layer), value(o.q),
                                      arguments().rows(), arguments().visible(), arguments().tiles(), value(o.out)),
                o.out);
   }

@@ -46,21 +46,16 @@ Expected<void> check_operators(const Graph& graph, const vulkan::DeviceFacts& fa
   return {};
 }
 
-Expected<TensorType> cache_type(CpuKvType wanted, const Graph& graph, const Weights& weights) {
-  const TensorType type = cpu::storage_type(wanted, graph, weights);
-  if (type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16) return type;
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("the Vulkan backend does not store K and V as {}", codec(type).name), "--cache-type",
-               "one of: f32, f16, bf16"};
-}
-
 /// The most positions that attention sees before a device of limited loops ends one: per tile, the iterations over
-/// dimensions of the scores, over keys of the maximum and of at most four dimensions, and what is left.
-std::int64_t most_positions(const Graph& graph, std::uint32_t most_rounds) {
+/// dimensions of the scores, over keys of the maximum and of the dimensions of an invocation, and what is left.
+std::int64_t most_positions(const Graph& graph, const vulkan::CacheFormat& cache, std::uint32_t most_rounds) {
+  // Codes are read one at a time, other numbers in pairs.
+  const std::int64_t scores = cache.row_bytes(32) < 64 ? 1 : 2;
   std::int64_t most = std::numeric_limits<Position>::max();
   for (const Op& op : graph.ops)
     if (const auto* attention = std::get_if<op::Attention>(&op)) {
-      const std::int64_t tile = attention->head_dim / 2 + attention->head_dim / 64 + 6 * vulkan::kTilePositions;
+      const std::int64_t dims = std::max<std::int64_t>(4, (attention->head_dim + 63) / 64);
+      const std::int64_t tile = attention->head_dim / scores + dims + (2 + dims) * vulkan::kTilePositions;
       most = std::min(most, most_rounds / tile * vulkan::kTilePositions);
     }
   return most;
@@ -96,10 +91,11 @@ class DeviceBackend final : public VulkanBackend {
     const Graph graph = factory_({1, 1});
     DLLM_CHECK_OK(cpu::check_weights(graph, tables_));
     DLLM_CHECK_OK(check_operators(graph, device_->facts()));
-    DLLM_TRY(const TensorType kv, cache_type(options.kv, graph, tables_));
-    DLLM_TRY(const std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv));
+    // As in CpuBackend: a model that rotates K itself would have its rotation undone.
+    const vulkan::CacheFormat kv{cpu::storage_type(options.kv, graph, tables_), desc_.online.query_key != 0};
+    DLLM_TRY(const std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv.type));
     layout_ = std::make_shared<const vulkan::CacheLayout>(shapes, kv);
-    most_positions_ = most_positions(graph, operators_.arithmetic().most_rounds);
+    most_positions_ = most_positions(graph, kv, operators_.arithmetic().most_rounds);
     for (const Op& op : graph.ops)
       if (const auto* head = std::get_if<op::ScoreHead>(&op)) {
         vocab_ = graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
@@ -114,7 +110,7 @@ class DeviceBackend final : public VulkanBackend {
   const std::string& device() const override { return device_->facts().name; }
   std::string_view arithmetic() const override { return "exact"; }
   const std::string& rounding() const override { return rounding_; }
-  std::string_view kv_type() const override { return cpu::storage_name(layout_->type()); }
+  std::string_view kv_type() const override { return cpu::storage_name(layout_->format().type); }
   int threads() const override { return pool_.size(); }
   std::int64_t recordings() const override { return recordings_; }
   std::int64_t device_bytes() const override { return device_->bytes_in_use(); }

@@ -15,9 +15,9 @@
 namespace dllm {
 
 struct VulkanOptions {
-  std::string device;               ///< index or a part of the name of a device; empty: the first of the best kind
-  int threads = 0;                  ///< that pack weights and reduce logits; 0: every CPU this process may use
-  CpuKvType kv = CpuKvType::kAuto;  ///< kF32, kF16 or kBF16
+  std::string device;  ///< index or a part of the name of a device; empty: the first of the best kind
+  int threads = 0;     ///< that pack weights and reduce logits; 0: every CPU this process may use
+  CpuKvType kv = CpuKvType::kAuto;
   WeightCacheOptions weight_cache{};
   LoadProgress progress{};
   bool validate = false;  ///< with the Khronos validation layer, if it is installed
@@ -32,7 +32,7 @@ class VulkanBackend : public Backend {
   virtual std::string_view arithmetic() const = 0;  ///< of products with weights: "exact"
   /// How the device is made to round: "fma by float64, corrected division".
   virtual const std::string& rounding() const = 0;
-  virtual std::string_view kv_type() const = 0;  ///< "f32", "f16" or "bf16"
+  virtual std::string_view kv_type() const = 0;  ///< "f32", "f16", "bf16", "q8_0" or "q4_0"
   /// Threads of this processor.
   virtual int threads() const = 0;
   /// Recordings of a step so far: one more whenever a pass has more rows or positions than all before it.
