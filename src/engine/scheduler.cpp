@@ -25,7 +25,8 @@ struct Scheduler::Impl {
   std::deque<std::function<void()>> jobs{};
   std::set<RequestId> to_cancel{};  ///< running ones
   RunningRequests shown{};
-  SchedulerCounters totals{};  ///< without momentary counts, which counters() adds
+  std::optional<Error> lost{};  ///< why the backend's device runs no pass any more
+  SchedulerCounters totals{};   ///< without momentary counts, which counters() adds
   RequestId next_id = 1;
 
   std::vector<SchedulerJob> running{};    ///< owned by the thread that steps
@@ -41,6 +42,8 @@ struct Scheduler::Impl {
   void keep_prefix(const SchedulerJob& job);
   bool leave();
   void drop_waiting();
+  void drop_all(const Error& why);
+  void check_device(const Error& failed);
   bool admit();
   Expected<void> start(SchedulerJob& job);
   std::vector<SequenceStep> gather();
@@ -63,6 +66,7 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
     made.push_back({0, std::move(requests[i]), std::move(resolved), std::move(constraint)});
   }
   const std::lock_guard lock(mutex);
+  if (lost) return *lost;
   // A request slot that is free in the next round does not add to the queue's capacity.
   const auto places = static_cast<std::size_t>(options.queue) + static_cast<std::size_t>(options.parallel);
   if (waiting.size() + shown.size() + made.size() > places) {
@@ -177,6 +181,25 @@ void Scheduler::Impl::drop_waiting() {
   }
 }
 
+void Scheduler::Impl::drop_all(const Error& why) {
+  std::deque<SchedulerJob> gone;
+  {
+    const std::lock_guard lock(mutex);
+    gone = std::exchange(waiting, {});
+  }
+  for (SchedulerJob& job : gone) end(job, why);
+}
+
+/// After a pass that failed: with a lost device no later one can succeed.
+void Scheduler::Impl::check_device(const Error& failed) {
+  if (!model.running.device || model.running.device().failure.empty()) return;
+  {
+    const std::lock_guard lock(mutex);
+    lost = failed;
+  }
+  drop_all(failed);
+}
+
 Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
   DLLM_TRY(const Turns::Turn turn, model.passes.take());
   DLLM_TRY(const LatencyTable* const latency, model.latency_table(job.resolved, {}));
@@ -281,6 +304,7 @@ void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
     staying.push_back(std::move(job));
   }
   running = std::move(staying);
+  if (!scores) check_device(scores.error());
   const std::lock_guard lock(mutex);
   ++totals.rounds;
   totals.nfe += nfe;
@@ -382,7 +406,7 @@ void Scheduler::post(std::function<void()> job) {
 bool Scheduler::step() { return impl_->step(); }
 
 void Scheduler::run(std::stop_token stop) {
-  while (!stop.stop_requested())
+  while (!stop.stop_requested() && !impl_->lost)
     if (!impl_->step()) impl_->sleep(stop);
 }
 

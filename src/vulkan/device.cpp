@@ -254,7 +254,11 @@ Expected<std::shared_ptr<Device>> Device::open(const Options& options) {
 }
 
 Expected<void> Device::run(VkCommandBuffer commands, std::string_view doing) {
-  if (lost_) return call_failed(VK_ERROR_DEVICE_LOST, "an earlier pass");
+  if (lost_) {
+    Error error = call_failed(VK_ERROR_DEVICE_LOST, doing);
+    error.what = lost_in_;
+    return error;
+  }
   auto submit = structure<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
   submit.commandBufferCount = 1;
   submit.pCommandBuffers = &commands;
@@ -264,10 +268,14 @@ Expected<void> Device::run(VkCommandBuffer commands, std::string_view doing) {
     if (done == VK_SUCCESS) done = calls_.ResetFences(handle_, 1, &fence_);
   }
   if (done == VK_SUCCESS) return {};
-  lost_ = done == VK_ERROR_DEVICE_LOST;
+  Error error = call_failed(done, doing);
+  if (done == VK_ERROR_DEVICE_LOST) {
+    lost_in_ = error.what;
+    lost_ = true;
+  }
   // What it may still be running reads memory that the caller is about to free.
   calls_.DeviceWaitIdle(handle_);
-  return call_failed(done, doing);
+  return error;
 }
 
 }  // namespace dllm::vulkan

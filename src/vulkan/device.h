@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -66,6 +67,8 @@ class Device {
 
   /// Runs recorded commands and waits for them. Errors: kResource; a lost device stays lost.
   Expected<void> run(VkCommandBuffer commands, std::string_view doing);
+  /// "the Vulkan device was lost in a pass"; empty: it was not. Thread-safe.
+  std::string failure() const { return lost_ ? lost_in_ : std::string(); }
 
   /// Whether the validation layer is on, and its messages, a line each.
   bool validates() const { return instance_->validates; }
@@ -94,8 +97,9 @@ class Device {
   VkFence fence_ = VK_NULL_HANDLE;
   std::uint32_t types_[2] = {};
   bool mapped_[2] = {};
-  bool lost_ = false;
-  std::int64_t bytes_in_use_ = 0;
+  std::string lost_in_;  ///< written before `lost_`, and not again
+  std::atomic<bool> lost_{false};
+  std::atomic<std::int64_t> bytes_in_use_{0};
   std::int64_t allocations_ = 0;
 };
 

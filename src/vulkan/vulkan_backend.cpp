@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -114,6 +116,10 @@ class DeviceBackend final : public VulkanBackend {
   int threads() const override { return pool_.size(); }
   std::int64_t recordings() const override { return recordings_; }
   std::int64_t device_bytes() const override { return device_->bytes_in_use(); }
+  std::int64_t memory_bytes() const override { return device_->facts().memory_bytes; }
+  std::uint64_t passes() const override { return passes_; }
+  double pass_seconds() const override { return static_cast<double>(pass_nanoseconds_) * 1e-9; }
+  std::string failure() const override { return device_->failure(); }
   std::int64_t logit_bytes() const override { return pass_ ? pass_->logit_bytes() : 0; }
   const std::string& messages() const override { return device_->messages(); }
 
@@ -149,7 +155,11 @@ class DeviceBackend final : public VulkanBackend {
     const PassSize size = vulkan::size_of_pass(batch, scored);
     if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
     for (const SequenceStep& step : batch) static_cast<vulkan::VulkanKvCache&>(*step.cache).wrote(step.plan.rows);
+    const auto start = std::chrono::steady_clock::now();
     DLLM_CHECK_OK(pass_->run(batch, scored));
+    pass_nanoseconds_ +=
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+    ++passes_;
     std::vector<Scores> scores(batch.size());
     if (scored.gather.empty()) return scores;
     // Where a row's logits are, among those that are kept.
@@ -198,6 +208,8 @@ class DeviceBackend final : public VulkanBackend {
   float softcap_ = 0;
   std::unique_ptr<vulkan::Pass> pass_;
   std::int64_t recordings_ = 0;
+  std::atomic<std::uint64_t> passes_{0};
+  std::atomic<std::int64_t> pass_nanoseconds_{0};
 };
 
 }  // namespace

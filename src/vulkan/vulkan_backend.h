@@ -37,8 +37,15 @@ class VulkanBackend : public Backend {
   virtual int threads() const = 0;
   /// Recordings of a step so far: one more whenever a pass has more rows or positions than all before it.
   virtual std::int64_t recordings() const = 0;
-  /// Memory of the device that weights, caches and passes take.
+  /// Memory of the device that weights, caches and passes take. This and the next four: thread-safe.
   virtual std::int64_t device_bytes() const = 0;
+  /// All memory of the device; 0: unknown.
+  virtual std::int64_t memory_bytes() const = 0;
+  /// Passes so far, and the seconds from their submission to their ends.
+  virtual std::uint64_t passes() const = 0;
+  virtual double pass_seconds() const = 0;
+  /// Why the device runs nothing any more; empty: it does.
+  virtual std::string failure() const = 0;
   /// Of it, memory for whole rows of logits: 0 until a request needs them, for draws, filters, lists, adjustments,
   /// guidance or itself.
   virtual std::int64_t logit_bytes() const = 0;
