@@ -131,7 +131,7 @@ bool has(const std::string& text, const char* part) { return text.find(part) != 
 
 TEST_F(FaultyServer, SaysThatItsDeviceIsLostAndEnds) {
   const double before = metric("dllm_device_memory_used_bytes");
-  EXPECT_GT(before, 100'000) << "weights";
+  EXPECT_GT(before, 0) << "vectors at least; matrices may be imported";
   EXPECT_GT(metric("dllm_device_memory_bytes"), before);
   EXPECT_EQ(metric("dllm_device_passes_total"), 0);
   EXPECT_TRUE(has(complete(), " 200 "));

@@ -42,7 +42,6 @@ struct Scheduler::Impl {
   void keep_prefix(const SchedulerJob& job);
   bool leave();
   void drop_waiting();
-  void drop_all(const Error& why);
   void check_device(const Error& failed);
   bool admit();
   Expected<void> start(SchedulerJob& job);
@@ -168,36 +167,19 @@ void Scheduler::Impl::drop_waiting() {
     };
     std::erase_if(to_cancel, [&](RequestId id) { return !has(waiting, id) && !has(running, id) && !has(gone, id); });
   }
-  for (SchedulerJob& job : gone) {
-    Generation none;
-    none.stats.prompt_tokens = static_cast<std::int32_t>(job.request.prompt.size());
-    none.prompt_ids = std::move(job.request.prompt);
-    none.options = std::move(job.resolved);
-    none.finish = FinishReason::kCancelled;
-    if (job.late())
-      end(job, job.late_error());
-    else
-      end(job, std::move(none));
-  }
+  for (SchedulerJob& job : gone) end(job, job.late() ? Expected<Generation>(job.late_error()) : job.nothing());
 }
 
-void Scheduler::Impl::drop_all(const Error& why) {
+/// After a pass that failed: with a lost device no later one can succeed, and nobody shall wait for it.
+void Scheduler::Impl::check_device(const Error& failed) {
+  if (!model.running.device || model.running.device().failure.empty()) return;
   std::deque<SchedulerJob> gone;
   {
     const std::lock_guard lock(mutex);
+    lost = failed;
     gone = std::exchange(waiting, {});
   }
-  for (SchedulerJob& job : gone) end(job, why);
-}
-
-/// After a pass that failed: with a lost device no later one can succeed.
-void Scheduler::Impl::check_device(const Error& failed) {
-  if (!model.running.device || model.running.device().failure.empty()) return;
-  {
-    const std::lock_guard lock(mutex);
-    lost = failed;
-  }
-  drop_all(failed);
+  for (SchedulerJob& job : gone) end(job, failed);
 }
 
 Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
@@ -377,14 +359,7 @@ Scheduler::~Scheduler() {
 }
 
 Expected<std::unique_ptr<Scheduler>> Scheduler::create(const LanguageModel& model, const SchedulerOptions& options) {
-  if (options.parallel < 1)
-    return Error{ErrorCode::kUsage, fmt::format("{} requests at once", options.parallel), "--parallel",
-                 "give at least 1"};
-  if (options.queue < 0)
-    return Error{ErrorCode::kUsage, fmt::format("a queue of {}", options.queue), "--queue", "give at least 0"};
-  if (options.prefix_bytes < 0)
-    return Error{ErrorCode::kUsage, fmt::format("{} bytes for prefixes", options.prefix_bytes), "--prefix-cache",
-                 "give at least 0"};
+  DLLM_CHECK_OK(check_scheduling(options));
   auto impl = std::unique_ptr<Impl>(new Impl{*model.impl_, options});
   if (const auto block = Sequence::prefix_block(model.impl_->model->desc()); block && options.prefix_bytes > 0)
     impl->prefixes.emplace(*block, options.prefix_bytes);

@@ -21,8 +21,13 @@ struct DeviceFacts {
   bool keeps_subnormals = false;      ///< shaders may ask that float32 keeps subnormal numbers
   std::uint32_t most_groups = 65535;  ///< workgroups of a dispatch in each direction
   std::int64_t most_allocation = 0;   ///< bytes of one allocation
-  std::vector<std::string> lacks;     ///< what the backend needs and this device has not got, in Vulkan's words
+  /// Memory of this processor, in pages of kImportedPage, can be its own: a unit that has none apart.
+  bool imports = false;
+  std::vector<std::string> lacks;  ///< what the backend needs and this device has not got, in Vulkan's words
 };
+
+/// Where imported memory may begin and end.
+inline constexpr std::int64_t kImportedPage = 4096;
 
 /// "discrete", "integrated", "virtual", "processor" or "other".
 std::string_view kind_of(VkPhysicalDeviceType type);
@@ -47,6 +52,8 @@ class Device {
   struct Options {
     std::string device;     ///< for choose_device()
     bool validate = false;  ///< with the validation layer, if it is installed
+    /// For tests: as if the device were a card, whose memory this processor does not reach.
+    bool as_card = false;
   };
 
   /// Errors: those of open_instance() and choose_device(), kResource.
@@ -79,8 +86,12 @@ class Device {
   std::int64_t allocations() const { return allocations_; }
   void count_allocation(std::int64_t bytes) { bytes_in_use_ += bytes, allocations_ += bytes > 0 ? 1 : 0; }
 
-  /// For tests that let a driver fail.
+  /// The types of memory that may be made of memory of this processor, as bits. Errors: kResource.
+  Expected<std::uint32_t> imported_types(const void* memory) const;
+
+  /// For tests that let a driver fail, or have a smaller device.
   DeviceCalls& calls_for_faults() { return calls_; }
+  DeviceFacts& facts_for_faults() { return facts_; }
 
  private:
   Device() = default;
@@ -90,6 +101,7 @@ class Device {
   std::shared_ptr<Instance> instance_;
   DeviceFacts facts_;
   DeviceCalls calls_;
+  PFN_vkGetMemoryHostPointerPropertiesEXT host_pointer_properties_ = nullptr;
   VkDevice handle_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;
   VkCommandPool pool_ = VK_NULL_HANDLE;

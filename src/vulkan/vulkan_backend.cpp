@@ -116,6 +116,8 @@ class DeviceBackend final : public VulkanBackend {
   int threads() const override { return pool_.size(); }
   std::int64_t recordings() const override { return recordings_; }
   std::int64_t device_bytes() const override { return device_->bytes_in_use(); }
+  std::int64_t imported_bytes() const override { return weights_.imported_bytes(); }
+  const std::shared_ptr<const MappedFile>& weight_cache() const override { return weights_.file(); }
   std::int64_t memory_bytes() const override { return device_->facts().memory_bytes; }
   std::uint64_t passes() const override { return passes_; }
   double pass_seconds() const override { return static_cast<double>(pass_nanoseconds_) * 1e-9; }

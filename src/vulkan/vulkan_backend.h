@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "cpu/cpu_backend.h"
 #include "dllm/error.h"
+#include "format/mapped_file.h"
 #include "model/model_desc.h"
 #include "model/weights.h"
 
@@ -37,8 +38,13 @@ class VulkanBackend : public Backend {
   virtual int threads() const = 0;
   /// Recordings of a step so far: one more whenever a pass has more rows or positions than all before it.
   virtual std::int64_t recordings() const = 0;
-  /// Memory of the device that weights, caches and passes take. This and the next four: thread-safe.
+  /// Memory of the device that weights, caches and passes take. This and the next six: thread-safe.
   virtual std::int64_t device_bytes() const = 0;
+  /// Weights that the device reads in this processor's memory, where the CPU backend would have them; not part of
+  /// device_bytes().
+  virtual std::int64_t imported_bytes() const = 0;
+  /// The weight cache's file, if they are in it; else null.
+  virtual const std::shared_ptr<const MappedFile>& weight_cache() const = 0;
   /// All memory of the device; 0: unknown.
   virtual std::int64_t memory_bytes() const = 0;
   /// Passes so far, and the seconds from their submission to their ends.
