@@ -15,6 +15,15 @@
 
 namespace dllm {
 
+/// A device with memory of its own, while a model runs on it.
+struct DeviceStatus {
+  std::int64_t memory_used = 0;   ///< bytes that this program has allocated on it
+  std::int64_t memory_total = 0;  ///< bytes; 0: unknown
+  std::uint64_t passes = 0;       ///< forward passes so far
+  double pass_seconds = 0;        ///< from their submission to their ends, together
+  std::string failure;            ///< why it runs no pass any more; empty: it does
+};
+
 /// How a model is loaded. Zeros and empty strings: chosen by machine and file. Each option is declared once more, with
 /// its values and flags: load_options_info().
 struct LoadOptions {
@@ -231,6 +240,8 @@ class LanguageModel {
   /// activations; empty: does not apply to the backend.
   std::string arithmetic() const;
   std::int32_t threads() const;
+  /// Of the backend's device, now; nullopt: it has no memory of its own. Thread-safe.
+  std::optional<DeviceStatus> device_status() const;
 
  private:
   friend class Scheduler;

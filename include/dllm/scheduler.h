@@ -124,7 +124,8 @@ class Scheduler {
 
   /// One round. False if there was nothing to do. Only one thread at a time may call it.
   bool step();
-  /// Runs rounds while there is work, sleeps otherwise, until `stop`.
+  /// Runs rounds while there is work, sleeps otherwise, until `stop`, or until the backend's device is lost
+  /// (LanguageModel::device_status() says why; all requests have ended then, and further ones are refused).
   void run(StopToken stop);
 
   SchedulerCounters counters() const;

@@ -95,23 +95,35 @@ std::vector<bool> PackedWeights::pack(const Stretch& stretch, PageMemory& memory
   return regular;
 }
 
+void PackedWeights::want_all(const Graph& graph, const Weights& weights, SuperWeights super, Stretch& model,
+                             Stretch& adapters) {
+  by_id_.resize(weights.size());
+  const auto add = [&](WeightId id) {
+    const auto i = static_cast<std::size_t>(id);
+    const WeightDecl& decl = graph.weights[i];
+    want(decl, weights[i], i, super, decl.adapter ? adapters : model);
+  };
+  for (const Op& op : graph.ops) {
+    if (const auto* linear = std::get_if<op::Linear>(&op)) add(linear->weight);
+    if (const auto* head = std::get_if<op::ScoreHead>(&op)) add(head->weight);
+    if (const auto* experts = std::get_if<op::Experts>(&op))
+      for (const WeightId id : {experts->gate, experts->up, experts->down}) add(id);
+  }
+}
+
+std::int64_t PackedWeights::bytes_needed(const Graph& graph, const Weights& weights) {
+  PackedWeights none;
+  Stretch all;
+  none.want_all(graph, weights, SuperWeights::kNone, all, all);
+  return static_cast<std::int64_t>(all.bytes);
+}
+
 PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, ThreadPool& pool,
                                   const WeightCacheOptions& cache, const std::function<bool(double)>& progress,
                                   SuperWeights super) {
   PackedWeights packed;
-  packed.by_id_.resize(weights.size());
   Stretch model, adapters;
-  const auto want = [&](WeightId id) {
-    const auto i = static_cast<std::size_t>(id);
-    const WeightDecl& decl = graph.weights[i];
-    packed.want(decl, weights[i], i, super, decl.adapter ? adapters : model);
-  };
-  for (const Op& op : graph.ops) {
-    if (const auto* linear = std::get_if<op::Linear>(&op)) want(linear->weight);
-    if (const auto* head = std::get_if<op::ScoreHead>(&op)) want(head->weight);
-    if (const auto* experts = std::get_if<op::Experts>(&op))
-      for (const WeightId id : {experts->gate, experts->up, experts->down}) want(id);
-  }
+  packed.want_all(graph, weights, super, model, adapters);
   if (!adapters.order.empty()) packed.pack(adapters, packed.adapters_, weights, pool, {});
   const bool cached = !cache.path.empty() && !model.tensors.empty();
   if (!cached || !packed.map(cache, model, pool)) {

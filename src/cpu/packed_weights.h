@@ -57,6 +57,9 @@ class PackedWeights {
                             const WeightCacheOptions& cache = {}, const std::function<bool(double)>& progress = {},
                             SuperWeights super = SuperWeights::kNone);
 
+  /// Memory that the panels of pack() take, without packing them.
+  static std::int64_t bytes_needed(const Graph& graph, const Weights& weights);
+
   /// nullptr: not packed.
   const PackedWeight* find(WeightId id) const {
     const auto i = static_cast<std::size_t>(id);
@@ -79,6 +82,7 @@ class PackedWeights {
     std::uint64_t bytes = 0;
   };
 
+  void want_all(const Graph& graph, const Weights& weights, SuperWeights super, Stretch& model, Stretch& adapters);
   void want(const WeightDecl& decl, const WeightView& view, std::size_t id, SuperWeights super, Stretch& stretch);
   bool map(const WeightCacheOptions& cache, const Stretch& stretch, ThreadPool& pool);
   /// Returns which are regular.

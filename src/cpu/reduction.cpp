@@ -191,11 +191,10 @@ Partial reduce_chunk(const KernelSet& kernels, const ReductionSpec& spec, Positi
   // Tokens with rules are removed from the loops (NaN) and added one by one at the end.
   std::vector<TokenRule>::const_iterator rule = spec.request.rules.begin(), last = spec.request.rules.end();
   while (rule != last && rule->token < first) ++rule;
-  constexpr int kMaxInline = 16;
-  float saved[kMaxInline];
+  float saved[kChunkRules];
   int count = 0;
   const auto ruled = rule;
-  for (; rule != last && rule->token < end && count < kMaxInline; ++rule, ++count) {
+  for (; rule != last && rule->token < end && count < kChunkRules; ++rule, ++count) {
     float& logit = z[static_cast<std::size_t>(rule->token - first)];
     saved[count] = logit;
     logit = std::numeric_limits<float>::quiet_NaN();
@@ -221,6 +220,22 @@ Partial reduce_chunk(const KernelSet& kernels, const ReductionSpec& spec, Positi
     all.winner = all.chosen;
   }
   for (int i = 0; i < count; ++i) add_ruled(spec, position, ruled[i], saved[i], all);
+  return all;
+}
+
+Partial add_rules(const ReductionSpec& spec, Position position, TokenId first, TokenId end, const ReducedChunk& chunk,
+                  std::span<const float> ruled) {
+  Partial all;
+  if (chunk.top.token != kNoToken) {
+    all.top = chunk.top;
+    all.second = chunk.second;
+    all.tail[0] = chunk.tail;
+    offer(all.chosen, all.top.token, all.top.logit, static_cast<double>(all.top.logit));
+    all.winner = all.chosen;
+  }
+  const std::vector<TokenRule>& rules = spec.request.rules;
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    if (rules[i].token >= first && rules[i].token < end) add_ruled(spec, position, rules[i], ruled[i], all);
   return all;
 }
 

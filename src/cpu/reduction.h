@@ -79,6 +79,20 @@ void merge(const ReductionSpec& spec, const Partial& b, Partial& a);
 Partial reduce_chunk(const KernelSet& kernels, const ReductionSpec& spec, Position position, TokenId first,
                      std::span<float> logits);
 
+/// Rules that a chunk is reduced with at once; chunks with more are split at the next one.
+inline constexpr int kChunkRules = 16;
+
+/// What a device makes of a chunk without rules and draws: its best two tokens, and the sums by exp_sums() and beta[0].
+struct ReducedChunk {
+  TopToken top{kNoToken, kMinusInfinity};
+  TopToken second{kNoToken, kMinusInfinity};
+  Tail tail;
+};
+/// The partial that reduce_chunk() would give, for tokens [first, end) with at most kChunkRules rules. `ruled`: the
+/// logit of each rule's token, in their order.
+Partial add_rules(const ReductionSpec& spec, Position position, TokenId first, TokenId end, const ReducedChunk& chunk,
+                  std::span<const float> ruled);
+
 /// The best tokens so far, as a heap whose front is the worst kept one.
 class TopList {
  public:

@@ -33,17 +33,57 @@ void ScoreHead::add_sequence(std::span<const SequenceStep> batch, std::size_t se
   }
 }
 
+/// Draws, filters, lists and adjustments read every logit.
+HeadRow ScoreHead::row_of(const Unit& unit) const {
+  const ReductionSpec& s = spec(unit);
+  const ScoreRequest& request = s.request;
+  HeadRow row;
+  row.beta = s.beta[0];
+  if (unit.guided || s.draws || s.list > 0 || request.logits || !request.adjustments.tokens.empty()) return row;
+  std::int64_t chunk = -1;
+  int rules = 0;
+  for (const TokenRule& rule : request.rules) {
+    rules = rule.token / kHeadChunk == chunk ? rules + 1 : 1;
+    chunk = rule.token / kHeadChunk;
+    if (rules > kChunkRules) return row;
+    row.asked.push_back({rule.token, true});
+  }
+  for (const LogitQuery& query : request.queries)
+    if (query.scored == unit.index) row.asked.push_back({query.token, false});
+  row.logits = static_cast<std::int64_t>(row.asked.size()) > kMostAsked;
+  return row;
+}
+
+/// A device's part of the reduction of a row, instead of score_tile() for each chunk.
+void ScoreHead::take_chunks(std::size_t u, std::vector<Scores>& scores) {
+  const Unit& unit = units_[u];
+  const ReductionSpec& s = spec(unit);
+  const std::span<const float> asked =
+      device_->asked.subspan(static_cast<std::size_t>(unit.row * kMostAsked), static_cast<std::size_t>(kMostAsked));
+  for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+    const auto first = static_cast<TokenId>(chunk * kHeadChunk);
+    partial(u, chunk) = add_rules(s, unit.position, first, first + static_cast<TokenId>(chunk_size(chunk)),
+                                  device_->chunks[static_cast<std::size_t>(unit.row * chunks_ + chunk)], asked);
+  }
+  std::size_t answer = s.request.rules.size();
+  const std::vector<LogitQuery>& queries = s.request.queries;
+  for (std::size_t q = 0; q < queries.size(); ++q)
+    if (queries[q].scored == unit.index) scores[static_cast<std::size_t>(unit.sequence)].queried[q] = asked[answer++];
+}
+
 void ScoreHead::group_units() {
   groups_.clear();
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const std::int64_t rows = units_[u].guided ? 2 : 1;
-    if (groups_.empty() || groups_.back().rows + rows > tile_rows_) groups_.push_back({u, 0, units_[u].row, 0});
+    if (!rows_[static_cast<std::size_t>(units_[u].row)].logits) continue;
+    const bool follows = !groups_.empty() && groups_.back().first_row + groups_.back().rows == units_[u].row;
+    if (!follows || groups_.back().rows + rows > tile_rows_) groups_.push_back({u, 0, units_[u].row, 0});
     groups_.back().units += 1;
     groups_.back().rows += rows;
   }
 }
 
-void ScoreHead::arrange(std::span<const SequenceStep> batch, std::int64_t vocab) {
+void ScoreHead::arrange(std::span<const SequenceStep> batch, std::int64_t vocab, bool reduces) {
   vocab_ = vocab;
   chunks_ = (vocab + kHeadChunk - 1) / kHeadChunk;
   specs_.clear();
@@ -60,6 +100,9 @@ void ScoreHead::arrange(std::span<const SequenceStep> batch, std::int64_t vocab)
   }
   for (std::size_t s = 0; s < batch.size(); ++s)
     if (!unconditional[s]) add_sequence(batch, s, origin);
+  rows_.assign(gather_.size(), {});
+  if (!reduces) return;
+  for (const Unit& unit : units_) rows_[static_cast<std::size_t>(unit.row)] = row_of(unit);
 }
 
 void ScoreHead::reserve() {
@@ -224,15 +267,13 @@ void ScoreHead::run(const LinearArgs& base, std::int64_t vocab, std::vector<Scor
   run_tiles(multiply, on_tiles(base) ? kSuperHeadRows : kHeadRows, vocab, scores, softcap);
 }
 
-void ScoreHead::reduce(const LogitTile& logits, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
-  run_tiles(logits, kHeadRows, vocab, scores, softcap);
+void ScoreHead::reduce(const DeviceHead& device, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
+  device_ = &device;
+  run_tiles(device.logits, kHeadRows, vocab, scores, softcap);
+  device_ = nullptr;
 }
 
-void ScoreHead::run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::int64_t vocab,
-                          std::vector<Scores>& scores, float softcap) {
-  softcap_ = softcap;
-  tile_rows_ = tile_rows;
-  group_units();
+void ScoreHead::size_scores(std::int64_t vocab, std::vector<Scores>& scores) const {
   for (const Unit& unit : units_) {
     Scores& out = scores[static_cast<std::size_t>(unit.sequence)];
     if (unit.index != 0) continue;
@@ -243,6 +284,14 @@ void ScoreHead::run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::
     out.queried.resize(spec(unit).request.queries.size());
     if (spec(unit).request.logits) out.logits.resize(bytes_of<char>(static_cast<std::int64_t>(rows) * vocab));
   }
+}
+
+void ScoreHead::run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::int64_t vocab,
+                          std::vector<Scores>& scores, float softcap) {
+  softcap_ = softcap;
+  tile_rows_ = tile_rows;
+  group_units();
+  size_scores(vocab, scores);
   reserve();
   // Groups innermost: the weights of a chunk are read from memory once and stay in cache for all rows.
   const auto groups = static_cast<std::int64_t>(groups_.size());
@@ -250,6 +299,8 @@ void ScoreHead::run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::
     score_tile(logits, groups_[static_cast<std::size_t>(task % groups)], task / groups, worker, scores);
   });
   parallel(pool_, static_cast<std::int64_t>(units_.size()), [&](std::int64_t u, int) {
+    if (!rows_[static_cast<std::size_t>(units_[static_cast<std::size_t>(u)].row)].logits)
+      take_chunks(static_cast<std::size_t>(u), scores);
     unfinished_[static_cast<std::size_t>(u)] = finish_unit(static_cast<std::size_t>(u), scores) ? 0 : 1;
   });
   for (const Group& group : groups_) {

@@ -20,6 +20,29 @@ inline constexpr std::int64_t kHeadChunk = 1024;  ///< tokens per tile: 64 panel
 using LogitTile = std::function<void(std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end,
                                      float* tile, int worker)>;
 
+/// Most tokens of a row whose logits a device reports beside its reduction.
+inline constexpr std::int64_t kMostAsked = 64;
+
+/// A token whose logit is asked for; with a rule, it is left out of the reduction.
+struct AskedToken {
+  TokenId token = 0;
+  bool ruled = false;
+};
+
+/// What is needed of a row of the head's input.
+struct HeadRow {
+  bool logits = true;               ///< all of its logits; else its reduced chunks
+  double beta = 1;                  ///< of their sums
+  std::vector<AskedToken> asked{};  ///< with rules, in the order of ReductionSpec, then with queries
+};
+
+/// What a device computed of the rows.
+struct DeviceHead {
+  LogitTile logits;                      ///< before the cap, of rows with HeadRow::logits
+  std::span<const ReducedChunk> chunks;  ///< [rows][chunks], after the cap; others' are not read
+  std::span<const float> asked;          ///< [rows][kMostAsked], after the cap
+};
+
 /// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens (128 rows for the
 /// arithmetic `super`), in the worker's scratch memory, and reduces it to one Partial per row; partials are merged in
 /// chunk order. Chunks and groups do not depend on the number of threads, and a row's result does not depend on the
@@ -34,14 +57,16 @@ class ScoreHead {
 
   /// Assigns scored rows to rows of the head's input: guided pairs must share a tile. Fills gather(). Throws
   /// std::bad_alloc, as run() does.
-  void arrange(std::span<const SequenceStep> batch, std::int64_t vocab);
+  /// `reduces`: a device reduces the rows that need no more than rows() can ask for.
+  void arrange(std::span<const SequenceStep> batch, std::int64_t vocab, bool reduces = false);
   /// For each row of the head's input: its index among the rows of the batch, all sequences concatenated.
   std::span<const std::int64_t> gather() const { return gather_; }
+  std::span<const HeadRow> rows() const { return rows_; }
 
   /// `args` as prepared for the gathered rows; `softcap` as in op::ScoreHead. Writes the scores of every sequence.
   void run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
-  /// The same with logits that were computed elsewhere, before the cap.
-  void reduce(const LogitTile& logits, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
+  /// The same with what was computed elsewhere.
+  void reduce(const DeviceHead& device, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
 
  private:
   /// One row to be scored: one row of input, or two under guidance (conditional, then unconditional).
@@ -64,7 +89,10 @@ class ScoreHead {
   void add_sequence(std::span<const SequenceStep> batch, std::size_t sequence, std::span<const std::int64_t> origin);
   void run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::int64_t vocab, std::vector<Scores>& scores,
                  float softcap);
+  HeadRow row_of(const Unit& unit) const;
+  void size_scores(std::int64_t vocab, std::vector<Scores>& scores) const;
   void group_units();
+  void take_chunks(std::size_t unit, std::vector<Scores>& scores);
   void reserve();
   /// Logits of one tile, guidance applied; the row of unit u of the group is tile + row * kHeadChunk.
   float* compute_tile(const LogitTile& logits, const Group& group, std::int64_t chunk, int worker);
@@ -98,6 +126,8 @@ class ScoreHead {
   std::vector<Unit> units_;
   std::vector<Group> groups_;
   std::vector<std::int64_t> gather_;
+  std::vector<HeadRow> rows_;
+  const DeviceHead* device_ = nullptr;
   std::size_t list_capacity_ = 0;
   Buffer tiles_, partials_, lists_, list_sizes_;
   std::vector<std::uint8_t> unfinished_;  ///< by unit; bytes, since workers write them concurrently

@@ -33,6 +33,8 @@ struct RunningBackend {
   std::vector<std::shared_ptr<const MappedFile>> files;
   /// Makes a runner with its own `threads` that works concurrently and must not outlive the backend; null: unsupported.
   std::function<Expected<std::unique_ptr<PassRunner>>(int threads)> second_path;
+  /// Of a device with memory of its own, thread-safe; null: there is none. Must not be called after the backend's end.
+  std::function<DeviceStatus()> device;
   /// Present exactly if the entry says `virtual_time`; must not outlive the backend.
   std::unique_ptr<VirtualClock> clock;
 };

@@ -305,6 +305,10 @@ ModelSize LanguageModel::size() const {
 }
 std::string LanguageModel::isa() const { return impl_->running.isa; }
 std::string LanguageModel::arithmetic() const { return impl_->running.arithmetic; }
+std::optional<DeviceStatus> LanguageModel::device_status() const {
+  if (!impl_->running.device) return std::nullopt;
+  return impl_->running.device();
+}
 std::int32_t LanguageModel::threads() const { return impl_->running.threads; }
 
 }  // namespace dllm

@@ -25,7 +25,8 @@ struct Scheduler::Impl {
   std::deque<std::function<void()>> jobs{};
   std::set<RequestId> to_cancel{};  ///< running ones
   RunningRequests shown{};
-  SchedulerCounters totals{};  ///< without momentary counts, which counters() adds
+  std::optional<Error> lost{};  ///< why the backend's device runs no pass any more
+  SchedulerCounters totals{};   ///< without momentary counts, which counters() adds
   RequestId next_id = 1;
 
   std::vector<SchedulerJob> running{};    ///< owned by the thread that steps
@@ -41,6 +42,7 @@ struct Scheduler::Impl {
   void keep_prefix(const SchedulerJob& job);
   bool leave();
   void drop_waiting();
+  void check_device(const Error& failed);
   bool admit();
   Expected<void> start(SchedulerJob& job);
   std::vector<SequenceStep> gather();
@@ -62,6 +64,7 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
     made.push_back({0, std::move(requests[i]), std::move(resolved), std::move(constraint)});
   }
   const std::lock_guard lock(mutex);
+  if (lost) return *lost;
   // A request slot that is free in the next round does not add to the queue's capacity.
   const auto places = static_cast<std::size_t>(options.queue) + static_cast<std::size_t>(options.parallel);
   if (waiting.size() + shown.size() + made.size() > places) {
@@ -163,17 +166,19 @@ void Scheduler::Impl::drop_waiting() {
     };
     std::erase_if(to_cancel, [&](RequestId id) { return !has(waiting, id) && !has(running, id) && !has(gone, id); });
   }
-  for (SchedulerJob& job : gone) {
-    Generation none;
-    none.stats.prompt_tokens = static_cast<std::int32_t>(job.request.prompt.size());
-    none.prompt_ids = std::move(job.request.prompt);
-    none.options = std::move(job.resolved);
-    none.finish = FinishReason::kCancelled;
-    if (job.late())
-      end(job, job.late_error());
-    else
-      end(job, std::move(none));
+  for (SchedulerJob& job : gone) end(job, job.late() ? Expected<Generation>(job.late_error()) : job.nothing());
+}
+
+/// After a pass that failed: with a lost device no later one can succeed, and nobody shall wait for it.
+void Scheduler::Impl::check_device(const Error& failed) {
+  if (!model.running.device || model.running.device().failure.empty()) return;
+  std::deque<SchedulerJob> gone;
+  {
+    const std::lock_guard lock(mutex);
+    lost = failed;
+    gone = std::exchange(waiting, {});
   }
+  for (SchedulerJob& job : gone) end(job, failed);
 }
 
 Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
@@ -280,6 +285,7 @@ void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
     staying.push_back(std::move(job));
   }
   running = std::move(staying);
+  if (!scores) check_device(scores.error());
   const std::lock_guard lock(mutex);
   ++totals.rounds;
   totals.nfe += nfe;
@@ -352,14 +358,7 @@ Scheduler::~Scheduler() {
 }
 
 Expected<std::unique_ptr<Scheduler>> Scheduler::create(const LanguageModel& model, const SchedulerOptions& options) {
-  if (options.parallel < 1)
-    return Error{ErrorCode::kUsage, fmt::format("{} requests at once", options.parallel), "--parallel",
-                 "give at least 1"};
-  if (options.queue < 0)
-    return Error{ErrorCode::kUsage, fmt::format("a queue of {}", options.queue), "--queue", "give at least 0"};
-  if (options.prefix_bytes < 0)
-    return Error{ErrorCode::kUsage, fmt::format("{} bytes for prefixes", options.prefix_bytes), "--prefix-cache",
-                 "give at least 0"};
+  DLLM_CHECK_OK(check_scheduling(options));
   auto impl = std::unique_ptr<Impl>(new Impl{*model.impl_, options});
   if (const auto block = Sequence::prefix_block(model.impl_->desc()); block && options.prefix_bytes > 0)
     impl->prefixes.emplace(*block, options.prefix_bytes);
@@ -381,7 +380,7 @@ void Scheduler::post(std::function<void()> job) {
 bool Scheduler::step() { return impl_->step(); }
 
 void Scheduler::run(std::stop_token stop) {
-  while (!stop.stop_requested())
+  while (!stop.stop_requested() && !impl_->lost)
     if (!impl_->step()) impl_->sleep(stop);
 }
 

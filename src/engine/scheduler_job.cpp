@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace dllm {
 namespace {
@@ -37,6 +38,27 @@ RequestState SchedulerJob::state() const {
   state.steps = sequence->counters().steps;
   state.nfe = sequence->counters().nfe;
   return state;
+}
+
+Generation SchedulerJob::nothing() {
+  Generation none;
+  none.stats.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
+  none.prompt_ids = std::move(request.prompt);
+  none.options = std::move(resolved);
+  none.finish = FinishReason::kCancelled;
+  return none;
+}
+
+Expected<void> check_scheduling(const SchedulerOptions& options) {
+  if (options.parallel < 1)
+    return Error{ErrorCode::kUsage, fmt::format("{} requests at once", options.parallel), "--parallel",
+                 "give at least 1"};
+  if (options.queue < 0)
+    return Error{ErrorCode::kUsage, fmt::format("a queue of {}", options.queue), "--queue", "give at least 0"};
+  if (options.prefix_bytes < 0)
+    return Error{ErrorCode::kUsage, fmt::format("{} bytes for prefixes", options.prefix_bytes), "--prefix-cache",
+                 "give at least 0"};
+  return {};
 }
 
 void RunningRequests::join(const SchedulerJob& job) {

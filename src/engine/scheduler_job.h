@@ -4,6 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "dllm/error.h"
+#include "dllm/generate.h"
 #include "dllm/scheduler.h"
 #include "engine/sequence.h"
 
@@ -24,9 +26,13 @@ struct SchedulerJob {
   Given given() const { return {request.suffix, request.form, constraint, request.shown, !request.preamble.empty()}; }
   bool late() const;
   Error late_error() const;
+  Generation nothing();            ///< what a request gives that is cancelled while it waits
   std::int64_t positions() const;  ///< K and V rows that it holds
   RequestState state() const;      ///< RequestState::running is false
 };
+
+/// Errors: kUsage.
+Expected<void> check_scheduling(const SchedulerOptions& options);
 
 /// Other threads' view of the running requests: each from the moment it leaves the queue until its end, with its state
 /// after the last round. All counts of running requests come from here.

@@ -157,10 +157,12 @@ std::vector<Metrics::OfModel> Api::counted_by_model(std::size_t& loaded) {
     const auto state = std::ranges::find(states, name, [](const auto& one) { return one.entry.name; });
     const ServedModel* const served = state != states.end() ? served_by(state->lease) : nullptr;
     Metrics::OfModel one{.name = name, .counters = past.shown.value_or(past.sum)};
-    if (served != nullptr)
+    if (served != nullptr) {
       one.capacity = served->capacity();
-    else
+      one.device = served->model.device_status();
+    } else {
       one.counters = without_gauges(one.counters);
+    }
     all.push_back(std::move(one));
   }
   return all;
@@ -168,7 +170,8 @@ std::vector<Metrics::OfModel> Api::counted_by_model(std::size_t& loaded) {
 
 std::string Api::metrics_text() {
   Metrics::Elsewhere elsewhere{connections ? connections() : 0, lost_log_lines()};
-  if (only != nullptr) return metrics.text({{"", only->scheduler.counters(), only->capacity()}}, elsewhere);
+  if (only != nullptr)
+    return metrics.text({{"", only->scheduler.counters(), only->capacity(), only->model.device_status()}}, elsewhere);
   elsewhere.loaded = 0;
   const auto models = counted_by_model(*elsewhere.loaded);
   return metrics.text(models, elsewhere);

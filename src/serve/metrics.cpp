@@ -81,6 +81,23 @@ void print_requests(ModelValues& values) {
                  &C::evicted_tokens);
 }
 
+/// Devices with memory of their own; without one, these names do not appear.
+void print_devices(std::string& out, const std::vector<Of>& models) {
+  std::vector<Of> with;
+  for (const Of& one : models)
+    if (one.device) with.push_back(one);
+  if (with.empty()) return;
+  ModelValues values(out, with);
+  values.gauge("dllm_device_memory_used_bytes", "Memory of the device that the program has allocated.",
+               [](const Of& one) { return static_cast<double>(one.device->memory_used); });
+  values.gauge("dllm_device_memory_bytes", "All memory of the device.",
+               [](const Of& one) { return static_cast<double>(one.device->memory_total); });
+  values.add("dllm_device_passes_total", "counter", "Forward passes on the device.",
+             [](const Of& one) { return counted_as(one.device->passes); });
+  values.add("dllm_device_pass_seconds_total", "counter", "From the submission of passes to their ends on the device.",
+             [](const Of& one) { return one.device->pass_seconds; });
+}
+
 }  // namespace
 
 void Metrics::Histogram::add(double seconds) {
@@ -143,6 +160,7 @@ std::string Metrics::text(const std::vector<OfModel>& models, const Elsewhere& e
                  return one.counters.nfe > 0 ? counted_as(one.counters.committed_tokens) / counted_as(one.counters.nfe)
                                              : 0;
                });
+  print_devices(out, models);
   const std::lock_guard lock(mutex_);
   if (elsewhere.loaded) {
     single(out, "dllm_models_loaded", "gauge", "Models in memory.", static_cast<double>(*elsewhere.loaded));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dllm/generate.h"
+#include "dllm/model.h"
 #include "dllm/scheduler.h"
 
 namespace dllm::serve {
@@ -27,6 +28,7 @@ class Metrics {
     std::string name;  ///< a label of its values; empty: none
     SchedulerCounters counters{};
     std::int64_t capacity = 0;  ///< K/V positions that fit at once; 0: it is not loaded
+    std::optional<DeviceStatus> device{};
   };
 
   void answered(const std::string& path, int status, double seconds);

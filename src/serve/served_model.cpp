@@ -59,9 +59,17 @@ void ServedModel::start() {
 void ServedModel::run(const std::stop_token& stop) {
   try {
     scheduler.run(stop);
+    const auto device = model.device_status();
+    if (device && !device->failure.empty() && events_.device_lost) events_.device_lost(device->failure);
   } catch (const std::bad_alloc&) {
     events_.out_of_memory();
   }
+}
+
+std::optional<ApiError> ServedModel::unfit() const {
+  if (const auto device = model.device_status(); device && !device->failure.empty())
+    return ApiError{503, device->failure + ": " + events_.after_loss, "", ""};
+  return watch_ ? watch_->unfit() : std::nullopt;
 }
 
 void ServedModel::stop() {

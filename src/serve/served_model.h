@@ -36,6 +36,7 @@ class ServedModel final : public PooledModel {
     std::function<void(const std::string& event, const std::string& path)> file{};
     std::function<void()> lost{};           ///< its file has changed: no further answer can be right
     std::function<void()> out_of_memory{};  ///< the rounds have ended
+    std::function<void(const std::string& why)> device_lost{};       ///< likewise
     std::function<void(const SchedulerCounters& counters)> ended{};  ///< it is being destroyed
     std::string after_loss;  ///< what lost() does, for messages: "the server ends"
   };
@@ -70,7 +71,7 @@ class ServedModel final : public PooledModel {
   /// All control tokens of the vocabulary.
   const std::vector<std::int32_t>& control_tokens() const { return control_tokens_; }
   /// Why the model cannot answer now; nullopt: it can.
-  std::optional<ApiError> unfit() const { return watch_ ? watch_->unfit() : std::nullopt; }
+  std::optional<ApiError> unfit() const;
   /// Name of its file, without folders; empty: the embedded model.
   std::string file_name() const;
 

@@ -147,6 +147,15 @@ class Host {
     // Proxies that ask /health twice a second see that it fails, and send their requests elsewhere.
     notice_ = std::make_unique<Alarm>(kNotice, [this] { server_->abort(); });
   }
+  /// Requests have ended with the error. Those who read their answers may finish, and /health says why.
+  void device_lost(const std::string& why) {
+    failure_.set({ErrorCode::kResource, why, "--backend", "the kernel's log may say more; start the server again"});
+    api_->write_log({{"event", "device lost"}, {"error", why}});
+    notice_ = std::make_unique<Alarm>(kNotice, [this] {
+      drain();
+      server_->drain();
+    });
+  }
   void log_file(const std::string& event, const std::string& path) {
     Json line = {{"event", event}};
     if (!path.empty()) line["file"] = path;
@@ -156,11 +165,14 @@ class Host {
  private:
   void on_signal(bool again) {
     if (again) return server_->abort();
+    drain();
+    alarm_ = std::make_unique<Alarm>(options_.drain_seconds, [this] { server_->abort(); });
+    server_->drain();
+  }
+  void drain() {
     api_->write_log({{"event", "shutting down"}, {"running", api_->counters().running}});
     api_->draining = true;
     notify_service_manager("STOPPING=1");
-    alarm_ = std::make_unique<Alarm>(options_.drain_seconds, [this] { server_->abort(); });
-    server_->drain();
   }
 
   const ServerOptions& options_;
@@ -180,6 +192,10 @@ LoadedModel begin_model(Host& host, const ServerOptions& options, const ModelEnt
   events.file = [&host](const std::string& event, const std::string& path) { host.log_file(event, path); };
   events.lost = [&host, name = entry.name] { host.api().pool->unload(name); };
   events.out_of_memory = [&host] { host.out_of_memory(); };
+  events.device_lost = [&host, name = entry.name](const std::string& why) {
+    host.log_file(why, "");
+    host.api().pool->unload(name);
+  };
   events.ended = [&host, name = entry.name](const SchedulerCounters& counters) { host.api().add_past(name, counters); };
   events.after_loss = "it is loaded again";
   DLLM_TRY(auto served, ServedModel::create(std::make_shared<const LanguageModel>(std::move(model)), options,
@@ -209,6 +225,7 @@ Expected<void> serve(const LanguageModel& model, const ServerOptions& options, L
   events.file = [&host](const std::string& event, const std::string& path) { host.log_file(event, path); };
   events.lost = [&] { host.lost(options.model_path); };
   events.out_of_memory = [&host] { host.out_of_memory(); };
+  events.device_lost = [&host](const std::string& why) { host.device_lost(why); };
   events.after_loss = "the server ends";
   DLLM_TRY(const auto served,
            ServedModel::create(borrowed(model), options, options.names, options.model_path, std::move(events)));

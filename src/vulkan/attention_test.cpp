@@ -1,6 +1,7 @@
 // Storing K and V and attending to them, on the device and by the CPU's scalar kernels: 0 bits differ.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -26,11 +27,11 @@ constexpr std::int32_t kHeads = 4, kKvHeads = 2, kLayers = 2;
 
 /// One model's layer 1 in both worlds.
 struct Worlds {
-  Worlds(TensorType cache_type, std::int64_t dim, Position capacity)
-      : type(cache_type), head_dim(dim), shapes(kLayers, cpu::KvShape{kKvHeads, dim}) {
-    layout = std::make_shared<const CacheLayout>(shapes, type);
+  Worlds(TensorType cache_type, std::int64_t dim, Position capacity, bool plain = false)
+      : type(cache_type), plain_keys(plain), head_dim(dim), shapes(kLayers, cpu::KvShape{kKvHeads, dim}) {
+    layout = std::make_shared<const CacheLayout>(shapes, CacheFormat{type, plain});
     for (int s = 0; s < 2; ++s) {
-      here.push_back(*cpu::CpuKvCache::create(capacity + 64 * s, shapes, type));
+      here.push_back(*cpu::CpuKvCache::create(capacity + 64 * s, shapes, type, plain));
       there.push_back(*VulkanKvCache::create(test_device(), layout, capacity + 64 * s));
     }
   }
@@ -56,7 +57,7 @@ struct Worlds {
       for (const PlanRow& row : batch[s].plan.rows) {
         for (std::int64_t head = 0; head < kKvHeads; ++head) {
           const std::int64_t at = row.position * here[s]->position_bytes(1), from = (r * kKvHeads + head) * head_dim;
-          scalar.encode_key(type, k.data() + from, head_dim, here[s]->k(1, head) + at);
+          (plain_keys ? scalar.encode : scalar.encode_key)(type, k.data() + from, head_dim, here[s]->k(1, head) + at);
           scalar.encode(type, v.data() + from, head_dim, here[s]->v(1, head) + at);
         }
         ++r;
@@ -80,15 +81,17 @@ struct Worlds {
     EXPECT_TRUE(arguments);
     arguments->fill(batch, {}, Weights());
     const auto out = rig.room(static_cast<std::int64_t>(q.size()));
-    rig.run(device.store_kv(type, kKvHeads, head_dim, layout->layer(1), rig.put(k), rig.put(v), arguments->rows()),
+    rig.run(device.store_kv(layout->format(), kKvHeads, head_dim, layout->layer(1), rig.put(k), rig.put(v),
+                            arguments->rows()),
             size.rows);
-    rig.run(device.attention(attention, type, layout->layer(1), rig.put(q), arguments->rows(), arguments->visible(),
-                             arguments->tiles(), out),
+    rig.run(device.attention(attention, layout->format(), layout->layer(1), rig.put(q), arguments->rows(),
+                             arguments->visible(), arguments->tiles(), out),
             size.rows);
     return rig.get(out, static_cast<std::int64_t>(q.size()));
   }
 
   TensorType type;
+  bool plain_keys;
   std::int64_t head_dim;
   std::vector<cpu::KvShape> shapes;
   std::shared_ptr<const CacheLayout> layout;
@@ -109,8 +112,8 @@ class Attention : public test::OnDevice, public testing::WithParamInterface<Tens
 };
 
 TEST_P(Attention, OverTilesHolesAndBatches) {
-  for (const std::int64_t head_dim : {16, 34, 128}) {
-    // Blocks of 34 values do not occur in quantized caches, nor here.
+  for (const std::int64_t head_dim : codec(GetParam()).block_elems > 1 ? std::vector<std::int64_t>{32, 64, 96}
+                                                                       : std::vector<std::int64_t>{16, 34, 128}) {
     Worlds worlds(GetParam(), head_dim, 200);
     EXPECT_EQ(worlds.compare({rows_from(0, 130)}, 0, random_), "") << head_dim;
     // A few rows at the end of what is cached, and ranges with holes.
@@ -136,7 +139,7 @@ TEST_P(Attention, MasksAndWindows) {
 }
 
 TEST_P(Attention, OfNothingIsZero) {
-  Worlds worlds(GetParam(), 16, 64);
+  Worlds worlds(GetParam(), 32, 64);
   SequenceStep step = rows_from(0, 2);
   step.plan.visible = {};
   EXPECT_EQ(worlds.compare({step}, 0, random_), "");
@@ -146,12 +149,45 @@ std::string name_of_cache(const testing::TestParamInfo<TensorType>& param) {
   return std::string(codec(param.param).name);
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryCache, Attention, testing::Values(TensorType::kF32, TensorType::kF16, TensorType::kBF16),
+INSTANTIATE_TEST_SUITE_P(EveryCache, Attention,
+                         testing::Values(TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0,
+                                         TensorType::kQ4_0),
                          name_of_cache);
+
+TEST_P(Attention, LongHeads) {
+  for (const std::int64_t head_dim : {288, 512}) {
+    Worlds worlds(GetParam(), head_dim, 100);
+    EXPECT_EQ(worlds.compare({rows_from(0, 6), rows_from(0, 70)}, 0, random_), "") << head_dim;
+  }
+}
+
+class CachedCodes : public test::OnDevice {};
+
+TEST_F(CachedCodes, KeysThatTheModelRotates) {
+  Random random(4);
+  Worlds worlds(TensorType::kQ4_0, 64, 100, true);
+  EXPECT_EQ(worlds.compare({rows_from(0, 70)}, 0, random), "");
+}
+
+/// Blocks of zeros, of tiny and huge numbers and of what is no number.
+TEST_F(CachedCodes, OfLimits) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const TensorType type : {TensorType::kQ8_0, TensorType::kQ4_0})
+    for (const float limit : {0.f, 0x1p-121f, 1e-30f, 6e4f, 1e30f, kInf, std::numeric_limits<float>::quiet_NaN()}) {
+      Worlds worlds(type, 32, 64);
+      std::vector<float> k(std::size_t{4 * kKvHeads * 32}), v = k, q(std::size_t{4 * kHeads * 32}, 0.01f);
+      for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i % 32) * limit * 0.03f;
+      for (std::size_t i = 0; i < k.size(); i += 5) k[i] = limit;
+      const std::vector<SequenceStep> batch = {rows_from(0, 4)};
+      const op::Attention attention{0, 1, kHeads, kKvHeads, 32, 0.125f, 1};
+      EXPECT_EQ(difference(worlds.on_device(batch, attention, k, v, q), worlds.here_of(batch, attention, k, v, q)), "")
+          << limit;
+    }
+}
 
 TEST(CacheLayout, CopiesWholeTilesAtOnce) {
   const std::vector<cpu::KvShape> shapes(2, {3, 16});
-  const CacheLayout layout(shapes, TensorType::kF16);
+  const CacheLayout layout(shapes, CacheFormat{TensorType::kF16});
   EXPECT_EQ(layout.tile_bytes(), 2 * 2 * 3 * 64 * 16 * 2);
   EXPECT_EQ(layout.bytes(65), 2 * layout.tile_bytes());
   EXPECT_EQ(layout.pieces({0, 192}, 64).size(), 1U);
@@ -189,9 +225,9 @@ TEST_F(Caches, RowsSayWhatTheirPlansSay) {
   EXPECT_EQ(row[3].cache, worlds.there[1]->address());
 }
 
-TEST_F(Caches, GiveTheirRowsToOthers) {
+void give_rows(TensorType type) {
   Random random(8);
-  Worlds worlds(TensorType::kF16, 16, 200);
+  Worlds worlds(type, 32, 200);
   ASSERT_EQ(worlds.compare({rows_from(0, 150)}, 0, random), "");
   std::vector<PlanRow> rows(150);
   for (Position p = 0; p < 150; ++p) rows[static_cast<std::size_t>(p)] = {p, p + 7};
@@ -210,6 +246,10 @@ TEST_F(Caches, GiveTheirRowsToOthers) {
     std::swap(worlds.here[0], worlds.here[1]);
     std::swap(worlds.there[0], worlds.there[1]);
   }
+}
+
+TEST_F(Caches, GiveTheirRowsToOthers) {
+  for (const TensorType type : {TensorType::kF16, TensorType::kQ8_0, TensorType::kQ4_0}) give_rows(type);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@ void Buffer::swap(Buffer& other) noexcept {
   std::swap(address_, other.address_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(imported_, other.imported_);
 }
 
 Buffer::~Buffer() {
@@ -36,8 +38,31 @@ Buffer::~Buffer() {
   if (handle_ != VK_NULL_HANDLE) calls.DestroyBuffer(device_->handle(), handle_, nullptr);
   if (memory_ != VK_NULL_HANDLE) {
     calls.FreeMemory(device_->handle(), memory_, nullptr);
-    device_->count_allocation(-bytes_);
+    if (!imported_) device_->count_allocation(-bytes_);
   }
+}
+
+VkResult Buffer::create(std::int64_t bytes, const void* next) {
+  auto info = structure<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
+  info.pNext = next;
+  info.size = static_cast<VkDeviceSize>(std::max<std::int64_t>(bytes, 16));
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+               VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  return device_->calls().CreateBuffer(device_->handle(), &info, nullptr, &handle_);
+}
+
+VkResult Buffer::bind(bool map) {
+  const DeviceCalls& calls = device_->calls();
+  VkResult made = calls.BindBufferMemory(device_->handle(), handle_, memory_, 0);
+  void* mapped = nullptr;
+  if (made == VK_SUCCESS && map) made = calls.MapMemory(device_->handle(), memory_, 0, VK_WHOLE_SIZE, 0, &mapped);
+  if (made != VK_SUCCESS) return made;
+  data_ = static_cast<std::byte*>(mapped);
+  auto address = structure<VkBufferDeviceAddressInfo>(VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO);
+  address.buffer = handle_;
+  address_ = calls.GetBufferDeviceAddress(device_->handle(), &address);
+  return VK_SUCCESS;
 }
 
 Expected<Buffer> Buffer::make(std::shared_ptr<Device> device, std::int64_t bytes, Place place, std::string_view what) {
@@ -50,11 +75,6 @@ Expected<Buffer> Buffer::make(std::shared_ptr<Device> device, std::int64_t bytes
   const DeviceCalls& calls = device->calls();
   Buffer buffer;
   buffer.device_ = device;
-  auto info = structure<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
-  info.size = static_cast<VkDeviceSize>(std::max<std::int64_t>(bytes, 16));
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
-               VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   const auto failed = [&](VkResult result) {
     Error error = call_failed(result, fmt::format("{} ({})", what, size_of(bytes)));
     if (facts.memory_bytes > 0)
@@ -62,8 +82,7 @@ Expected<Buffer> Buffer::make(std::shared_ptr<Device> device, std::int64_t bytes
                                 size_of(device->bytes_in_use()));
     return error;
   };
-  if (const VkResult made = calls.CreateBuffer(device->handle(), &info, nullptr, &buffer.handle_); made != VK_SUCCESS)
-    return failed(made);
+  if (const VkResult made = buffer.create(bytes, nullptr); made != VK_SUCCESS) return failed(made);
   VkMemoryRequirements needs;
   calls.GetBufferMemoryRequirements(device->handle(), buffer.handle_, &needs);
   auto flags = structure<VkMemoryAllocateFlagsInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO);
@@ -76,30 +95,56 @@ Expected<Buffer> Buffer::make(std::shared_ptr<Device> device, std::int64_t bytes
   if (made != VK_SUCCESS) return failed(made);
   buffer.bytes_ = bytes;
   device->count_allocation(bytes);
-  made = calls.BindBufferMemory(device->handle(), buffer.handle_, buffer.memory_, 0);
-  void* mapped = nullptr;
-  if (made == VK_SUCCESS && device->maps(place))
-    made = calls.MapMemory(device->handle(), buffer.memory_, 0, VK_WHOLE_SIZE, 0, &mapped);
+  made = buffer.bind(device->maps(place));
   if (made != VK_SUCCESS) return failed(made);
-  buffer.data_ = static_cast<std::byte*>(mapped);
-  auto address = structure<VkBufferDeviceAddressInfo>(VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO);
-  address.buffer = buffer.handle_;
-  buffer.address_ = calls.GetBufferDeviceAddress(device->handle(), &address);
   return buffer;
 }
 
-Expected<void> upload(const std::shared_ptr<Device>& device, const Buffer& to, std::span<const std::byte> bytes) {
+Expected<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* memory, std::int64_t bytes) {
+  DLLM_TRY(std::uint32_t types, device->imported_types(memory));
+  const DeviceCalls& calls = device->calls();
+  Buffer buffer;
+  buffer.device_ = device;
+  auto external = structure<VkExternalMemoryBufferCreateInfo>(VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO);
+  external.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+  constexpr std::string_view kDoing = "the import of memory";
+  if (const VkResult made = buffer.create(bytes, &external); made != VK_SUCCESS) return call_failed(made, kDoing);
+  VkMemoryRequirements needs;
+  calls.GetBufferMemoryRequirements(device->handle(), buffer.handle_, &needs);
+  types &= needs.memoryTypeBits;
+  if (types == 0 || needs.size > static_cast<VkDeviceSize>(bytes)) return call_failed(VK_ERROR_UNKNOWN, kDoing);
+  auto pointer = structure<VkImportMemoryHostPointerInfoEXT>(VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT);
+  pointer.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+  pointer.pHostPointer = const_cast<void*>(memory);  // the device only reads it
+  auto flags = structure<VkMemoryAllocateFlagsInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO);
+  flags.pNext = &pointer;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  auto allocate = structure<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
+  allocate.pNext = &flags;
+  allocate.allocationSize = static_cast<VkDeviceSize>(bytes);
+  allocate.memoryTypeIndex = static_cast<std::uint32_t>(std::countr_zero(types));
+  VkResult made = calls.AllocateMemory(device->handle(), &allocate, nullptr, &buffer.memory_);
+  buffer.bytes_ = bytes;
+  buffer.imported_ = true;
+  if (made == VK_SUCCESS) made = buffer.bind(false);
+  if (made != VK_SUCCESS) return call_failed(made, kDoing);
+  return buffer;
+}
+
+Expected<void> Uploader::copy(const Buffer& to, std::span<const std::byte> bytes) {
   if (to.data() != nullptr) {
     std::memcpy(to.data(), bytes.data(), bytes.size());
     return {};
   }
   const auto size = static_cast<std::int64_t>(bytes.size());
-  DLLM_TRY(const Buffer stage, Buffer::make(device, std::min(size, kPiece), Place::kShared, "a piece of the weights"));
+  if (stage_.bytes() < std::min(size, kPiece)) {
+    DLLM_TRY(stage_, Buffer::make(device_, kPiece, Place::kShared, "a piece of the weights"));
+  }
   for (std::int64_t at = 0; at < size; at += kPiece) {
     const std::int64_t count = std::min(kPiece, size - at);
-    std::memcpy(stage.data(), bytes.data() + at, static_cast<std::size_t>(count));
-    DLLM_TRY(Commands commands, Commands::begin(device));
-    commands.copy(stage, 0, to, at, count);
+    std::memcpy(stage_.data(), bytes.data() + at, static_cast<std::size_t>(count));
+    DLLM_TRY(Commands commands, Commands::begin(device_));
+    commands.copy(stage_, 0, to, at, count);
     DLLM_CHECK_OK(commands.end());
     DLLM_CHECK_OK(commands.run("the copy of weights"));
   }

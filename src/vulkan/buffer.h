@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "dllm/error.h"
 #include "vulkan/device.h"
@@ -17,6 +18,9 @@ class Buffer {
   Buffer() = default;
   /// `what` is named in errors: "the weights". Errors: kResource, with the sizes.
   static Expected<Buffer> make(std::shared_ptr<Device> device, std::int64_t bytes, Place place, std::string_view what);
+  /// Memory of this processor, which must outlive the buffer, as the device's. Both ends are multiples of
+  /// kImportedPage. Errors: kResource (the driver does not take it: copies are the way then).
+  static Expected<Buffer> import(std::shared_ptr<Device> device, const void* memory, std::int64_t bytes);
   ~Buffer();
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
@@ -36,6 +40,8 @@ class Buffer {
 
  private:
   void swap(Buffer& other) noexcept;
+  VkResult create(std::int64_t bytes, const void* next);
+  VkResult bind(bool map);
 
   std::shared_ptr<Device> device_;
   VkBuffer handle_ = VK_NULL_HANDLE;
@@ -43,9 +49,19 @@ class Buffer {
   VkDeviceAddress address_ = 0;
   std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0;
+  bool imported_ = false;
 };
 
-/// Copies bytes into a buffer of any place, in pieces through shared memory where it is not mapped. Errors: kResource.
-Expected<void> upload(const std::shared_ptr<Device>& device, const Buffer& to, std::span<const std::byte> bytes);
+/// Copies bytes into buffers of any place: in pieces through one piece of shared memory where they are not mapped.
+class Uploader {
+ public:
+  explicit Uploader(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  /// Errors: kResource.
+  Expected<void> copy(const Buffer& to, std::span<const std::byte> bytes);
+
+ private:
+  std::shared_ptr<Device> device_;
+  Buffer stage_;
+};
 
 }  // namespace dllm::vulkan

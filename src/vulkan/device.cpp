@@ -23,6 +23,25 @@ std::int64_t largest_heap(const Instance& instance, VkPhysicalDevice physical) {
   return most;
 }
 
+/// Only where the processor's memory is as near as any other: a card would read it through its bus.
+bool can_import(const Instance& instance, VkPhysicalDevice physical, VkPhysicalDeviceType type) {
+  if (type != VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU && type != VK_PHYSICAL_DEVICE_TYPE_CPU) return false;
+  std::uint32_t count = 0;
+  instance.calls.EnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> extensions(count);
+  instance.calls.EnumerateDeviceExtensionProperties(physical, nullptr, &count, extensions.data());
+  if (std::none_of(extensions.begin(), extensions.end(), [](const VkExtensionProperties& one) {
+        return std::string_view(one.extensionName) == VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
+      }))
+    return false;
+  auto host = structure<VkPhysicalDeviceExternalMemoryHostPropertiesEXT>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT);
+  auto properties = structure<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
+  properties.pNext = &host;
+  instance.calls.GetPhysicalDeviceProperties2(physical, &properties);
+  return host.minImportedHostPointerAlignment <= static_cast<VkDeviceSize>(kImportedPage);
+}
+
 DeviceFacts facts_of(const Instance& instance, VkPhysicalDevice physical) {
   auto twelve = structure<VkPhysicalDeviceVulkan12Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES);
   auto third =
@@ -42,6 +61,7 @@ DeviceFacts facts_of(const Instance& instance, VkPhysicalDevice physical) {
   facts.most_groups = *std::min_element(limits.maxComputeWorkGroupCount, limits.maxComputeWorkGroupCount + 3);
   facts.most_allocation = static_cast<std::int64_t>(third.maxMemoryAllocationSize);
   facts.memory_bytes = largest_heap(instance, physical);
+  facts.imports = can_import(instance, physical, facts.type);
 
   const Features features(instance, physical);
   find_fast_products(instance, physical, features, facts);
@@ -210,11 +230,16 @@ Expected<void> Device::create(VkPhysicalDevice physical) {
   info.pNext = &features.base;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
-  info.enabledExtensionCount = static_cast<std::uint32_t>(features.extensions.size());
-  info.ppEnabledExtensionNames = features.extensions.data();
+  std::vector<const char*> extensions = features.extensions;
+  if (facts_.imports) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
   if (const VkResult made = instance_->calls.CreateDevice(physical, &info, nullptr, &handle_); made != VK_SUCCESS)
     return call_failed(made, "the start of " + facts_.name);
   DLLM_TRY(calls_, device_calls(*instance_, handle_));
+  if (facts_.imports)
+    host_pointer_properties_ = reinterpret_cast<PFN_vkGetMemoryHostPointerPropertiesEXT>(
+        instance_->calls.GetDeviceProcAddr(handle_, "vkGetMemoryHostPointerPropertiesEXT"));
   calls_.GetDeviceQueue(handle_, queue.queueFamilyIndex, 0, &queue_);
 
   auto pool = structure<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
@@ -239,12 +264,28 @@ Expected<std::shared_ptr<Device>> Device::open(const Options& options) {
   std::shared_ptr<Device> device(new Device);
   device->instance_ = std::move(instance);
   device->facts_ = std::move(all[chosen]);
+  if (options.as_card) device->facts_.imports = false;
   DLLM_CHECK_OK(device->create(physical[chosen]));
+  if (options.as_card) device->mapped_[static_cast<std::size_t>(Place::kDevice)] = false;
   return device;
 }
 
+Expected<std::uint32_t> Device::imported_types(const void* memory) const {
+  auto properties = structure<VkMemoryHostPointerPropertiesEXT>(VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT);
+  const VkResult asked = host_pointer_properties_ == nullptr
+                             ? VK_ERROR_EXTENSION_NOT_PRESENT
+                             : host_pointer_properties_(handle_, VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT,
+                                                        memory, &properties);
+  if (asked != VK_SUCCESS) return call_failed(asked, "the import of memory");
+  return properties.memoryTypeBits;
+}
+
 Expected<void> Device::run(VkCommandBuffer commands, std::string_view doing) {
-  if (lost_) return call_failed(VK_ERROR_DEVICE_LOST, "an earlier pass");
+  if (lost_) {
+    Error error = call_failed(VK_ERROR_DEVICE_LOST, doing);
+    error.what = lost_in_;
+    return error;
+  }
   auto submit = structure<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
   submit.commandBufferCount = 1;
   submit.pCommandBuffers = &commands;
@@ -254,10 +295,14 @@ Expected<void> Device::run(VkCommandBuffer commands, std::string_view doing) {
     if (done == VK_SUCCESS) done = calls_.ResetFences(handle_, 1, &fence_);
   }
   if (done == VK_SUCCESS) return {};
-  lost_ = done == VK_ERROR_DEVICE_LOST;
+  Error error = call_failed(done, doing);
+  if (done == VK_ERROR_DEVICE_LOST) {
+    lost_in_ = error.what;
+    lost_ = true;
+  }
   // What it may still be running reads memory that the caller is about to free.
   calls_.DeviceWaitIdle(handle_);
-  return call_failed(done, doing);
+  return error;
 }
 
 }  // namespace dllm::vulkan

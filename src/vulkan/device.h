@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,6 +27,8 @@ struct DeviceFacts {
   bool keeps_subnormals = false;      ///< shaders may ask that float32 keeps subnormal numbers
   std::uint32_t most_groups = 65535;  ///< workgroups of a dispatch in each direction
   std::int64_t most_allocation = 0;   ///< bytes of one allocation
+  /// Memory of this processor, in pages of kImportedPage, can be its own: a unit that has none apart.
+  bool imports = false;
   std::uint32_t subgroup = 0;         ///< invocations of a subgroup; 0: not always as many
   std::uint32_t most_shared = 0;      ///< bytes of memory that a workgroup shares
   bool has_dots = false;              ///< sums of four products of bytes as one instruction
@@ -33,6 +36,9 @@ struct DeviceFacts {
   double tick_ns = 0;                 ///< of timestamps; 0: it has none
   std::vector<std::string> lacks;     ///< what the backend needs and this device has not got, in Vulkan's words
 };
+
+/// Where imported memory may begin and end.
+inline constexpr std::int64_t kImportedPage = 4096;
 
 /// "discrete", "integrated", "virtual", "processor" or "other".
 std::string_view kind_of(VkPhysicalDeviceType type);
@@ -57,6 +63,8 @@ class Device {
   struct Options {
     std::string device;     ///< for choose_device()
     bool validate = false;  ///< with the validation layer, if it is installed
+    /// For tests: as if the device were a card, whose memory this processor does not reach.
+    bool as_card = false;
   };
 
   /// Errors: those of open_instance() and choose_device(), kResource.
@@ -77,6 +85,8 @@ class Device {
 
   /// Runs recorded commands and waits for them. Errors: kResource; a lost device stays lost.
   Expected<void> run(VkCommandBuffer commands, std::string_view doing);
+  /// "the Vulkan device was lost in a pass"; empty: it was not. Thread-safe.
+  std::string failure() const { return lost_ ? lost_in_ : std::string(); }
 
   /// Whether the validation layer is on, and its messages, a line each.
   bool validates() const { return instance_->validates; }
@@ -87,8 +97,12 @@ class Device {
   std::int64_t allocations() const { return allocations_; }
   void count_allocation(std::int64_t bytes) { bytes_in_use_ += bytes, allocations_ += bytes > 0 ? 1 : 0; }
 
-  /// For tests that let a driver fail.
+  /// The types of memory that may be made of memory of this processor, as bits. Errors: kResource.
+  Expected<std::uint32_t> imported_types(const void* memory) const;
+
+  /// For tests that let a driver fail, or have a smaller device.
   DeviceCalls& calls_for_faults() { return calls_; }
+  DeviceFacts& facts_for_faults() { return facts_; }
 
  private:
   Device() = default;
@@ -98,6 +112,7 @@ class Device {
   std::shared_ptr<Instance> instance_;
   DeviceFacts facts_;
   DeviceCalls calls_;
+  PFN_vkGetMemoryHostPointerPropertiesEXT host_pointer_properties_ = nullptr;
   VkDevice handle_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;
   VkCommandPool pool_ = VK_NULL_HANDLE;
@@ -105,8 +120,9 @@ class Device {
   VkFence fence_ = VK_NULL_HANDLE;
   std::uint32_t types_[2] = {};
   bool mapped_[2] = {};
-  bool lost_ = false;
-  std::int64_t bytes_in_use_ = 0;
+  std::string lost_in_;  ///< written before `lost_`, and not again
+  std::atomic<bool> lost_{false};
+  std::atomic<std::int64_t> bytes_in_use_{0};
   std::int64_t allocations_ = 0;
 };
 

@@ -269,7 +269,7 @@ TEST_F(OnDevice, CopiesBetweenItsMemories) {
   const auto own = Buffer::make(test_device(), 20000, Place::kDevice, "a test");
   const auto shared = Buffer::make(test_device(), 20000, Place::kShared, "a test");
   ASSERT_TRUE(own && shared);
-  ASSERT_TRUE(upload(test_device(), *own, std::as_bytes(std::span(numbers))));
+  ASSERT_TRUE(Uploader(test_device()).copy(*own, std::as_bytes(std::span(numbers))));
   auto commands = Commands::begin(test_device());
   ASSERT_TRUE(commands);
   commands->copy(*own, 4, *shared, 8, 19000);

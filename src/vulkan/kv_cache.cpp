@@ -10,10 +10,9 @@
 
 namespace dllm::vulkan {
 
-CacheLayout::CacheLayout(std::span<const cpu::KvShape> layers, TensorType type) : type_(type) {
-  const std::int64_t element = type == TensorType::kF32 ? 4 : 2;
+CacheLayout::CacheLayout(std::span<const cpu::KvShape> layers, const CacheFormat& format) : format_(format) {
   for (const cpu::KvShape& shape : layers) {
-    const std::int64_t row = shape.head_dim * element, head = kTilePositions * row, all = shape.kv_heads * head;
+    const std::int64_t row = format.row_bytes(shape.head_dim), head = kTilePositions * row, all = shape.kv_heads * head;
     places_.push_back(
         {0, static_cast<std::uint32_t>(tile_bytes_ / 4), static_cast<std::uint32_t>((tile_bytes_ + all) / 4)});
     for (std::int64_t h = 0; h < 2 * shape.kv_heads; ++h) heads_.push_back({tile_bytes_ + h * head, row});

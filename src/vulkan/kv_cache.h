@@ -17,10 +17,9 @@ namespace dllm::vulkan {
 /// How K and V of a model are arranged (shaders/cache.glsl).
 class CacheLayout {
  public:
-  /// `type` is F32, F16 or BF16.
-  CacheLayout(std::span<const cpu::KvShape> layers, TensorType type);
+  CacheLayout(std::span<const cpu::KvShape> layers, const CacheFormat& format);
 
-  TensorType type() const { return type_; }
+  const CacheFormat& format() const { return format_; }
   const CachePlace& layer(std::int32_t layer) const { return places_[static_cast<std::size_t>(layer)]; }
   std::int64_t tile_bytes() const { return tile_bytes_; }
   std::int64_t bytes(Position capacity) const { return (capacity + kTilePositions - 1) / kTilePositions * tile_bytes_; }
@@ -33,7 +32,7 @@ class CacheLayout {
     std::int64_t offset = 0;
     std::int64_t row_bytes = 0;  ///< of a position
   };
-  TensorType type_;
+  CacheFormat format_;
   std::int64_t tile_bytes_ = 0;
   std::vector<CachePlace> places_;
   std::vector<Head> heads_;

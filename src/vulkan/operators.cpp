@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/try.h"
+#include "cpu/score_head.h"
 
 namespace dllm::vulkan {
 namespace {
@@ -18,7 +19,7 @@ using Address = VkDeviceAddress;
 // The push constants of the shaders, member by member. Shaders that compute have a `zero` (exact.glsl).
 struct CopyRowsPush {
   Address from, order, to;
-  std::uint32_t width, has_order;
+  std::uint32_t width, stride, has_order;
 };
 struct RmsNormPush {
   Address x, gain, result;
@@ -81,6 +82,12 @@ struct MixExpertsPush {
   Address products, route, result;
   std::uint32_t width, used, zero;
 };
+struct ReduceChunkPush {
+  Address logits, rows, asked, result, answers;
+  std::uint32_t width, first, chunks, most_asked;
+  float cap, twice;
+  std::uint32_t zero;
+};
 struct StoreKvPush {
   Address key, value, rows;
   std::uint32_t kv_heads, head_dim, tile_words, key_words, value_words, zero;
@@ -114,8 +121,13 @@ std::optional<std::uint32_t> number_of(const Kind (&known)[kCount], Kind kind) {
   return static_cast<std::uint32_t>(found - std::begin(known));
 }
 
-/// As shaders/cache.glsl and linear_floats.comp number the types.
+/// As shaders/linear_floats.comp numbers the types.
 std::uint32_t number_of(TensorType type) { return type == TensorType::kF32 ? 0 : type == TensorType::kF16 ? 1 : 2; }
+
+/// As shaders/cache.glsl does.
+std::uint32_t number_of_cache(TensorType type) {
+  return type == TensorType::kQ8_0 ? 3 : type == TensorType::kQ4_0 ? 4 : number_of(type);
+}
 
 }  // namespace
 
@@ -150,8 +162,11 @@ Expected<Launch> Operators::launch(std::string_view shader, const Constants& ext
   return made;
 }
 
-Expected<Launch> Operators::copy_rows(Address from, Address order, Address to, std::int64_t width) {
-  return launch("copy_rows", {}, CopyRowsPush{from, order, to, word(width), order != 0 ? 1U : 0U}, columns_of(width));
+Expected<Launch> Operators::copy_rows(Address from, Address order, Address to, std::int64_t width,
+                                      std::int64_t stride) {
+  return launch("copy_rows", {},
+                CopyRowsPush{from, order, to, word(width), word(stride == 0 ? width : stride), order != 0 ? 1U : 0U},
+                columns_of(width));
 }
 
 Expected<Launch> Operators::rms_norm(const op::RmsNorm& o, std::int64_t width, Address x, Address gain, Address out) {
@@ -280,19 +295,48 @@ Expected<Launch> Operators::mix_experts(std::int64_t used, std::int64_t width, A
   return launch("mix_experts", {}, MixExpertsPush{products, route, out, word(width), word(used), 0}, columns_of(width));
 }
 
-Expected<Launch> Operators::store_kv(TensorType cache, std::int64_t kv_heads, std::int64_t head_dim,
-                                     const CachePlace& place, Address k, Address v, Address rows) {
+Expected<Launch> Operators::reduce_chunks(const op::ScoreHead& o, std::int64_t first, std::int64_t width,
+                                          std::int64_t chunks, const ReductionPlaces& at) {
+  static_assert(sizeof(ReduceRow) == 16 && sizeof(cpu::ReducedChunk) == 32);
   return launch(
-      "store_kv", {number_of(cache)},
-      StoreKvPush{k, v, rows, word(kv_heads), word(head_dim), place.tile_words, place.key_words, place.value_words, 0},
-      columns_of(kv_heads * head_dim / 2));
+      "reduce_chunk", {arithmetic_.fused64 == Fused64::kNative ? 1U : 0U},
+      ReduceChunkPush{at.logits, at.rows, at.asked, at.chunks, at.answers, word(width), word(first), word(chunks),
+                      word(cpu::kMostAsked), o.softcap, o.softcap == 0 ? 0 : 2.f / o.softcap, 0},
+      (width + cpu::kHeadChunk - 1) / cpu::kHeadChunk);
 }
 
-Expected<Launch> Operators::attention(const op::Attention& o, TensorType cache, const CachePlace& place, Address q,
-                                      Address rows, Address visible, Address tiles, Address out) {
-  return launch("attention", {number_of(cache)},
+std::int64_t CacheFormat::row_bytes(std::int64_t head_dim) const {
+  const std::int64_t scales = (head_dim / 32 + 1) / 2 * 4;
+  switch (type) {
+    case TensorType::kF32:
+      return 4 * head_dim;
+    case TensorType::kQ8_0:
+      return head_dim + scales;
+    case TensorType::kQ4_0:
+      return head_dim / 2 + scales;
+    default:
+      return 2 * head_dim;
+  }
+}
+
+Expected<Launch> Operators::store_kv(const CacheFormat& cache, std::int64_t kv_heads, std::int64_t head_dim,
+                                     const CachePlace& place, Address k, Address v, Address rows) {
+  const bool codes = number_of_cache(cache.type) >= number_of_cache(TensorType::kQ8_0);
+  const std::int64_t pieces = codes ? 2 * kv_heads * ((head_dim / 32 + 1) / 2) : kv_heads * head_dim / 2;
+  return launch(
+      "store_kv", {number_of_cache(cache.type), cache.rotates_keys() ? 1U : 0U},
+      StoreKvPush{k, v, rows, word(kv_heads), word(head_dim), place.tile_words, place.key_words, place.value_words, 0},
+      columns_of(pieces));
+}
+
+Expected<Launch> Operators::attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
+                                      Address q, Address rows, Address visible, Address tiles, Address out) {
+  // Rotated queries and keys are 32 times too large together; keys have an eighth of it already.
+  const float scale = o.scale * 1.44269504f * (cache.rotates_keys() ? 0.25f : 1.f);
+  return launch("attention",
+                {number_of_cache(cache.type), cache.rotates_keys() ? 1U : 0U, word((o.head_dim + 63) / 64)},
                 AttentionPush{q, out, rows, visible, tiles, word(o.heads), word(o.kv_heads), word(o.head_dim),
-                              place.tile_words, place.key_words, place.value_words, o.window, o.scale * 1.44269504f, 0},
+                              place.tile_words, place.key_words, place.value_words, o.window, scale, 0},
                 o.heads);
 }
 

@@ -25,7 +25,7 @@ namespace dllm::vulkan {
 /// Rows that an invocation of a product with floats computes at once.
 inline constexpr std::uint32_t kProductRows = 8;
 /// Largest head_dim of attention.
-inline constexpr std::int64_t kMostHeadDim = 256;
+inline constexpr std::int64_t kMostHeadDim = 1024;
 /// Positions of a tile of the cache and of the softmax: cpu::kKeyTile.
 inline constexpr std::int64_t kTilePositions = 64;
 
@@ -50,6 +50,16 @@ struct RowArgument {
   std::int32_t first_tile = 0;  ///< of the visible positions of its sequence
   std::int32_t tile_count = 0;
   std::int32_t canvas = 0;  ///< 1: of a canvas (Region::kCanvas)
+};
+
+/// How K and V are stored: F32, F16, BF16, Q8_0 or Q4_0.
+struct CacheFormat {
+  TensorType type = TensorType::kF16;
+  bool plain_keys = false;  ///< Q4_0: blocks of K are not rotated
+
+  bool rotates_keys() const { return type == TensorType::kQ4_0 && !plain_keys; }
+  /// Bytes of a row of a head, as shaders/cache.glsl has them.
+  std::int64_t row_bytes(std::int64_t head_dim) const;
 };
 
 /// Where a layer is in a tile of the cache, in words.
@@ -87,6 +97,22 @@ struct RouteScratch {
   VkDeviceAddress scores = 0, keys = 0;  ///< [rows][experts]
 };
 
+/// A scored row for shaders/reduce_chunk.comp.
+struct ReduceRow {
+  double beta = 1;
+  std::uint32_t asked = 0;  ///< tokens
+  std::uint32_t whole = 0;  ///< 1: this processor reduces it
+};
+/// The reduction of a head: what it reads and writes.
+struct ReductionPlaces {
+  VkDeviceAddress logits = 0;   ///< [rows][width]
+  VkDeviceAddress rows = 0;     ///< ReduceRow
+  VkDeviceAddress asked = 0;    ///< [rows][cpu::kMostAsked], tokens; with kRuledToken: left out
+  VkDeviceAddress chunks = 0;   ///< [rows][chunks], cpu::ReducedChunk
+  VkDeviceAddress answers = 0;  ///< [rows][cpu::kMostAsked]
+};
+inline constexpr std::uint32_t kRuledToken = 0x8000'0000;
+
 /// What op::Scale multiplies rows by.
 struct RegionFactors {
   float context = 1.f;
@@ -116,8 +142,9 @@ class Operators {
   const std::shared_ptr<Device>& device() const { return device_; }
   const Arithmetic& arithmetic() const { return arithmetic_; }
 
-  /// Rows of `width` floats; `order`: which row comes where, or 0.
-  Expected<Launch> copy_rows(VkDeviceAddress from, VkDeviceAddress order, VkDeviceAddress to, std::int64_t width);
+  /// Rows of `width` floats; `order`: which row comes where, or 0. `stride`: from row to row of `to`, 0: `width`.
+  Expected<Launch> copy_rows(VkDeviceAddress from, VkDeviceAddress order, VkDeviceAddress to, std::int64_t width,
+                             std::int64_t stride = 0);
   /// `gain` may be 0: 1.
   Expected<Launch> rms_norm(const op::RmsNorm& o, std::int64_t width, VkDeviceAddress x, VkDeviceAddress gain,
                             VkDeviceAddress out);
@@ -153,10 +180,14 @@ class Operators {
   /// The weighted sums of [rows][used][width].
   Expected<Launch> mix_experts(std::int64_t used, std::int64_t width, VkDeviceAddress products, VkDeviceAddress route,
                                VkDeviceAddress out);
-  Expected<Launch> store_kv(TensorType cache, std::int64_t kv_heads, std::int64_t head_dim, const CachePlace& place,
-                            VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
-  Expected<Launch> attention(const op::Attention& o, TensorType cache, const CachePlace& place, VkDeviceAddress q,
-                             VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles, VkDeviceAddress out);
+  /// Logits of the tokens [first, first + width) to reduced chunks; `first` is a multiple of cpu::kHeadChunk.
+  Expected<Launch> reduce_chunks(const op::ScoreHead& o, std::int64_t first, std::int64_t width, std::int64_t chunks,
+                                 const ReductionPlaces& at);
+  Expected<Launch> store_kv(const CacheFormat& cache, std::int64_t kv_heads, std::int64_t head_dim,
+                            const CachePlace& place, VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
+  Expected<Launch> attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
+                             VkDeviceAddress q, VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles,
+                             VkDeviceAddress out);
 
  private:
   using Constants = std::array<std::uint32_t, 8>;  ///< from constant_id 2 on

@@ -12,6 +12,13 @@
 #include "cpu/model_memory.h"
 
 namespace dllm::vulkan {
+namespace {
+
+constexpr auto kChunkBytes = static_cast<std::int64_t>(sizeof(cpu::ReducedChunk));
+/// Logits of a part: few enough for the device's cache, and enough that its product fills a card.
+constexpr std::int64_t kPartLogits = std::int64_t{1} << 19, kPartChunks = 16;
+
+}  // namespace
 
 /// Turns operators into dispatches, one after the other.
 class Pass::Recorder {
@@ -48,12 +55,12 @@ class Pass::Recorder {
   }
   Expected<void> record(const op::StoreKv& o) {
     const op::Attention& reader = attention_of(o.layer);
-    return add(operators().store_kv(model_.cache->type(), reader.kv_heads, reader.head_dim,
+    return add(operators().store_kv(model_.cache->format(), reader.kv_heads, reader.head_dim,
                                     model_.cache->layer(o.layer), value(o.k), value(o.v), arguments().rows()),
                o.k);
   }
   Expected<void> record(const op::Attention& o) {
-    return add(operators().attention(o, model_.cache->type(), model_.cache->layer(o.layer), value(o.q),
+    return add(operators().attention(o, model_.cache->format(), model_.cache->layer(o.layer), value(o.q),
                                      arguments().rows(), arguments().visible(), arguments().tiles(), value(o.out)),
                o.out);
   }
@@ -84,9 +91,51 @@ class Pass::Recorder {
   Expected<void> record(const op::GatherScored& o) {
     return add(operators().copy_rows(value(o.x), arguments().gather(), value(o.out), width(o.out)), o.out);
   }
+  /// A part's product, then its reduction beside the next part's product, which writes the other half of the memory.
   Expected<void> record(const op::ScoreHead& o) {
-    return product(o.x, weights().matrix(o.weight), weights().vector(o.bias), pass_.logits_.address());
+    const HeadParts& head = pass_.head_;
+    const DeviceMatrix& matrix = weights().matrix(o.weight);
+    const Address bias = weights().vector(o.bias);
+    const std::int64_t last = (head.vocab - 1) / head.tokens;
+    for (std::int64_t part = 0; part <= last; ++part) {
+      const std::int64_t first = part * head.tokens;
+      DeviceMatrix piece = matrix;
+      piece.n = std::min(head.tokens, head.vocab - first);
+      piece.panels += static_cast<Address>(first / cpu::kPanel * matrix.layout.bytes);
+      DLLM_CHECK_OK(product(o.x, piece, bias == 0 ? 0 : bias + static_cast<Address>(first * 4), part_of_logits(part)));
+      if (part > 0) DLLM_CHECK_OK(reduce(o, part - 1));
+      waits_ = true;
+      if (part == last) break;
+      commands_.barrier();
+      waits_ = false;
+    }
+    DLLM_CHECK_OK(reduce(o, last));
+    waits_ = true;
+    return {};
   }
+
+  Address part_of_logits(std::int64_t part) const {
+    return pass_.parts_.address() + static_cast<Address>(part % 2 * pass_.parts_.bytes() / 2);
+  }
+
+  Expected<void> reduce(const op::ScoreHead& o, std::int64_t part) {
+    const HeadParts& head = pass_.head_;
+    const std::int64_t first = part * head.tokens, tokens = std::min(head.tokens, head.vocab - first);
+    const Address logits = part_of_logits(part), reduced = pass_.reduced_.address();
+    if (operators().arithmetic().fused64 != Fused64::kNone) {
+      const auto answers = reduced + static_cast<Address>(pass_.room_.scored * head.chunks * kChunkBytes);
+      DLLM_CHECK_OK(
+          add(operators().reduce_chunks(o, first, tokens, head.chunks,
+                                        {logits, arguments().reduce_rows(), arguments().asked(), reduced, answers}),
+              o.x));
+      waits_ = false;
+    }
+    if (pass_.room_.kept == 0) return {};
+    return add(operators().copy_rows(logits, arguments().kept(),
+                                     pass_.logits_.address() + static_cast<Address>(first * 4), tokens, head.vocab),
+               Over::kKept);
+  }
+
   Expected<void> record(const op::Route& o) {
     const std::int64_t experts = width(o.logits);
     const RouteScratch scratch = pass_.scratch_.route;
@@ -170,11 +219,14 @@ class Pass::Recorder {
 
   /// A dispatch over the rows that `sized` has, or over so many pairs of each.
   Expected<void> add(Expected<Launch> launch, ValueId sized, std::int64_t pairs = 1) {
+    return add(std::move(launch), scored(sized) ? Over::kScored : Over::kRows, pairs);
+  }
+  Expected<void> add(Expected<Launch> launch, Over over, std::int64_t pairs = 1) {
     if (!launch) return launch.error();
     if (waits_ && !pass_.launches_.empty()) commands_.barrier();
     const std::int64_t offset = PassArguments::groups_offset(pass_.launches());
     commands_.dispatch(*launch->pipeline, launch->push, arguments().memory(), offset);
-    pass_.launches_.push_back({*launch, scored(sized), pairs});
+    pass_.launches_.push_back({*launch, over, pairs});
     return {};
   }
 
@@ -252,6 +304,29 @@ Expected<void> Pass::make_scratch(const std::shared_ptr<Device>& device) {
   return {};
 }
 
+Expected<void> Pass::make_head(const std::shared_ptr<Device>& device) {
+  head_.vocab = cpu::head_vocab(plan_.graph);
+  if (head_.vocab == 0) return {};
+  head_.chunks = (head_.vocab + cpu::kHeadChunk - 1) / cpu::kHeadChunk;
+  const std::int64_t fit = kPartLogits / cpu::kHeadChunk / std::max<std::int64_t>(1, room_.scored);
+  head_.tokens = std::min(head_.chunks, std::clamp<std::int64_t>(fit, 1, kPartChunks)) * cpu::kHeadChunk;
+  DLLM_TRY(parts_, Buffer::make(device, 2 * room_.scored * head_.tokens * 4, Place::kDevice, "a pass's activations"));
+  DLLM_TRY(reduced_, Buffer::make(device, room_.scored * (head_.chunks * kChunkBytes + cpu::kMostAsked * 4),
+                                  Place::kShared, "a pass's scores"));
+  if (room_.kept == 0) return {};
+  DLLM_TRY(logits_, Buffer::make(device, room_.kept * head_.vocab * 4, Place::kShared, "a pass's logits"));
+  return {};
+}
+
+std::span<const cpu::ReducedChunk> Pass::chunks() const {
+  return {reduced_.as<const cpu::ReducedChunk>(), static_cast<std::size_t>(room_.scored * head_.chunks)};
+}
+
+std::span<const float> Pass::answers() const {
+  return {reinterpret_cast<const float*>(reduced_.data() + room_.scored * head_.chunks * kChunkBytes),
+          static_cast<std::size_t>(room_.scored * cpu::kMostAsked)};
+}
+
 Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph graph, const PassSize& room) {
   const std::shared_ptr<Device>& device = model.operators->device();
   if (room.rows > device->facts().most_groups)
@@ -265,14 +340,15 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
   pass->plan_ = make_plan(std::move(graph));
   const Graph& planned = pass->plan_.graph;
   // At most those of experts: two products with codes of their rows, a gate, a transform, codes, a product, a sum.
-  const auto launches = static_cast<std::int64_t>(9 * planned.ops.size());
+  // The head has three for each part.
+  const auto launches =
+      static_cast<std::int64_t>(9 * planned.ops.size()) + 3 * (cpu::head_vocab(planned) / cpu::kHeadChunk + 1);
   DLLM_TRY(pass->arguments_, PassArguments::make(device, planned, *model.tables, room, launches));
   DLLM_TRY(pass->arena_, Buffer::make(device, pass->plan_.arena_floats * 4, Place::kDevice, "a pass's activations"));
   DLLM_TRY(pass->codes_,
            Buffer::make(device, 2 * room.rows * code_bytes_of(planned), Place::kDevice, "a pass's activations"));
   DLLM_CHECK_OK(pass->make_scratch(device));
-  DLLM_TRY(pass->logits_,
-           Buffer::make(device, room.scored * cpu::head_vocab(planned) * 4, Place::kShared, "a pass's logits"));
+  DLLM_CHECK_OK(pass->make_head(device));
   DLLM_TRY(Commands commands, Commands::begin(device));
   pass->commands_ = std::make_unique<Commands>(std::move(commands));
   DLLM_CHECK_OK(Recorder(model, *pass, *pass->commands_).record_all());
@@ -281,15 +357,17 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
 }
 
 std::int64_t Pass::bytes() const {
-  return arguments_.memory().bytes() + arena_.bytes() + codes_.bytes() + experts_.bytes() + logits_.bytes();
+  return arguments_.memory().bytes() + arena_.bytes() + codes_.bytes() + experts_.bytes() + parts_.bytes() +
+         reduced_.bytes() + logits_.bytes();
 }
 
-Expected<void> Pass::run(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather) {
-  const PassSize size = arguments_.fill(batch, gather, *tables_);
+Expected<void> Pass::run(std::span<const SequenceStep> batch, const ScoredRows& scored) {
+  const PassSize size = arguments_.fill(batch, scored, *tables_);
+  const std::int64_t counts[] = {size.rows, size.scored, size.kept};
   for (std::size_t i = 0; i < launches_.size(); ++i)
     arguments_.set_groups(
         static_cast<std::int64_t>(i),
-        launches_[i].launch.groups((launches_[i].scored ? size.scored : size.rows) * launches_[i].pairs));
+        launches_[i].launch.groups(counts[static_cast<std::size_t>(launches_[i].over)] * launches_[i].pairs));
   return commands_->run("a pass");
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,6 +23,13 @@ struct DeviceModel {
   const DeviceWeights* weights = nullptr;
   const CacheLayout* cache = nullptr;
   const Weights* tables = nullptr;  ///< the file's, for look-ups
+};
+
+/// The head of a model, in parts of the vocabulary whose logits exist one or two at a time.
+struct HeadParts {
+  std::int64_t vocab = 0;
+  std::int64_t chunks = 0;  ///< of cpu::kHeadChunk tokens
+  std::int64_t tokens = 0;  ///< of a part
 };
 
 /// Memory that experts need between their products.
@@ -45,26 +53,37 @@ class Pass {
   std::int64_t bytes() const;
 
   /// Runs a batch that fits. Throws std::bad_alloc. Errors: kResource.
-  Expected<void> run(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather);
-  /// Of the last pass: [scored][vocabulary], before a cap.
+  Expected<void> run(std::span<const SequenceStep> batch, const ScoredRows& scored);
+  /// Of the last pass: [kept][vocabulary], before a cap.
   const float* logits() const { return logits_.as<const float>(); }
+  /// Memory of these: 0 unless a batch needed some.
+  std::int64_t logit_bytes() const { return logits_.bytes(); }
+  /// Of the last pass, as cpu::DeviceHead has them.
+  std::span<const cpu::ReducedChunk> chunks() const;
+  std::span<const float> answers() const;
 
  private:
   class Recorder;
+  enum class Over : std::uint8_t { kRows, kScored, kKept };
   struct Counted {
     Launch launch;
-    bool scored = false;     ///< over the scored rows, not all
+    Over over = Over::kRows;
     std::int64_t pairs = 1;  ///< for each of these: experts of a row
   };
 
   Pass() = default;
   Expected<void> make_scratch(const std::shared_ptr<Device>& device);
+  Expected<void> make_head(const std::shared_ptr<Device>& device);
 
   PassSize room_;
   ExecutionPlan plan_;
   const Weights* tables_ = nullptr;
   PassArguments arguments_;
-  Buffer arena_, codes_, experts_, logits_;
+  Buffer arena_, codes_, experts_;
+  HeadParts head_;
+  Buffer parts_;    ///< logits of two parts, [2][scored][tokens]
+  Buffer reduced_;  ///< [scored][chunks], then [scored][cpu::kMostAsked] answers
+  Buffer logits_;   ///< [kept][vocabulary]
   ExpertScratch scratch_;
   std::vector<Counted> launches_;
   std::unique_ptr<Commands> commands_;

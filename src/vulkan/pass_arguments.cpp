@@ -21,9 +21,10 @@ std::int64_t rounded(std::int64_t bytes) { return (bytes + kSection - 1) / kSect
 
 }  // namespace
 
-PassSize size_of_pass(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather) {
+PassSize size_of_pass(std::span<const SequenceStep> batch, const ScoredRows& scored) {
   PassSize size;
-  size.scored = static_cast<std::int64_t>(gather.size());
+  size.scored = static_cast<std::int64_t>(scored.gather.size());
+  size.kept = std::ranges::count(scored.needs, true, &cpu::HeadRow::logits);
   for (const SequenceStep& step : batch) {
     size.rows += static_cast<std::int64_t>(step.plan.rows.size());
     for (const PositionRange& range : step.plan.visible) size.visible += range.size();
@@ -47,6 +48,9 @@ Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& devic
   const auto section = [&](std::int64_t bytes) { return std::exchange(end, rounded(end + bytes)); };
   made.rows_ = section(room.rows * static_cast<std::int64_t>(sizeof(RowArgument)));
   made.gather_ = section(room.scored * 4);
+  made.reduce_ = section(room.scored * static_cast<std::int64_t>(sizeof(ReduceRow)));
+  made.asked_ = section(room.scored * cpu::kMostAsked * 4);
+  made.kept_ = section(room.kept * 4);
   made.visible_ = section(room.visible * 4);
   // Every tile has a visible position; every sequence has a row, and one end more.
   made.tiles_ = section((room.visible + room.rows + 1) * 4);
@@ -137,13 +141,30 @@ void PassArguments::fill_lookups(std::span<const SequenceStep> batch, const Weig
   }
 }
 
-PassSize PassArguments::fill(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather,
-                             const Weights& weights) {
-  const PassSize size = size_of_pass(batch, gather);
+void PassArguments::fill_head(const ScoredRows& scored) {
+  auto* const gather = to<std::int32_t>(gather_);
+  auto* const rows = to<ReduceRow>(reduce_);
+  auto* kept = to<std::int32_t>(kept_);
+  for (std::size_t i = 0; i < scored.gather.size(); ++i) {
+    const cpu::HeadRow& needs = scored.needs[i];
+    gather[i] = static_cast<std::int32_t>(scored.gather[i]);
+    rows[i] = {needs.beta, needs.logits ? 0 : static_cast<std::uint32_t>(needs.asked.size()), needs.logits ? 1U : 0U};
+    if (needs.logits) {
+      *kept++ = static_cast<std::int32_t>(i);
+      continue;
+    }
+    auto* asked = to<std::uint32_t>(asked_) + static_cast<std::int64_t>(i) * cpu::kMostAsked;
+    for (const cpu::AskedToken& token : needs.asked)
+      *asked++ = static_cast<std::uint32_t>(token.token) | (token.ruled ? kRuledToken : 0);
+  }
+}
+
+PassSize PassArguments::fill(std::span<const SequenceStep> batch, const ScoredRows& scored, const Weights& weights) {
+  const PassSize size = size_of_pass(batch, scored);
   to<std::int32_t>(0)[0] = static_cast<std::int32_t>(size.rows);
   to<std::int32_t>(0)[1] = static_cast<std::int32_t>(size.scored);
-  for (std::size_t i = 0; i < gather.size(); ++i) to<std::int32_t>(gather_)[i] = static_cast<std::int32_t>(gather[i]);
   fill_rows(batch);
+  fill_head(scored);
   fill_lookups(batch, weights);
   return size;
 }

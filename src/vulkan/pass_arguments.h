@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "cpu/rope_table.h"
+#include "cpu/score_head.h"
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "model/weights.h"
@@ -20,10 +21,17 @@ struct PassSize {
   std::int64_t rows = 0;
   std::int64_t scored = 0;
   std::int64_t visible = 0;  ///< positions, over all sequences
+  std::int64_t kept = 0;     ///< scored rows whose logits this processor reads
 
   bool holds(const PassSize& other) const {
-    return rows >= other.rows && scored >= other.scored && visible >= other.visible;
+    return rows >= other.rows && scored >= other.scored && visible >= other.visible && kept >= other.kept;
   }
+};
+
+/// The scored rows of a batch, as cpu::ScoreHead arranges them.
+struct ScoredRows {
+  std::span<const std::int64_t> gather;  ///< rows of the batch
+  std::span<const cpu::HeadRow> needs;
 };
 
 /// What the host tells a recorded pass, in memory that the device reads: counts, workgroups, rows with their caches,
@@ -38,6 +46,10 @@ class PassArguments {
   VkDeviceAddress count(bool scored) const { return at(scored ? 4 : 0); }
   VkDeviceAddress rows() const { return at(rows_); }
   VkDeviceAddress gather() const { return at(gather_); }
+  /// For the head: what is needed of each scored row, and which ones are kept.
+  VkDeviceAddress reduce_rows() const { return at(reduce_); }
+  VkDeviceAddress asked() const { return at(asked_); }
+  VkDeviceAddress kept() const { return at(kept_); }
   VkDeviceAddress visible() const { return at(visible_); }
   VkDeviceAddress tiles() const { return at(tiles_); }
   /// [rows][dims / 2] for an operator of the graph.
@@ -48,9 +60,8 @@ class PassArguments {
   /// Where the workgroups of a dispatch are.
   static std::int64_t groups_offset(std::int64_t launch) { return 64 + 12 * launch; }
 
-  /// Writes everything but workgroups, and returns size_of_pass(). `gather`: rows of the batch, for each scored row.
-  /// Throws std::bad_alloc.
-  PassSize fill(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather, const Weights& weights);
+  /// Writes everything but workgroups, and returns size_of_pass(). Throws std::bad_alloc.
+  PassSize fill(std::span<const SequenceStep> batch, const ScoredRows& scored, const Weights& weights);
   void set_groups(std::int64_t launch, const GroupCounts& groups) {
     *reinterpret_cast<GroupCounts*>(memory_.data() + groups_offset(launch)) = groups;
   }
@@ -77,15 +88,16 @@ class PassArguments {
   const Turn& turn(const op::Rope& o) const;
   void add_turn(const op::Rope& o, const Weights& weights);
   void fill_rows(std::span<const SequenceStep> batch);
+  void fill_head(const ScoredRows& scored);
   void fill_lookups(std::span<const SequenceStep> batch, const Weights& weights);
 
   Buffer memory_;
-  std::int64_t rows_ = 0, gather_ = 0, visible_ = 0, tiles_ = 0;
+  std::int64_t rows_ = 0, gather_ = 0, visible_ = 0, tiles_ = 0, reduce_ = 0, asked_ = 0, kept_ = 0;
   std::vector<Turn> turns_;
   std::vector<Lookup> lookups_;
 };
 
-/// The size of a batch's pass; `gather` as in PassArguments::fill().
-PassSize size_of_pass(std::span<const SequenceStep> batch, std::span<const std::int64_t> gather);
+/// The size of a batch's pass.
+PassSize size_of_pass(std::span<const SequenceStep> batch, const ScoredRows& scored);
 
 }  // namespace dllm::vulkan

@@ -80,6 +80,31 @@ Expected<Observation> observe_on(const std::shared_ptr<Device>& device, const Se
   return seen;
 }
 
+struct Fused64Push {
+  VkDeviceAddress cases, results;
+  std::uint32_t count, zero;
+};
+
+Expected<Cases64> observe64_on(const std::shared_ptr<Device>& device, const Cases64& cases, Arithmetic arithmetic,
+                               Fused64 form) {
+  PipelineConstants constants = arithmetic.constants();
+  constants[2] = form == Fused64::kNative ? 1 : 0;
+  DLLM_TRY(const Pipeline pipeline, Pipeline::make(device, "fused64", arithmetic.form, constants));
+  const auto bytes = static_cast<std::int64_t>(cases.size() * sizeof cases[0]);
+  DLLM_TRY(const Buffer operands, Buffer::make(device, bytes, Place::kShared, "the self-test"));
+  DLLM_TRY(const Buffer results, Buffer::make(device, bytes, Place::kShared, "the self-test"));
+  std::memcpy(operands.data(), cases.data(), static_cast<std::size_t>(bytes));
+  DLLM_TRY(Commands commands, Commands::begin(device));
+  const auto count = static_cast<std::uint32_t>(cases.size());
+  commands.dispatch(pipeline, Fused64Push{operands.address(), results.address(), count, 0},
+                    GroupCounts{(count + 63) / 64});
+  DLLM_CHECK_OK(commands.end());
+  DLLM_CHECK_OK(commands.run("the self-test"));
+  Cases64 seen(cases.size());
+  std::memcpy(seen.data(), results.data(), static_cast<std::size_t>(bytes));
+  return seen;
+}
+
 std::string_view name_of(ShaderForm form) {
   switch (form) {
     case ShaderForm::kNative:
@@ -209,8 +234,52 @@ Observe observer_of(std::shared_ptr<Device> device, std::string_view shader) {
   };
 }
 
+/// Of the sizes that the reduction has: exponents up to 200 away from 0. A third operand near the product, or near half
+/// a unit of it, makes a second rounding visible.
+Cases64 self_test_cases64() {
+  Cases64 cases;
+  for (std::uint32_t i = 0; i < 4000; ++i) {
+    const auto random = philox4x32({i, 1, 0, 0}, {38, 0}), more = philox4x32({i, 2, 0, 0}, {38, 0});
+    std::array<double, 3> x;
+    for (std::size_t j = 0; j < 3; ++j) {
+      const std::uint64_t bits = std::uint64_t{random[j]} << 32 | more[j];
+      const std::uint64_t exponent = 1023 - 20 + bits % (i % 2 == 0 ? 30 : 1) - (i % 8 == 1 ? 180 : 0);
+      x[j] = std::bit_cast<double>((bits & 0x800f'ffff'ffff'ffffU) | exponent << 52);
+    }
+    const double product = x[0] * x[1];
+    if (i % 4 == 2) x[2] = -product * (1 + std::ldexp(static_cast<double>(random[3] % 8), -52));
+    if (i % 4 == 3) x[2] = std::ldexp(product, 53) * (random[3] % 2 == 0 ? 1 : 0.5);
+    if (i % 16 == 15) x[1] = std::ldexp(1, static_cast<int>(random[3] % 7));  // products without a low part
+    cases.push_back(x);
+  }
+  cases.push_back({0, 1, 0});
+  cases.push_back({0, -1, -2.5});
+  return cases;
+}
+
+Cases64 right_results64(const Cases64& cases) {
+  Cases64 right;
+  for (const auto& [a, b, c] : cases) right.push_back({std::fma(a, b, c), a * b, a + c});
+  return right;
+}
+
+Expected<Fused64> choose_fused64(const DeviceFacts& facts, const Observe64& observe) {
+  if (!facts.has_float64) return Fused64::kNone;
+  const Cases64 cases = self_test_cases64(), right = right_results64(cases);
+  for (const Fused64 form : {Fused64::kNative, Fused64::kExact}) {
+    DLLM_TRY(const Cases64 seen, observe(cases, form));
+    if (seen.size() == right.size() && std::memcmp(seen.data(), right.data(), right.size() * sizeof right[0]) == 0)
+      return form;
+  }
+  return Fused64::kNone;
+}
+
 Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device) {
-  return choose_arithmetic(device->facts(), observer_of(device));
+  DLLM_TRY(Arithmetic arithmetic, choose_arithmetic(device->facts(), observer_of(device)));
+  DLLM_TRY(arithmetic.fused64, choose_fused64(device->facts(), [&](const Cases64& cases, Fused64 form) {
+             return observe64_on(device, cases, arithmetic, form);
+           }));
+  return arithmetic;
 }
 
 }  // namespace dllm::vulkan

@@ -19,6 +19,13 @@
 
 namespace dllm::vulkan {
 
+/// How shaders compute fused multiply-adds of float64.
+enum class Fused64 : std::uint8_t {
+  kNone,    ///< not at all: logits are reduced by this processor
+  kNative,  ///< by the device's own instruction
+  kExact,   ///< by exact products and sums, rounded to odd
+};
+
 /// How shaders compute on a device so that every operator rounds as IEEE 754 says.
 struct Arithmetic {
   ShaderForm form = ShaderForm::kFloat64;
@@ -26,6 +33,7 @@ struct Arithmetic {
   bool correct_roots = false;
   /// Iterations that all loops of one invocation may have together: Mesa 22.3 ends them after 65,535, without a word.
   std::uint32_t most_rounds = 0;
+  Fused64 fused64 = Fused64::kNone;
 
   /// With the constants of shaders/exact.glsl in front; the others are 0.
   PipelineConstants constants() const { return {correct_division ? 1U : 0U, correct_roots ? 1U : 0U}; }
@@ -66,7 +74,15 @@ Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& 
 /// tests. Errors: kResource.
 Observe observer_of(std::shared_ptr<Device> device, std::string_view shader = "self_test");
 
-/// The same for a device, by running the test on it: some milliseconds. Errors: also kResource.
+/// Operands of float64, and a * b + c rounded once, a * b and a + c of each.
+using Cases64 = std::vector<std::array<double, 3>>;
+Cases64 self_test_cases64();
+Cases64 right_results64(const Cases64& cases);
+using Observe64 = std::function<Expected<Cases64>(const Cases64& cases, Fused64 form)>;
+/// The form whose results are right, the native one first; kNone if neither is. Errors: those of `observe`.
+Expected<Fused64> choose_fused64(const DeviceFacts& facts, const Observe64& observe);
+
+/// Both for a device, by running the tests on it: some milliseconds. Errors: also kResource.
 Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device);
 
 }  // namespace dllm::vulkan

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -46,21 +48,16 @@ Expected<void> check_operators(const Graph& graph, const vulkan::DeviceFacts& fa
   return {};
 }
 
-Expected<TensorType> cache_type(CpuKvType wanted, const Graph& graph, const Weights& weights) {
-  const TensorType type = cpu::storage_type(wanted, graph, weights);
-  if (type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16) return type;
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("the Vulkan backend does not store K and V as {}", codec(type).name), "--cache-type",
-               "one of: f32, f16, bf16"};
-}
-
 /// The most positions that attention sees before a device of limited loops ends one: per tile, the iterations over
-/// dimensions of the scores, over keys of the maximum and of at most four dimensions, and what is left.
-std::int64_t most_positions(const Graph& graph, std::uint32_t most_rounds) {
+/// dimensions of the scores, over keys of the maximum and of the dimensions of an invocation, and what is left.
+std::int64_t most_positions(const Graph& graph, const vulkan::CacheFormat& cache, std::uint32_t most_rounds) {
+  // Codes are read one at a time, other numbers in pairs.
+  const std::int64_t scores = cache.row_bytes(32) < 64 ? 1 : 2;
   std::int64_t most = std::numeric_limits<Position>::max();
   for (const Op& op : graph.ops)
     if (const auto* attention = std::get_if<op::Attention>(&op)) {
-      const std::int64_t tile = attention->head_dim / 2 + attention->head_dim / 64 + 6 * vulkan::kTilePositions;
+      const std::int64_t dims = std::max<std::int64_t>(4, (attention->head_dim + 63) / 64);
+      const std::int64_t tile = attention->head_dim / scores + dims + (2 + dims) * vulkan::kTilePositions;
       most = std::min(most, most_rounds / tile * vulkan::kTilePositions);
     }
   return most;
@@ -72,7 +69,7 @@ PassSize room_for(const PassSize& size, const PassSize& before) {
     return std::max({least, old, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)))});
   };
   return {room(size.rows, before.rows, 32), room(size.scored, before.scored, 32),
-          room(size.visible, before.visible, 512)};
+          room(size.visible, before.visible, 512), size.kept == 0 ? before.kept : room(size.kept, before.kept, 1)};
 }
 
 class DeviceBackend final : public VulkanBackend {
@@ -87,17 +84,20 @@ class DeviceBackend final : public VulkanBackend {
         rounding_(arithmetic.description()),
         pool_(threads),
         linear_(*cpu::default_kernel_set(), pool_),
-        head_(*cpu::default_kernel_set(), pool_, linear_) {}
+        head_(*cpu::default_kernel_set(), pool_, linear_) {
+    if (arithmetic.fused64 == vulkan::Fused64::kNone) rounding_ += ", logits reduced by the processor";
+  }
 
   /// Throws std::bad_alloc, cpu::PackingStopped.
   Expected<void> load(const VulkanOptions& options) {
     const Graph graph = factory_({1, 1});
     DLLM_CHECK_OK(cpu::check_weights(graph, tables_));
     DLLM_CHECK_OK(check_operators(graph, device_->facts()));
-    DLLM_TRY(const TensorType kv, cache_type(options.kv, graph, tables_));
-    DLLM_TRY(const std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv));
+    // As in CpuBackend: a model that rotates K itself would have its rotation undone.
+    const vulkan::CacheFormat kv{cpu::storage_type(options.kv, graph, tables_), desc_.online.query_key != 0};
+    DLLM_TRY(const std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv.type));
     layout_ = std::make_shared<const vulkan::CacheLayout>(shapes, kv);
-    most_positions_ = most_positions(graph, operators_.arithmetic().most_rounds);
+    most_positions_ = most_positions(graph, kv, operators_.arithmetic().most_rounds);
     for (const Op& op : graph.ops)
       if (const auto* head = std::get_if<op::ScoreHead>(&op)) {
         vocab_ = graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
@@ -112,10 +112,17 @@ class DeviceBackend final : public VulkanBackend {
   const std::string& device() const override { return device_->facts().name; }
   std::string_view arithmetic() const override { return "exact"; }
   const std::string& rounding() const override { return rounding_; }
-  std::string_view kv_type() const override { return cpu::storage_name(layout_->type()); }
+  std::string_view kv_type() const override { return cpu::storage_name(layout_->format().type); }
   int threads() const override { return pool_.size(); }
   std::int64_t recordings() const override { return recordings_; }
   std::int64_t device_bytes() const override { return device_->bytes_in_use(); }
+  std::int64_t imported_bytes() const override { return weights_.imported_bytes(); }
+  const std::shared_ptr<const MappedFile>& weight_cache() const override { return weights_.file(); }
+  std::int64_t memory_bytes() const override { return device_->facts().memory_bytes; }
+  std::uint64_t passes() const override { return passes_; }
+  double pass_seconds() const override { return static_cast<double>(pass_nanoseconds_) * 1e-9; }
+  std::string failure() const override { return device_->failure(); }
+  std::int64_t logit_bytes() const override { return pass_ ? pass_->logit_bytes() : 0; }
   const std::string& messages() const override { return device_->messages(); }
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
@@ -145,21 +152,30 @@ class DeviceBackend final : public VulkanBackend {
 
  private:
   Expected<std::vector<Scores>> run(std::span<const SequenceStep> batch) {
-    head_.arrange(batch, vocab_);
-    const PassSize size = vulkan::size_of_pass(batch, head_.gather());
+    head_.arrange(batch, vocab_, operators_.arithmetic().fused64 != vulkan::Fused64::kNone);
+    const vulkan::ScoredRows scored{head_.gather(), head_.rows()};
+    const PassSize size = vulkan::size_of_pass(batch, scored);
     if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
     for (const SequenceStep& step : batch) static_cast<vulkan::VulkanKvCache&>(*step.cache).wrote(step.plan.rows);
-    DLLM_CHECK_OK(pass_->run(batch, head_.gather()));
+    const auto start = std::chrono::steady_clock::now();
+    DLLM_CHECK_OK(pass_->run(batch, scored));
+    pass_nanoseconds_ +=
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+    ++passes_;
     std::vector<Scores> scores(batch.size());
-    if (head_.gather().empty()) return scores;
+    if (scored.gather.empty()) return scores;
+    // Where a row's logits are, among those that are kept.
+    std::vector<std::int64_t> kept;
+    for (std::int64_t count = 0; const cpu::HeadRow& row : scored.needs) kept.push_back(row.logits ? count++ : -1);
     const float* const logits = pass_->logits();
-    head_.reduce(
-        [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end, float* tile, int) {
-          for (std::int64_t row = 0; row < rows; ++row)
-            std::memcpy(tile + row * cpu::kHeadChunk, logits + (first + row) * vocab_ + begin,
-                        static_cast<std::size_t>(end - begin) * sizeof(float));
-        },
-        vocab_, scores, softcap_);
+    const cpu::LogitTile tiles = [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end,
+                                     float* tile, int) {
+      for (std::int64_t row = 0; row < rows; ++row)
+        std::memcpy(tile + row * cpu::kHeadChunk,
+                    logits + (kept[static_cast<std::size_t>(first)] + row) * vocab_ + begin,
+                    static_cast<std::size_t>(end - begin) * sizeof(float));
+    };
+    head_.reduce({tiles, pass_->chunks(), pass_->answers()}, vocab_, scores, softcap_);
     return scores;
   }
 
@@ -194,6 +210,8 @@ class DeviceBackend final : public VulkanBackend {
   float softcap_ = 0;
   std::unique_ptr<vulkan::Pass> pass_;
   std::int64_t recordings_ = 0;
+  std::atomic<std::uint64_t> passes_{0};
+  std::atomic<std::int64_t> pass_nanoseconds_{0};
 };
 
 }  // namespace

@@ -9,36 +9,52 @@
 #include "backend/backend.h"
 #include "cpu/cpu_backend.h"
 #include "dllm/error.h"
+#include "format/mapped_file.h"
 #include "model/model_desc.h"
 #include "model/weights.h"
 
 namespace dllm {
 
 struct VulkanOptions {
-  std::string device;               ///< index or a part of the name of a device; empty: the first of the best kind
-  int threads = 0;                  ///< that pack weights and reduce logits; 0: every CPU this process may use
-  CpuKvType kv = CpuKvType::kAuto;  ///< kF32, kF16 or kBF16
+  std::string device;  ///< index or a part of the name of a device; empty: the first of the best kind
+  int threads = 0;     ///< that pack weights and reduce logits; 0: every CPU this process may use
+  CpuKvType kv = CpuKvType::kAuto;
   WeightCacheOptions weight_cache{};
   LoadProgress progress{};
   bool validate = false;  ///< with the Khronos validation layer, if it is installed
 };
 
 /// Runs a model's graph on a Vulkan device, with the bits of the CPU backend's arithmetic `exact`. Steps are recorded
-/// once for a number of rows and visible positions, and replayed. Embeddings are looked up, and logits reduced, by this
-/// processor.
+/// once for a number of rows and visible positions, and replayed. Embeddings are looked up by this processor. Logits
+/// are reduced on the device, in chunks that are merged here.
 class VulkanBackend : public Backend {
  public:
   virtual const std::string& device() const = 0;    ///< its name
   virtual std::string_view arithmetic() const = 0;  ///< of products with weights: "exact"
   /// How the device is made to round: "fma by float64, corrected division".
   virtual const std::string& rounding() const = 0;
-  virtual std::string_view kv_type() const = 0;  ///< "f32", "f16" or "bf16"
+  virtual std::string_view kv_type() const = 0;  ///< "f32", "f16", "bf16", "q8_0" or "q4_0"
   /// Threads of this processor.
   virtual int threads() const = 0;
   /// Recordings of a step so far: one more whenever a pass has more rows or positions than all before it.
   virtual std::int64_t recordings() const = 0;
-  /// Memory of the device that weights, caches and passes take.
+  /// Memory of the device that weights, caches and passes take. This and the next six: thread-safe.
   virtual std::int64_t device_bytes() const = 0;
+  /// Weights that the device reads in this processor's memory, where the CPU backend would have them; not part of
+  /// device_bytes().
+  virtual std::int64_t imported_bytes() const = 0;
+  /// The weight cache's file, if they are in it; else null.
+  virtual const std::shared_ptr<const MappedFile>& weight_cache() const = 0;
+  /// All memory of the device; 0: unknown.
+  virtual std::int64_t memory_bytes() const = 0;
+  /// Passes so far, and the seconds from their submission to their ends.
+  virtual std::uint64_t passes() const = 0;
+  virtual double pass_seconds() const = 0;
+  /// Why the device runs nothing any more; empty: it does.
+  virtual std::string failure() const = 0;
+  /// Of it, memory for whole rows of logits: 0 until a request needs them, for draws, filters, lists, adjustments,
+  /// guidance or itself.
+  virtual std::int64_t logit_bytes() const = 0;
   /// What the validation layer said, a line each; empty without it.
   virtual const std::string& messages() const = 0;
 };

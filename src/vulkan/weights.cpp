@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <span>
+#include <utility>
 #include <variant>
 
+#include "base/human_bytes.h"
 #include "base/try.h"
 #include "cpu/hadamards.h"
 #include "cpu/packed_weights.h"
@@ -41,7 +44,7 @@ std::vector<float> decoded(const WeightView& view) {
 }
 
 Expected<void> DeviceWeights::load_vectors(const std::shared_ptr<Device>& device, const Graph& graph,
-                                           const Weights& weights) {
+                                           const Weights& weights, Uploader& uploader) {
   // One buffer for all: they are small, and drivers limit the number of allocations.
   constexpr std::size_t kAlignFloats = 16;
   std::vector<float> all;
@@ -64,7 +67,7 @@ Expected<void> DeviceWeights::load_vectors(const std::shared_ptr<Device>& device
   if (all.empty()) return {};
   DLLM_TRY(Buffer buffer, Buffer::make(device, static_cast<std::int64_t>(all.size() * sizeof(float)), Place::kDevice,
                                        "the model's vectors"));
-  DLLM_CHECK_OK(upload(device, buffer, std::as_bytes(std::span(all))));
+  DLLM_CHECK_OK(uploader.copy(buffer, std::as_bytes(std::span(all))));
   for (const auto& [id, start] : starts) vectors_[id] = buffer.address() + start * sizeof(float);
   for (DeviceHadamard& transform : hadamards_) transform.signs += buffer.address();
   buffers_.push_back(std::move(buffer));
@@ -75,13 +78,47 @@ const DeviceHadamard& DeviceWeights::hadamard(std::int64_t order) const {
   return *std::ranges::find(hadamards_, order, &DeviceHadamard::order);
 }
 
+namespace {
+
+/// Errors: kResource, with the sizes.
+Expected<void> check_room(const Device& device, const Graph& graph, const Weights& weights) {
+  const DeviceFacts& facts = device.facts();
+  const std::int64_t needed = cpu::PackedWeights::bytes_needed(graph, weights);
+  if (facts.memory_bytes == 0 || facts.imports || needed + device.bytes_in_use() <= facts.memory_bytes) return {};
+  const auto size = [](std::int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  return Error{ErrorCode::kResource,
+               fmt::format("the weights take {} of {}'s memory, which has {}, of which {} are in use", size(needed),
+                           facts.name, size(facts.memory_bytes), size(device.bytes_in_use())),
+               "--backend vulkan", "quantize the model to a smaller type, or leave --backend vulkan out"};
+}
+
+}  // namespace
+
+Expected<Buffer> DeviceWeights::place(const std::shared_ptr<Device>& device, const cpu::PackedWeight& matrix,
+                                      const std::string& name, Uploader& uploader) {
+  const std::int64_t bytes = matrix.panel_count() * matrix.panel_bytes();
+  const std::int64_t pages = (bytes + kImportedPage - 1) / kImportedPage * kImportedPage;
+  // Panels begin at pages, and the last one of a tensor belongs to it alone (PackedWeights::want).
+  if (device->facts().imports && reinterpret_cast<std::uintptr_t>(matrix.panels) % kImportedPage == 0)
+    if (auto imported = Buffer::import(device, matrix.panels, pages)) {
+      imported_bytes_ += bytes;
+      return imported;
+    }
+  DLLM_TRY(Buffer buffer, Buffer::make(device, bytes, Place::kDevice, fmt::format("the tensor '{}'", name)));
+  DLLM_CHECK_OK(
+      uploader.copy(buffer, {reinterpret_cast<const std::byte*>(matrix.panels), static_cast<std::size_t>(bytes)}));
+  return buffer;
+}
+
 Expected<DeviceWeights> DeviceWeights::load(const std::shared_ptr<Device>& device, const Graph& graph,
                                             const Weights& weights, ThreadPool& pool, const WeightCacheOptions& cache,
                                             const std::function<bool(double)>& progress) {
   DeviceWeights loaded;
   loaded.matrices_.resize(weights.size());
   loaded.vectors_.resize(weights.size());
-  const cpu::PackedWeights packed = cpu::PackedWeights::pack(graph, weights, pool, cache, progress);
+  DLLM_CHECK_OK(check_room(*device, graph, weights));
+  Uploader uploader(device);
+  cpu::PackedWeights packed = cpu::PackedWeights::pack(graph, weights, pool, cache, progress);
   for (std::size_t id = 0; id < weights.size(); ++id) {
     const cpu::PackedWeight* const matrix = packed.find(static_cast<WeightId>(id));
     if (matrix == nullptr) continue;
@@ -89,16 +126,13 @@ Expected<DeviceWeights> DeviceWeights::load(const std::shared_ptr<Device>& devic
       return Error{ErrorCode::kUnsupported,
                    fmt::format("the Vulkan backend does not multiply {} weights", codec(matrix->format->type).name),
                    graph.weights[id].name, "leave --backend vulkan out, or quantize the model to another type"};
-    const std::int64_t bytes = matrix->panel_count() * matrix->panel_bytes();
-    DLLM_TRY(Buffer buffer,
-             Buffer::make(device, bytes, Place::kDevice, fmt::format("the tensor '{}'", graph.weights[id].name)));
-    DLLM_CHECK_OK(
-        upload(device, buffer, {reinterpret_cast<const std::byte*>(matrix->panels), static_cast<std::size_t>(bytes)}));
+    DLLM_TRY(Buffer buffer, loaded.place(device, *matrix, graph.weights[id].name, uploader));
     loaded.matrices_[id] = {buffer.address(), matrix->format, matrix->layout,
                             matrix->k,        matrix->n,      matrix->panels_per_expert() * matrix->panel_bytes()};
     loaded.buffers_.push_back(std::move(buffer));
   }
-  DLLM_CHECK_OK(loaded.load_vectors(device, graph, weights));
+  DLLM_CHECK_OK(loaded.load_vectors(device, graph, weights, uploader));
+  if (loaded.imported_bytes_ > 0) loaded.panels_ = std::move(packed);
   return loaded;
 }
 

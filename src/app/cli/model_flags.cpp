@@ -10,6 +10,7 @@
 #include "app/cli/model_file.h"
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
+#include "base/human_bytes.h"
 #include "base/input_file.h"
 #include "base/json_reader.h"
 #include "base/thread_pool.h"
@@ -192,6 +193,10 @@ Expected<LanguageModel> ModelFlags::open(Session& session) {
     terminal.err << fmt::format("model: {} ({}), vocabulary {}, context {}, {} threads, {}{}{}\n", model.name(),
                                 model.architecture(), model.vocab_size(), model.context_length(), model.threads(),
                                 model.isa(), model.arithmetic().empty() ? "" : ", ", model.arithmetic());
+  if (const auto device = verbose ? model.device_status() : std::nullopt)
+    terminal.err << fmt::format("device memory: {} in use of {}\n",
+                                human_bytes(static_cast<double>(device->memory_used)),
+                                human_bytes(static_cast<double>(device->memory_total)));
   return model;
 }
 

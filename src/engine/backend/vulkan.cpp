@@ -1,4 +1,6 @@
 // A GPU, or this processor by a driver for it, through Vulkan.
+#include "engine/backend/vulkan.h"
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -8,7 +10,6 @@
 #include "engine/backend/cpu.h"
 #include "engine/backends.h"
 #include "engine/load_options.h"
-#include "vulkan/vulkan_backend.h"
 
 namespace dllm {
 namespace {
@@ -38,12 +39,7 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
   DLLM_TRY(std::unique_ptr<VulkanBackend> backend,
            make_vulkan_backend(
                model.desc(), [&model](StepShape shape) { return model.build(shape); }, model.weights(), vulkan));
-  RunningBackend running;
-  running.isa = fmt::format("{}, {}", backend->device(), backend->rounding());
-  running.arithmetic = backend->arithmetic();
-  running.threads = backend->threads();
-  running.backend = std::move(backend);
-  return running;
+  return run_on_vulkan(std::move(backend));
 }
 
 Expected<std::vector<DeviceInfo>> list_cards() {
@@ -60,6 +56,20 @@ Expected<std::vector<DeviceInfo>> list_cards() {
 }
 
 }  // namespace
+
+RunningBackend run_on_vulkan(std::unique_ptr<VulkanBackend> backend) {
+  RunningBackend running;
+  running.isa = fmt::format("{}, {}", backend->device(), backend->rounding());
+  running.arithmetic = backend->arithmetic();
+  running.threads = backend->threads();
+  running.device = [device = backend.get()] {
+    return DeviceStatus{device->device_bytes(), device->memory_bytes(), device->passes(), device->pass_seconds(),
+                        device->failure()};
+  };
+  if (backend->weight_cache()) running.files.push_back(backend->weight_cache());
+  running.backend = std::move(backend);
+  return running;
+}
 
 BackendEntry vulkan_backend() {
   BackendEntry entry{"vulkan", "a GPU, through Vulkan"};

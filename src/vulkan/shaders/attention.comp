@@ -9,8 +9,8 @@
 // key of the tile, for outputs some dimensions.
 
 layout(local_size_x = 64) in;
-const uint kMostDims = 256;
-const uint kDims = kMostDims / 64;  // of an invocation
+layout(constant_id = 4) const uint kDims = 4;  // of an invocation
+const uint kMostDims = kDims * 64;
 
 layout(push_constant) uniform Push {
   Floats query;  // [rows][heads][head_dim]
@@ -43,7 +43,51 @@ vec2 pair_at(Words cache, uint at) {
   return vec2(uintBitsToFloat(cache.at[at] << 16), uintBitsToFloat(cache.at[at] & 0xffff0000u));
 }
 
-float number_at(Words cache, uint at, uint dim) { return pair_at(cache, at + words_of_pairs(dim / 2))[dim % 2]; }
+// The scale of a block in a row at `at`.
+float step_at(Words cache, uint at, uint block) {
+  return unpackHalf2x16(cache.at[at + words_of_codes(p.head_dim) + block / 2])[block % 2];
+}
+
+// Codes times their scale, as widen_row() of src/cpu/kernels/cached_rows-inl.h: (c - 8) d is c d - 8 d, each exact.
+float of_code(uint word, uint dim, float scale) {
+  if (kCacheType == kCacheQ8) return multiply(scale, float(bitfieldExtract(int(word), int(8 * (dim % 4)), 8)));
+  return add(multiply(scale, float(word >> (4 * (dim % 8)) & 15u)), multiply(-8.0, scale));
+}
+
+float number_at(Words cache, uint at, uint dim) {
+  if (kHasCodes) return of_code(cache.at[at + words_of_codes(dim)], dim, step_at(cache, at, dim / 32));
+  return pair_at(cache, at + words_of_row(dim / 2 * 2))[dim % 2];
+}
+
+float score_of(Words cache, uint at) {
+  float score = 0.0;
+  if (kHasCodes) {
+    for (uint d = 0; d < p.head_dim; d += 32) {
+      const float scale = step_at(cache, at, d / 32);
+      for (uint i = 0; i < 32; ++i) score = fused(of_code(cache.at[at + words_of_codes(d + i)], i, scale), query[d + i], score);
+    }
+    return score;
+  }
+  for (uint d = 0; d < p.head_dim; d += 2) {
+    const vec2 key = pair_at(cache, at + words_of_row(d));
+    score = fused(key.x, query[d], score);
+    score = fused(key.y, query[d + 1], score);
+  }
+  return score;
+}
+
+// As store_kv.comp rotates the blocks of keys.
+void rotate_query(uint lane) {
+  for (uint width = 1; width < 32; width *= 2) {
+    barrier();
+    for (uint d = lane; d < p.head_dim; d += 64) {
+      if ((d & width) != 0) continue;
+      const float a = query[d], b = query[d + width];
+      query[d] = add(a, b);
+      query[d + width] = subtract(a, b);
+    }
+  }
+}
 
 void main() {
   const uint lane = gl_LocalInvocationID.x, head = gl_WorkGroupID.x, row = gl_WorkGroupID.y;
@@ -51,6 +95,7 @@ void main() {
   const PlanRow plan = p.rows.at[row];
   Words cache = Words(plan.cache);
   for (uint d = lane; d < p.head_dim; d += 64) query[d] = multiply(p.query.at[base + d], p.scale);
+  if (kRotatesKeys) rotate_query(lane);
   const int least = p.window > 0 ? max(0, plan.first - p.window + 1) : 0;
   float mixed[kDims];
   [[unroll]] for (uint i = 0; i < kDims; ++i) mixed[i] = 0.0;
@@ -66,15 +111,9 @@ void main() {
     if (int(lane) < keys) {
       const uint position = uint(p.visible.at[begin + int(lane)]);
       const uint place = position / kTilePositions * p.tile_words +
-                         words_of_pairs((kv_head * kTilePositions + position % kTilePositions) * (p.head_dim / 2));
+                         (kv_head * kTilePositions + position % kTilePositions) * words_of_row(p.head_dim);
       places[lane] = place;
-      float score = 0.0;
-      for (uint d = 0; d < p.head_dim; d += 2) {
-        const vec2 key = pair_at(cache, place + p.key_words + words_of_pairs(d / 2));
-        score = fused(key.x, query[d], score);
-        score = fused(key.y, query[d + 1], score);
-      }
-      weights[lane] = score;
+      weights[lane] = score_of(cache, place + p.key_words);
     }
     barrier();
     float most = top;

@@ -8,8 +8,9 @@ layout(local_size_x = 64) in;
 layout(push_constant) uniform Push {
   Words from;
   Ints order;  // [rows], if it has one
-  Words to;    // [rows][width]
+  Words to;    // [rows][stride]
   uint width;
+  uint stride;
   uint has_order;
 } p;
 
@@ -17,5 +18,5 @@ void main() {
   const uint i = gl_GlobalInvocationID.x, row = gl_WorkGroupID.y;
   if (i >= p.width) return;
   const uint source = p.has_order != 0 ? uint(p.order.at[row]) : row;
-  p.to.at[row * p.width + i] = p.from.at[source * p.width + i];
+  p.to.at[row * p.stride + i] = p.from.at[source * p.width + i];
 }
