@@ -22,6 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 using serve::ModelEntry;
 
+constexpr std::chrono::seconds kFresh{1};
+/// Whoever asks for the list, or for an unknown name, holds one of the server's few readers.
+constexpr std::chrono::milliseconds kLook{250};
+
 std::int64_t modified_seconds(const std::string& path) {
   std::error_code failure;
   const auto time = fs::last_write_time(path, failure);
@@ -91,10 +95,25 @@ bool is_gguf_model(const fs::path& path) {
 
 bool is_checkpoint(const fs::path& folder) {
   std::error_code failure;
-  if (!fs::exists(folder / "config.json", failure)) return false;
+  if (!fs::is_regular_file(folder / "config.json", failure)) return false;  // a pipe would be waited for
   for (fs::directory_iterator file(folder, failure), end; !failure && file != end; file.increment(failure))
     if (file->path().extension() == ".safetensors") return true;
   return false;
+}
+
+std::optional<ModelEntry> find_in(const std::vector<ModelEntry>& all, const std::string& name) {
+  if (name.empty()) return all.empty() ? std::nullopt : std::optional(all.front());
+  for (const ModelEntry& one : all)
+    if (one.name == name || one.name + ".gguf" == name) return one;
+  const auto colon = name.find(':');
+  if (colon == name.npos) return std::nullopt;
+  const std::string type = hub::lower(name.substr(colon + 1));
+  for (const ModelEntry& one : all) {
+    const bool same = one.name.substr(0, one.name.find(':')) == name.substr(0, colon);
+    const std::string stem = hub::lower(model_stem(one.path));
+    if (same && !type.empty() && (stem.ends_with("-" + type) || stem.ends_with("." + type))) return one;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -158,12 +177,12 @@ void ModelCatalog::add_folder(const std::string& folder, const std::string& pref
       add(prefix + path.filename().string(), path.string());
     else if (inner && deeper)
       add_folder(path.string(), prefix + path.filename().string() + "/", /*deeper=*/false);
-    else if (!inner && is_gguf_model(path))
+    else if (fs::is_regular_file(path, ignored) && is_gguf_model(path))
       add(prefix + model_stem(path.string()), path.string());
   }
 }
 
-void ModelCatalog::scan() {
+std::shared_ptr<const ModelCatalog::Entries> ModelCatalog::scan() {
   entries_.clear();
   old_facts_ = std::exchange(facts_, {});
   if (first_) entries_.push_back(*first_);
@@ -171,35 +190,48 @@ void ModelCatalog::scan() {
   if (!cache_.empty())
     for (const hub::CachedModel& one : hub::cached_models(cache_))
       if (!one.path.empty()) add(one.name, one.path);
-  scanned_ = Clock::now();
+  return std::make_shared<const Entries>(entries_);
 }
 
-/// The entries, at most a second old. Precondition: the caller holds the lock.
-const std::vector<ModelEntry>& ModelCatalog::current() {
-  if (!scanned_ || Clock::now() - *scanned_ > std::chrono::seconds(1)) scan();
-  return entries_;
+ModelCatalog::ModelCatalog(std::optional<ModelEntry> first, std::string folder, std::string cache)
+    : first_(std::move(first)),
+      folder_(std::move(folder)),
+      cache_(std::move(cache)),
+      known_(scan()),
+      scanned_(Clock::now()),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+void ModelCatalog::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (wake_.wait(lock, stop, [this] { return asked_; })) {
+    asked_ = false;
+    const Clock::time_point begun = Clock::now();
+    lock.unlock();
+    auto found = scan();
+    lock.lock();
+    known_ = std::move(found);
+    scanned_ = begun;
+    looked_.notify_all();
+  }
 }
 
-std::vector<ModelEntry> ModelCatalog::list() {
-  const std::lock_guard lock(mutex_);
-  return current();
+/// What is known, at most a second old, or older if a look takes longer than `wait`.
+std::shared_ptr<const ModelCatalog::Entries> ModelCatalog::known(std::chrono::milliseconds wait) {
+  std::unique_lock lock(mutex_);
+  const Clock::time_point oldest = Clock::now() - kFresh;
+  if (scanned_ < oldest) {
+    asked_ = true;
+    wake_.notify_one();
+    looked_.wait_for(lock, wait, [&] { return scanned_ >= oldest; });
+  }
+  return known_;
 }
+
+ModelCatalog::Entries ModelCatalog::list() { return *known(kLook); }
 
 std::optional<ModelEntry> ModelCatalog::find(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  const std::vector<ModelEntry>& all = current();
-  if (name.empty()) return all.empty() ? std::nullopt : std::optional(all.front());
-  for (const ModelEntry& one : all)
-    if (one.name == name || one.name + ".gguf" == name) return one;
-  const auto colon = name.find(':');
-  if (colon == name.npos) return std::nullopt;
-  const std::string type = hub::lower(name.substr(colon + 1));
-  for (const ModelEntry& one : all) {
-    const bool same = one.name.substr(0, one.name.find(':')) == name.substr(0, colon);
-    const std::string stem = hub::lower(model_stem(one.path));
-    if (same && !type.empty() && (stem.ends_with("-" + type) || stem.ends_with("." + type))) return one;
-  }
-  return std::nullopt;
+  auto entry = find_in(*known(std::chrono::milliseconds(0)), name);
+  return entry ? entry : find_in(*known(kLook), name);
 }
 
 }  // namespace dllm::app

@@ -1,6 +1,7 @@
 #include "app/model_catalog.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -50,6 +51,11 @@ TEST_F(Catalog, ListsFilesAndFoldersOneLevelDeep) {
   text("s-00002-of-00002.gguf", "x");
   text("mmproj-x.gguf", "x");
   text("notes.txt", "x");
+  // Whoever opens a pipe waits for its writer.
+  ASSERT_EQ(mkfifo((directory_.path() / "pipe.gguf").c_str(), 0600), 0);
+  fs::create_directories(directory_.path() / "pipes");
+  ASSERT_EQ(mkfifo((directory_.path() / "pipes/config.json").c_str(), 0600), 0);
+  text("pipes/model.safetensors", "12345");
   text("hf/config.json", R"({"model_type": "llada", "max_position_embeddings": 77, "vocab_size": 5})");
   text("hf/model.safetensors", "12345");
   EXPECT_EQ(names(), (ModelNames{"a.Q8_0", "b", "hf", "inner/c", "s"}));

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <functional>
 #include <ostream>
+#include <string>
 #include <string_view>
 
 #include "app/cli/options.h"
@@ -11,6 +13,8 @@
 #include "app/serve_models.h"
 #include "base/file_descriptor.h"
 #include "base/try.h"
+#include "hub/config.h"
+#include "hub/pull.h"
 #include "serve/server.h"
 
 namespace dllm::app {
@@ -34,6 +38,7 @@ class Serve final : public Verb {
     if (model_.listed(terminal)) return kExitOk;
     DLLM_CHECK_OK(read_keys(terminal));
     read_limits();
+    if (is_private()) server_.pull = pull_model;
     DLLM_TRY(const bool several, several_.wanted(model_, server_));
     if (several) {
       warn_if_open(terminal);
@@ -63,9 +68,25 @@ class Serve final : public Verb {
                                    : serve::LogForm::kText;
   }
 
-  void warn_if_open(Terminal& terminal) const {
+  /// Whether only users of this machine, or those who have a key, reach the server.
+  bool is_private() const {
     const bool loopback = server_.host == "localhost" || server_.host == "::1" || server_.host.starts_with("127.");
-    if (!loopback && server_.socket.empty() && server_.keys.empty())
+    return loopback || !server_.socket.empty() || !server_.keys.empty();
+  }
+
+  static Expected<void> pull_model(const std::string& name,
+                                   const std::function<bool(std::string_view, std::uint64_t, std::uint64_t)>& tell) {
+    hub::PullRequest request;
+    DLLM_TRY(request.name, hub::parse_model_name(name));
+    DLLM_TRY(const hub::Config config, hub::config_from(hub::process_environment));
+    hub::PullListener listener;
+    listener.progress = [&tell](const hub::PullProgress& now) { return tell(now.file, now.total, now.done); };
+    DLLM_CHECK_OK(hub::pull(config, request, listener));
+    return {};
+  }
+
+  void warn_if_open(Terminal& terminal) const {
+    if (!is_private())
       terminal.err << "warning: everyone who reaches " << server_.host << " may use this server: give --api-key\n";
   }
 

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <functional>
 
+#include "base/background.h"
+
 namespace dllm {
 namespace {
 
@@ -35,7 +37,7 @@ bool spin_until(Done done) {
 }  // namespace
 
 /// `all`: throws std::system_error if the system starts fewer threads; else those that it starts are the crew.
-ThreadPool::Crew::Crew(int count, bool all) {
+ThreadPool::Crew::Crew(int count, bool all) : background(in_background()) {
   threads.reserve(static_cast<std::size_t>(count - 1));
   try {
     for (int i = 1; i < count; ++i) threads.emplace_back([this, i] { work(i); });
@@ -66,7 +68,7 @@ ThreadPool::~ThreadPool() = default;
 
 /// In a child process the pool works like before, so what the system refuses makes it slower instead of failing.
 ThreadPool::Crew& ThreadPool::crew() {
-  if (is_stale(crew_)) [[unlikely]]
+  if (is_stale(crew_) || (crew_->background && !in_background())) [[unlikely]]
     crew_ = OfThisProcess<Crew>(new Crew(size(), /*all=*/false));
   return *crew_;
 }

@@ -22,7 +22,8 @@ namespace dllm {
 /// Not re-entrant: one parallel_for at a time, from one thread at a time.
 ///
 /// A child process of fork() has none of the workers. Its first loop starts new ones, or runs on the calling thread
-/// alone if the system gives none. A loop that another thread of the parent was running is lost.
+/// alone if the system gives none. A loop that another thread of the parent was running is lost. Workers that a
+/// background thread has started are replaced by the first loop of another one, as priorities cannot be raised.
 class ThreadPool {
  public:
   /// `threads` >= 1.
@@ -64,6 +65,7 @@ class ThreadPool {
     std::atomic<int> running{0};
     std::atomic<std::uint64_t> generation{0};
     std::atomic<bool> stop{false};
+    const bool background;  ///< started by such a thread: see enter_background()
     std::mutex mutex;
     std::condition_variable wake;
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,8 @@
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/background.h"
 
 namespace dllm {
 namespace {
@@ -111,6 +114,32 @@ bool sums_up(ThreadPool& pool) {
 }
 
 #ifndef __SANITIZE_THREAD__  // which supports no threads in children of processes with threads
+
+int own_priority() { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); }
+
+/// A model that is loaded in the background answers in the foreground.
+TEST(ThreadPool, WorkersOfTheBackgroundStayThere) {
+  const int mine = own_priority();
+  if (mine >= 10) GTEST_SKIP() << "these tests run in the background themselves";
+  std::unique_ptr<ThreadPool> pool;
+  const auto lowest_of_loop = [&pool] {
+    std::atomic<int> lowest{-100};
+    std::atomic<int> begun{0};
+    pool->parallel_for(2, [&](std::int64_t, int) {
+      for (++begun; begun < 2;) std::this_thread::yield();  // each worker has one
+      for (int now = lowest; now < own_priority() && !lowest.compare_exchange_weak(now, own_priority());) {
+      }
+    });
+    return lowest.load();
+  };
+  std::thread([&] {
+    enter_background();
+    pool = std::make_unique<ThreadPool>(2);
+    EXPECT_GT(lowest_of_loop(), mine);
+  }).join();
+  EXPECT_EQ(lowest_of_loop(), mine);
+  EXPECT_EQ(pool->size(), 2);
+}
 
 TEST(ThreadPool, WorksInChildrenOfTheProcess) {
   auto pool = std::make_unique<ThreadPool>(4);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "constrain/counted_path.h"
+
 namespace dllm::constrain {
 namespace {
 
@@ -125,13 +127,17 @@ std::optional<std::vector<TokenId>> PathFinder::best(std::span<const Slot> slots
       best = static_cast<std::int32_t>(i);
   if (best < 0) return std::nullopt;
   std::vector<TokenId> tokens(slots.size(), Slot::kNone);
+  std::vector<std::int32_t> states(slots.size() + 1, automaton_.start());
   for (std::size_t i = slots.size(); i-- > 0;) {
     const Arrival& one = arrivals[i + 1][static_cast<std::size_t>(best)];
+    states[i + 1] = one.state;
     if (slots[i].row != Slot::kNone && slots[i].token == Slot::kNone)
       tokens[i] = weights.token(slots[i].row, one.token_class);
     best = one.from;
   }
-  return tokens;
+  // The best way of all is nearly always within its bounds, and then the best of those that are.
+  if (!automaton_.counts() || counts_fit(automaton_, slots, states, tokens)) return tokens;
+  return best_counted(automaton_, slots, weights, [&](std::int32_t state) { return can_end(state, after); });
 }
 
 }  // namespace dllm::constrain

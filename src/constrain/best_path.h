@@ -58,11 +58,10 @@ class PathFinder {
   bool fits(std::int32_t tokens) { return can_end(automaton_.start(), tokens); }
   /// The fewest tokens of an accepted sequence; nullopt: more than `most`.
   std::optional<std::int32_t> fewest_tokens(std::int32_t most);
-
- private:
   /// Whether a state accepts after exactly `count` more tokens.
   bool can_end(std::int32_t state, std::int32_t count);
 
+ private:
   const TokenAutomaton& automaton_;
   /// [count][state]; grows on demand, until it repeats: with stop tokens, what can end in n tokens can in n + 1.
   std::vector<std::vector<std::uint8_t>> endings_;

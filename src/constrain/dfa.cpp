@@ -41,12 +41,16 @@ class Subsets {
  public:
   Subsets(const Nfa& nfa, const DfaLimits& limits) : nfa_(nfa), limits_(limits), seen_(nfa.states.size(), 0) {}
 
+  /// Whether something is counted where something else may be, too: then run() gives nothing.
+  bool conflicts() const { return conflict_; }
+
   Expected<Dfa> run() {
     set_byte_classes(nfa_, dfa_);
     number({nfa_.start});
     const auto classes = static_cast<std::size_t>(dfa_.classes);
     for (std::size_t i = 0; i < subsets_.size(); ++i) {
       if (limits_.stop.stop_requested()) return stopped();
+      if (conflict_) return too_large("what is counted is not alone");
       std::vector<std::vector<std::int32_t>> targets(classes);
       for (const std::int32_t member : *subsets_[i])
         for (const Nfa::Edge& edge : nfa_.states[static_cast<std::size_t>(member)].edges) {
@@ -67,8 +71,8 @@ class Subsets {
   }
 
  private:
-  /// The number of the set of states that are reached from these without a byte.
-  std::int32_t number(std::vector<std::int32_t> members) {
+  /// The states with bytes, and the accepting one, that are reached from these without a byte.
+  std::vector<std::int32_t> closure(std::vector<std::int32_t> members) {
     ++stamp_;
     std::vector<std::int32_t> all;
     while (!members.empty()) {
@@ -82,9 +86,36 @@ class Subsets {
     }
     std::sort(all.begin(), all.end());
     work_ += static_cast<std::int64_t>(all.size());
-    const auto [place, fresh] = numbers_.try_emplace(std::move(all), static_cast<std::int32_t>(subsets_.size()));
-    if (fresh) subsets_.push_back(&place->first);
+    return all;
+  }
+
+  /// The number of the set of states that are reached from these without a byte.
+  std::int32_t number(std::vector<std::int32_t> members) {
+    const auto [place, fresh] =
+        numbers_.try_emplace(closure(std::move(members)), static_cast<std::int32_t>(subsets_.size()));
+    if (fresh) {
+      subsets_.push_back(&place->first);
+      if (!count_in(place->first)) conflict_ = true;
+    }
     return place->second;
+  }
+
+  /// What is counted in the closure that was made last. False: one count would not be enough for all its states.
+  bool count_in(const std::vector<std::int32_t>& all) {
+    const auto loop_of = [this](std::int32_t member) { return nfa_.states[static_cast<std::size_t>(member)].loop; };
+    std::int32_t loop = 0;
+    for (const std::int32_t member : all) loop = std::max(loop, loop_of(member));
+    dfa_.counter.push_back(0);
+    dfa_.between.push_back(0);
+    if (loop == 0) return true;
+    const Nfa::Loop& counted = nfa_.loops[static_cast<std::size_t>(loop) - 1];
+    const auto bound = std::ranges::find(dfa_.most, counted.most);
+    dfa_.counter.back() = static_cast<std::int32_t>(bound - dfa_.most.begin()) + 1;
+    if (bound == dfa_.most.end()) dfa_.most.push_back(counted.most);
+    if (seen_[static_cast<std::size_t>(counted.head)] != stamp_)
+      return std::ranges::all_of(all, [&](std::int32_t member) { return loop_of(member) == loop; });
+    dfa_.between.back() = 1;
+    return all == closure({counted.head});
   }
 
   const Nfa& nfa_;
@@ -95,25 +126,46 @@ class Subsets {
   std::vector<std::int32_t> seen_;
   std::int32_t stamp_ = 0;
   std::int64_t work_ = 0;
+  bool conflict_ = false;
 };
+
+Expected<Dfa> compile_once(const Pattern& pattern, const DfaLimits& limits, bool counts, bool& conflicts) {
+  const std::int32_t most = limits.states * kNfaStates;
+  const auto nfa = build_nfa(pattern, {.states = most, .visits = limits.work, .counts = counts, .stop = limits.stop});
+  if (limits.stop.stop_requested()) return stopped();
+  if (!nfa) return too_large(fmt::format("more than {} states before it is deterministic", most));
+  Subsets subsets(*nfa, limits);
+  auto made = subsets.run();
+  conflicts = subsets.conflicts();
+  return made;
+}
 
 }  // namespace
 
+std::int32_t Dfa::count_after(std::int32_t from, std::int32_t to, std::int32_t count) const {
+  const auto before = static_cast<std::size_t>(from), after = static_cast<std::size_t>(to);
+  if (counter[after] == 0 || counter[after] != counter[before]) return 0;
+  if (between[before] == 0) return count;
+  return count < most[static_cast<std::size_t>(counter[after]) - 1] ? count + 1 : kTooMany;
+}
+
 bool Dfa::matches(std::string_view text) const {
-  std::int32_t state = states > 0 ? 0 : kDead;
-  for (std::size_t i = 0; i < text.size() && state != kDead; ++i)
-    state = step(state, static_cast<std::uint8_t>(text[i]));
+  std::int32_t state = states > 0 ? 0 : kDead, count = 0;
+  for (std::size_t i = 0; i < text.size() && state != kDead; ++i) {
+    const std::int32_t to = step(state, static_cast<std::uint8_t>(text[i]));
+    if (to != kDead) count = count_after(state, to, count);
+    state = count == kTooMany ? kDead : to;
+  }
   return state != kDead && accepting[static_cast<std::size_t>(state)] != 0;
 }
 
 Expected<Dfa> compile(const Pattern& pattern, const DfaLimits& limits) {
   if (pattern.depth > kDeepestPattern) return too_large("its parts are nested too deep");
-  const std::int32_t most = limits.states * kNfaStates;
-  const auto nfa = build_nfa(pattern, {most, limits.work, limits.stop});
-  if (limits.stop.stop_requested()) return stopped();
-  if (!nfa) return too_large(fmt::format("more than {} states before it is deterministic", most));
-  DLLM_TRY(const Dfa subsets, Subsets(*nfa, limits).run());
-  Dfa dfa = minimize(subsets);
+  bool conflicts = false;
+  auto subsets = compile_once(pattern, limits, /*counts=*/true, conflicts);
+  if (conflicts) subsets = compile_once(pattern, limits, /*counts=*/false, conflicts);
+  if (!subsets) return subsets;
+  Dfa dfa = minimize(*subsets);
   if (dfa.states == 0) return Error{ErrorCode::kUsage, "no text matches", "", ""};
   if (dfa.states > limits.states) return too_large(fmt::format("{} states, and at most {}", dfa.states, limits.states));
   return dfa;

@@ -21,10 +21,18 @@ struct Dfa {
   std::array<std::uint8_t, 256> byte_class{};  ///< bytes that no state distinguishes share a class
   std::vector<std::int32_t> next;              ///< [state][class]; kDead: nothing that begins so is accepted
   std::vector<std::uint8_t> accepting;         ///< [state]
+  // Of counted(): what has to be counted on the way. A text is accepted if its way is, and no count exceeds its bound.
+  std::vector<std::int32_t> most{};     ///< the bounds
+  std::vector<std::int32_t> counter{};  ///< [state]: 0, or 1 + the index of a bound, if something is counted there
+  std::vector<std::uint8_t> between{};  ///< [state]: the next byte that stays with the counter begins one more
 
   std::int32_t step(std::int32_t state, std::uint8_t byte) const {
     return next[static_cast<std::size_t>(state * classes + byte_class[byte])];
   }
+  static constexpr std::int32_t kTooMany = -1;
+  /// What is counted after a byte that leads from a state to another, if it was `count` before; kTooMany: more than the
+  /// bound. In states without a counter it is 0.
+  std::int32_t count_after(std::int32_t from, std::int32_t to, std::int32_t count) const;
   bool matches(std::string_view text) const;
 };
 

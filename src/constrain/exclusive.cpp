@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "constrain/json_number.h"
 #include "constrain/schema_node.h"
 
 namespace dllm::constrain {
@@ -168,6 +169,37 @@ bool Exclusion::holds(const Json& first, const Json& second) {
   return excluded_by_property(a, b);
 }
 
+namespace {
+
+/// The integers between bounds, if a schema says nothing else about them and they are few.
+std::optional<std::vector<Json>> few_integers(const Json& schema) {
+  constexpr std::int64_t kMostIntegers = 1000;
+  for (const char* other : {"multipleOf", "allOf", "anyOf", "oneOf", "not", "if"})
+    if (schema.contains(other)) return std::nullopt;
+  std::optional<std::int64_t> low, high;
+  for (const char* key : {"minimum", "exclusiveMinimum"}) {
+    if (!schema.contains(key)) continue;
+    const auto least = schema[key].is_number() ? least_integer(schema[key], key[0] == 'e') : std::nullopt;
+    if (!least) return std::nullopt;
+    low = std::max(low.value_or(*least), *least);
+  }
+  for (const char* key : {"maximum", "exclusiveMaximum"}) {
+    if (!schema.contains(key)) continue;
+    const auto greatest = schema[key].is_number() ? greatest_integer(schema[key], key[0] == 'e') : std::nullopt;
+    if (!greatest) return std::nullopt;
+    high = std::min(high.value_or(*greatest), *greatest);
+  }
+  // Unsigned, because the difference may have 64 bits.
+  if (!low || !high || *low > *high ||
+      static_cast<std::uint64_t>(*high) - static_cast<std::uint64_t>(*low) >= kMostIntegers)
+    return std::nullopt;
+  std::vector<Json> values;
+  for (std::int64_t one = *low; one <= *high; ++one) values.emplace_back(one);
+  return values;
+}
+
+}  // namespace
+
 std::optional<std::vector<Json>> few_values(const Json& schema, const Json& root) {
   const Json& place = target(schema, root);
   if (!place.is_object() || place.contains("$ref")) return std::nullopt;
@@ -180,6 +212,12 @@ std::optional<std::vector<Json>> few_values(const Json& schema, const Json& root
     const auto types = SchemaNode{place, ""}.types();
     if (!types || types->empty()) return std::nullopt;
     for (const std::string& type : *types) {
+      if (type == "integer") {
+        const auto integers = few_integers(place);
+        if (!integers) return std::nullopt;
+        values.insert(values.end(), integers->begin(), integers->end());
+        continue;
+      }
       if (type != "boolean" && type != "null") return std::nullopt;
       if (type == "null") values.emplace_back(nullptr);
       if (type == "boolean") values.insert(values.end(), {Json(true), Json(false)});

@@ -36,7 +36,8 @@ class Exclusion {
   int depth_ = 0;
 };
 
-/// The different values that fit a schema, if it lists them (enum, const, booleans, null).
+/// The different values that fit a schema, if it lists them (enum, const, booleans, null,
+/// integers between bounds).
 std::optional<std::vector<nlohmann::ordered_json>> few_values(const nlohmann::ordered_json& schema,
                                                               const nlohmann::ordered_json& root);
 /// Whether only strings fit a schema, as far as its types and constants tell.

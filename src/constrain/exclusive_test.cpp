@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "constrain/dfa.h"
 #include "constrain/json_schema.h"
 
 namespace dllm::constrain {
@@ -40,6 +41,28 @@ TEST(Exclusion, WorkIsLimited) {
   const auto ladder = schema_pattern(ladders);
   ASSERT_FALSE(ladder.has_value());
   EXPECT_NE(ladder.error().what.find("may fit schemas"), std::string::npos) << ladder.error().what;
+}
+
+/// Sets of a few integers are lists of different values; of many, or of others, they are refused.
+TEST(FewValues, IntegersBetweenBounds) {
+  const auto set_of = [](const std::string& items) {
+    return parse_schema(R"({"type": "array", "uniqueItems": true, "items": )" + items + "}");
+  };
+  const Dfa dfa = *compile(**set_of(R"({"type": "integer", "exclusiveMinimum": 7, "maximum": 11.5})"));
+  EXPECT_TRUE(dfa.matches("[11, 8]"));
+  EXPECT_TRUE(dfa.matches("[8, 9, 10, 11]"));
+  for (const char* text : {"[8, 8]", "[7]", "[12]", "[8.0]"}) EXPECT_FALSE(dfa.matches(text)) << text;
+  EXPECT_TRUE(set_of(R"({"type": ["integer", "null"], "minimum": 1, "maximum": 63})"));
+  for (const char* items :
+       {R"({"type": "integer", "minimum": 0})", R"({"type": "integer", "minimum": 0, "maximum": 64})",
+        R"({"type": "integer", "minimum": 0, "maximum": 9, "multipleOf": 2})",
+        R"({"type": "number", "minimum": 1, "maximum": 2})",
+        R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807})",
+        R"({"type": "string"})"}) {
+    const auto refused = set_of(items);
+    ASSERT_FALSE(refused.has_value()) << items;
+    EXPECT_EQ(refused.error().where, "$.uniqueItems") << items;
+  }
 }
 
 }  // namespace

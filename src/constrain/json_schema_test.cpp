@@ -8,6 +8,7 @@
 #include <string>
 
 #include "constrain/dfa.h"
+#include "constrain/testing/random_match.h"
 #include "constrain/testing/schema_dfa.h"
 #include "constrain/testing/validate.h"
 
@@ -16,49 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-using test::schema_dfa;
-
-/// The fewest bytes from each state to the end of a text.
-std::vector<std::int32_t> distances(const Dfa& dfa) {
-  std::vector<std::int32_t> far(static_cast<std::size_t>(dfa.states), 1 << 20);
-  const auto distance = [&](std::int32_t s) -> std::int32_t& { return far[static_cast<std::size_t>(s)]; };
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (std::int32_t s = 0; s < dfa.states; ++s) {
-      std::int32_t best = dfa.accepting[static_cast<std::size_t>(s)] != 0 ? 0 : distance(s);
-      for (int b = 0; b < 256; ++b)
-        if (const auto to = dfa.step(s, static_cast<std::uint8_t>(b)); to != Dfa::kDead)
-          best = std::min(best, distance(to) + 1);
-      changed = changed || best < distance(s);
-      distance(s) = best;
-    }
-  }
-  return far;
-}
-
-/// A text that the automaton accepts: random bytes for a while, then the shortest way to the end.
-std::string random_match(const Dfa& dfa, const std::vector<std::int32_t>& far, std::mt19937& rng) {
-  const auto distance = [&](std::int32_t s) { return far[static_cast<std::size_t>(s)]; };
-  std::string text;
-  std::int32_t state = 0;
-  for (std::size_t budget = rng() % 60;;) {
-    if (distance(state) == 0 && (text.size() >= budget || rng() % 8 == 0)) return text;
-    std::vector<std::uint8_t> ways;
-    for (int b = 0; b < 256; ++b)
-      if (const auto to = dfa.step(state, static_cast<std::uint8_t>(b));
-          to != Dfa::kDead && (text.size() < budget || distance(to) < distance(state)))
-        ways.push_back(static_cast<std::uint8_t>(b));
-    if (ways.empty()) return text;
-    // Letters are many: what ends or structures a text must get its turn.
-    std::vector<std::uint8_t> special;
-    for (const std::uint8_t b : ways)
-      if (std::string_view("\"\\,:[]{}").find(static_cast<char>(b)) != std::string_view::npos) special.push_back(b);
-    const auto& from = !special.empty() && rng() % 3 == 0 ? special : ways;
-    const std::uint8_t byte = from[rng() % from.size()];
-    text += static_cast<char>(byte);
-    state = dfa.step(state, byte);
-  }
-}
+using test::distances, test::random_match, test::schema_dfa;
 
 const char* const kSchemas[] = {
     R"({"type": "string", "minLength": 2, "maxLength": 5})",
@@ -93,6 +52,10 @@ const char* const kSchemas[] = {
     R"({"type": "array", "items": {"enum": ["a", "b", "a", 3]}, "uniqueItems": true, "minItems": 1, "maxItems": 2})",
     R"({"type": "array", "items": {"enum": [1, 2, 3, 4, 5, 6, 7, 8]}, "uniqueItems": true, "minItems": 2})",
     R"({"type": "array", "items": {"type": "boolean"}, "uniqueItems": true})",
+    R"({"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 11}, "maxItems": 3})",
+    R"({"type": "object", "properties": {"a": {"type": "string", "maxLength": 10}, "b": {"type": "string",
+        "maxLength": 20}}, "additionalProperties": {"type": "string", "maxLength": 10}})",
+    R"({"type": "array", "items": {"type": "integer", "exclusiveMinimum": -3, "maximum": 20.5}, "uniqueItems": true})",
     R"({"type": "number", "minimum": 0, "exclusiveMaximum": 1})",
     R"({"type": "number", "exclusiveMinimum": -2.5, "maximum": 3.25})",
     R"({"type": "number", "minimum": 0.001})",

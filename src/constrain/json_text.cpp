@@ -68,6 +68,11 @@ PatternPtr json_comma() { return sequence({literal(","), maybe(literal(" "))}); 
 PatternPtr json_colon() { return sequence({literal(":"), maybe(literal(" "))}); }
 
 PatternPtr json_string(std::int32_t least, std::int32_t most) {
+  // A state for each of a few characters is less than counting.
+  constexpr std::int32_t kFew = 8;
+  if (most != Pattern::kUnbounded && most - least > kFew)
+    return sequence(
+        {literal("\""), repeat(string_char(), least, least), counted(string_char(), most - least), literal("\"")});
   return sequence({literal("\""), repeat(string_char(), least, most), literal("\"")});
 }
 

@@ -1,7 +1,10 @@
 #include "constrain/minimize.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <utility>
+#include <vector>
 
 namespace dllm::constrain {
 namespace {
@@ -115,11 +118,27 @@ void refine(Partition& partition, const Predecessors& before, std::int32_t class
   }
 }
 
+/// States that count differently are never equivalent.
+void split_counters(Partition& partition, const Dfa& dfa) {
+  if (dfa.most.empty()) return;
+  std::map<std::pair<std::int32_t, std::uint8_t>, std::vector<std::int32_t>> alike;
+  for (std::int32_t s = 0; s < dfa.states; ++s)
+    if (const std::int32_t counter = dfa.counter[static_cast<std::size_t>(s)]; counter != 0)
+      alike[{counter, dfa.between[static_cast<std::size_t>(s)]}].push_back(s);
+  for (const auto& [kind, states] : alike) {
+    std::vector<std::int32_t> touched;
+    for (const std::int32_t state : states)
+      if (partition.mark(state)) touched.push_back(partition.block_of(state));
+    for (const std::int32_t block : touched) partition.split(block);
+  }
+}
+
 /// Numbers the blocks from the first state's, breadth first; the sink's stays dead.
 Dfa renumber(const Dfa& dfa, const std::vector<std::int32_t>& next, const Partition& partition, std::int32_t sink) {
   Dfa result;
   result.classes = dfa.classes;
   result.byte_class = dfa.byte_class;
+  result.most = dfa.most;
   const std::int32_t dead = partition.block_of(sink);
   if (partition.block_of(0) == dead) return result;
   std::vector<std::int32_t> number(partition.count(), Dfa::kDead), example = {0};
@@ -127,6 +146,8 @@ Dfa renumber(const Dfa& dfa, const std::vector<std::int32_t>& next, const Partit
   for (std::size_t i = 0; i < example.size(); ++i) {
     const std::int32_t state = example[i];
     result.accepting.push_back(dfa.accepting[static_cast<std::size_t>(state)]);
+    result.counter.push_back(dfa.counter[static_cast<std::size_t>(state)]);
+    result.between.push_back(dfa.between[static_cast<std::size_t>(state)]);
     for (std::int32_t c = 0; c < dfa.classes; ++c) {
       const std::int32_t to = next[static_cast<std::size_t>(state * dfa.classes + c)];
       const std::int32_t block = partition.block_of(to);
@@ -155,6 +176,7 @@ Dfa minimize(const Dfa& dfa) {
   for (std::int32_t s = 0; s < dfa.states; ++s)
     if (dfa.accepting[static_cast<std::size_t>(s)] != 0) partition.mark(s);
   partition.split(0);
+  split_counters(partition, dfa);
   refine(partition, Predecessors(next, sink + 1, dfa.classes), dfa.classes);
   return renumber(dfa, next, partition, sink);
 }

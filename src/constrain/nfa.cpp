@@ -1,5 +1,6 @@
 #include "constrain/nfa.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
@@ -7,6 +8,9 @@
 
 namespace dllm::constrain {
 namespace {
+
+/// How often a part that is not counted is repeated at most: a character of a string is some 14 states, of 10 000.
+constexpr std::int32_t kLongestRepeat = 200;
 
 /// Builds backwards: each pattern is given the state that follows it. A pattern that occurs twice before the same state
 /// exists once, so that the optional members of an object cost as many states as they are, and not their square.
@@ -62,7 +66,10 @@ class NfaBuilder {
         return fork;
       }
       case Pattern::Kind::kRepeat:
-        return repeats(pattern, next);
+        return repeats(*pattern.parts.front(), pattern.least, pattern.most, next);
+      case Pattern::Kind::kCounted:
+        if (limits_.counts) return counts(pattern, next);
+        return repeats(*pattern.parts.front(), 0, std::min(pattern.most, kLongestRepeat), next);
     }
     return next;
   }
@@ -97,23 +104,36 @@ class NfaBuilder {
     return place->second;
   }
 
-  std::int32_t repeats(const Pattern& pattern, std::int32_t next) {
-    const Pattern& part = *pattern.parts.front();
-    if (pattern.most == Pattern::kUnbounded) {
+  std::int32_t counts(const Pattern& pattern, std::int32_t next) {
+    const std::int32_t head = add();
+    nfa_.loops.push_back({head, pattern.most});
+    const auto loop = static_cast<std::int32_t>(nfa_.loops.size());
+    const std::size_t first = nfa_.states.size();
+    const std::int32_t body = entry(*pattern.parts.front(), head);
+    if (full_) return 0;
+    // No other part leads to this head, so these states are the body's alone.
+    for (std::size_t i = first; i < nfa_.states.size(); ++i) nfa_.states[i].loop = loop;
+    state(head).loop = loop;
+    state(head).silent = {body, next};
+    return head;
+  }
+
+  std::int32_t repeats(const Pattern& part, std::int32_t least, std::int32_t most, std::int32_t next) {
+    if (most == Pattern::kUnbounded) {
       const std::int32_t loop = add();
       const std::int32_t body = entry(part, loop);
       state(loop).silent = {body, next};
       next = loop;
     } else {
       const std::int32_t end = next;
-      for (std::int32_t i = pattern.least; i < pattern.most && !full_; ++i) {
+      for (std::int32_t i = least; i < most && !full_; ++i) {
         const std::int32_t fork = add();
         const std::int32_t body = entry(part, next);
         state(fork).silent = {body, end};
         next = fork;
       }
     }
-    for (std::int32_t i = 0; i < pattern.least && !full_; ++i) next = entry(part, next);
+    for (std::int32_t i = 0; i < least && !full_; ++i) next = entry(part, next);
     return next;
   }
 

@@ -19,8 +19,14 @@ struct Nfa {
   struct State {
     std::vector<Edge> edges{};
     std::vector<std::int32_t> silent{};  ///< states that are reached without a byte
+    std::int32_t loop = 0;               ///< of a counted part: its number, from 1
+  };
+  struct Loop {
+    std::int32_t head = 0;  ///< the state before and after each time
+    std::int32_t most = 0;
   };
   std::vector<State> states;
+  std::vector<Loop> loops{};
   std::int32_t start = 0;
   std::int32_t accepting = 0;
 };
@@ -28,6 +34,7 @@ struct Nfa {
 struct NfaLimits {
   std::int32_t states = 0;
   std::int64_t visits = 0;  ///< of parts of the pattern
+  bool counts = true;       ///< false: counted parts are repeated, a few times
   std::stop_token stop{};
 };
 

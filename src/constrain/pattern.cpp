@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "text/utf8.h"
@@ -40,6 +41,10 @@ PatternPtr repeat(PatternPtr part, std::int32_t least, std::int32_t most) {
   return make_pattern(Pattern::Kind::kRepeat, {std::move(part)}, least, most);
 }
 
+PatternPtr counted(PatternPtr part, std::int32_t most) {
+  return make_pattern(Pattern::Kind::kCounted, {std::move(part)}, 0, most);
+}
+
 namespace {
 
 class CharReplacement {
@@ -63,11 +68,13 @@ class CharReplacement {
   }
 
  private:
-  PatternPtr text(std::string_view text) const {
+  PatternPtr text(std::string_view text) {
     std::vector<PatternPtr> parts;
     for (std::size_t i = 0; i < text.size();) {
       const Utf8Char c = utf8_at(text, i);
-      parts.push_back(replace_({c.code, c.code}));
+      PatternPtr& part = chars_[c.code];
+      if (part == nullptr) part = replace_({c.code, c.code});
+      parts.push_back(part);
       i += c.size;
     }
     return sequence(std::move(parts));
@@ -75,6 +82,7 @@ class CharReplacement {
 
   const std::function<PatternPtr(const CharSet&)>& replace_;
   std::map<const Pattern*, PatternPtr> done_;
+  std::unordered_map<char32_t, PatternPtr> chars_;  ///< of texts, which repeat few characters
 };
 
 }  // namespace

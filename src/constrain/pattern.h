@@ -23,6 +23,7 @@ struct Pattern {
     kSequence,  ///< all parts, one after another; no parts: the empty text
     kEither,    ///< one of the parts; no parts: nothing
     kRepeat,    ///< the part, `least` to `most` times
+    kCounted,   ///< the part, at most `most` times, without a state for each time: see counted()
   };
   static constexpr std::int32_t kUnbounded = -1;  ///< of `most`
 
@@ -45,6 +46,10 @@ PatternPtr literal(std::string_view text);
 PatternPtr sequence(std::vector<PatternPtr> parts);
 PatternPtr either(std::vector<PatternPtr> parts);
 PatternPtr repeat(PatternPtr part, std::int32_t least, std::int32_t most);
+/// The part, at most `most` times. Whoever follows the automaton counts how often it has begun, so `most` costs no
+/// states. Where that is not possible, because something else may be there too, fewer times may be possible instead.
+/// Precondition: what follows begins otherwise than the part, which is not empty and begins with no other part.
+PatternPtr counted(PatternPtr part, std::int32_t most);
 inline PatternPtr maybe(PatternPtr part) { return repeat(std::move(part), 0, 1); }
 
 /// The pattern with every set of characters, and every character of a text, replaced by what `replace` makes of it.

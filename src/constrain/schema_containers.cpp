@@ -135,7 +135,10 @@ Expected<PatternPtr> SchemaReader::unique_items(const SchemaNode& node, const Bo
                           : std::nullopt;
   if (!values || values->size() > kMostUnique)
     return node.at("uniqueItems")
-        .bad(fmt::format("it is supported of at most {} values that are listed", kMostUnique),
+        .bad(fmt::format(
+                 "it is supported of at most {} values that are listed, or integers between bounds: no automaton "
+                 "remembers any value",
+                 kMostUnique),
              "give items an \"enum\", or leave it out");
   if (auto item = read(node.at("items")); !item) return item;  // its other keywords
   const auto most = static_cast<std::int32_t>(values->size());

@@ -15,10 +15,6 @@
 namespace dllm::constrain {
 namespace {
 
-/// The longest strings that are produced under a maxLength, unless minLength asks for more. Counting costs some 14
-/// states a character, of 10 000, and every shorter text is valid too.
-constexpr std::int32_t kLongestCounted = 200;
-
 /// A bound that must be a number, and was a flag beside another one in draft 4.
 Expected<void> check_number(const SchemaNode& node, const char* key) {
   if (!node.json.contains(key) || node.json[key].is_number()) return {};
@@ -97,11 +93,7 @@ Expected<PatternPtr> SchemaReader::string_content(const SchemaNode& node) {
 Expected<PatternPtr> SchemaReader::string(const SchemaNode& node) {
   DLLM_TRY(const Bounds length, bounds(node, "minLength", "maxLength"));
   DLLM_TRY(const PatternPtr content, string_content(node));
-  if (!content) {
-    const bool bounded = length.most != Pattern::kUnbounded;
-    return json_string(length.least,
-                       bounded ? std::max(length.least, std::min(length.most, kLongestCounted)) : Pattern::kUnbounded);
-  }
+  if (!content) return json_string(length.least, length.most);
   // Texts that have the lengths by themselves need not be counted.
   const TextLength texts = text_length(content);
   const char* key = node.json.contains("pattern") ? "a pattern" : "this format";

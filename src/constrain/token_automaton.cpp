@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -11,16 +12,20 @@
 namespace dllm::constrain {
 namespace {
 
-/// Of all functions together: 64 MB. The time is about proportional to them, so that this bounds it as well.
+/// Of all functions together: 96 MB. The time is about proportional to them, so that this bounds it as well.
 constexpr std::size_t kMostPairs = 8'000'000;
+constexpr std::int32_t kMostInToken = 30'000;  ///< counted in one token
 
 using Function = TokenAutomaton::Function;
 
 struct FunctionHash {
   std::size_t operator()(const Function& function) const {
     std::uint64_t hash = function.size();
-    for (const auto& [from, to] : function)
-      hash = mix64(hash, (static_cast<std::uint64_t>(from) << 32U) | static_cast<std::uint64_t>(to));
+    for (const TokenAutomaton::Step& step : function) {
+      hash = mix64(hash, (static_cast<std::uint64_t>(step.from) << 32U) | static_cast<std::uint64_t>(step.to));
+      if (step.more != 0 || step.count != TokenAutomaton::Step::kGoesOn)
+        hash = mix64(hash, (static_cast<std::uint64_t>(step.more) << 16U) | static_cast<std::uint16_t>(step.count));
+    }
     return static_cast<std::size_t>(hash);
   }
 };
@@ -32,7 +37,7 @@ class Functions {
 
   explicit Functions(const Dfa& dfa) : dfa_(dfa) {
     Function same;
-    for (std::int32_t s = 0; s < dfa.states; ++s) same.emplace_back(s, s);
+    for (std::int32_t s = 0; s < dfa.states; ++s) same.push_back({s, s});
     number(std::move(same));
   }
 
@@ -45,8 +50,8 @@ class Functions {
         static_cast<std::size_t>(f) * static_cast<std::size_t>(dfa_.classes) + dfa_.byte_class[byte];
     if (then_[slot] == kUnknown) {
       Function made;
-      for (const auto& [from, to] : function(f))
-        if (const std::int32_t end = dfa_.step(to, byte); end != Dfa::kDead) made.emplace_back(from, end);
+      for (const TokenAutomaton::Step& step : function(f))
+        if (const auto longer = with_byte(step, byte)) made.push_back(*longer);
       const std::int32_t name = number(std::move(made));  // may move then_
       then_[slot] = name;
     }
@@ -54,6 +59,24 @@ class Functions {
   }
 
  private:
+  /// The step of a text with one byte more; nullopt: it is dead, or counts too much whatever was counted before.
+  std::optional<TokenAutomaton::Step> with_byte(TokenAutomaton::Step step, std::uint8_t byte) const {
+    const std::int32_t end = dfa_.step(step.to, byte);
+    if (end == Dfa::kDead) return std::nullopt;
+    const std::int32_t counter = dfa_.counter[static_cast<std::size_t>(end)];
+    const bool stays = counter != 0 && counter == dfa_.counter[static_cast<std::size_t>(step.to)];
+    if (stays) {
+      std::int16_t& counted = step.count == TokenAutomaton::Step::kGoesOn ? step.more : step.count;
+      const std::int32_t after = dfa_.count_after(step.to, end, counted);
+      if (after == Dfa::kTooMany || after > kMostInToken) return std::nullopt;
+      counted = static_cast<std::int16_t>(after);
+    } else {
+      step.count = counter != 0 ? std::int16_t{0} : TokenAutomaton::Step::kGoesOn;
+    }
+    step.to = end;
+    return step;
+  }
+
   std::int32_t number(Function function) {
     const std::size_t size = function.size();
     const auto [place, fresh] = numbers_.try_emplace(std::move(function), static_cast<std::int32_t>(functions_.size()));
@@ -85,6 +108,7 @@ Expected<TokenAutomaton> TokenAutomaton::build(const Dfa& dfa, std::span<const s
   result.accepting_ = dfa.accepting;
   const std::int32_t ended = dfa.states;
   result.accepting_.push_back(1);
+  result.set_bounds(dfa);
   result.class_of_.assign(tokens.size(), kNoClass);
   Functions functions(dfa);
   std::vector<const Function*> classes = {nullptr};
@@ -110,7 +134,7 @@ Expected<TokenAutomaton> TokenAutomaton::build(const Dfa& dfa, std::span<const s
 
   Function end;
   for (std::int32_t s = 0; s <= ended; ++s)
-    if (result.accepts(s)) end.emplace_back(s, ended);
+    if (result.accepts(s)) end.push_back({s, ended});
   bool stops_exist = false;
   for (const TokenId id : stops) {
     if (id < 0 || static_cast<std::size_t>(id) >= tokens.size()) continue;
@@ -125,16 +149,32 @@ Expected<TokenAutomaton> TokenAutomaton::build(const Dfa& dfa, std::span<const s
   return result;
 }
 
+void TokenAutomaton::set_bounds(const Dfa& dfa) {
+  counts_ = !dfa.most.empty();
+  bounds_.assign(accepting_.size(), kTooMany);
+  for (std::int32_t s = 0; s < dfa.states; ++s)
+    if (const std::int32_t counter = dfa.counter[static_cast<std::size_t>(s)]; counter != 0)
+      bounds_[static_cast<std::size_t>(s)] = dfa.most[static_cast<std::size_t>(counter) - 1];
+}
+
+std::int32_t TokenAutomaton::count_after(std::int32_t state, const Move& move, std::int32_t count) const {
+  const std::int32_t bound = bounds_[static_cast<std::size_t>(state)];
+  if (bound != kTooMany && count + move.more > bound) return kTooMany;
+  if (bounds_[static_cast<std::size_t>(move.to)] == kTooMany) return 0;
+  return move.count == Step::kGoesOn ? count + move.more : move.count;
+}
+
 void TokenAutomaton::set_moves(const std::vector<const Function*>& classes) {
   first_move_.assign(accepting_.size() + 1, 0);
   for (std::size_t c = 1; c < classes.size(); ++c)
-    for (const auto& [from, to] : *classes[c]) ++first_move_[static_cast<std::size_t>(from) + 1];
+    for (const Step& step : *classes[c]) ++first_move_[static_cast<std::size_t>(step.from) + 1];
   for (std::size_t s = 1; s < first_move_.size(); ++s) first_move_[s] += first_move_[s - 1];
   moves_.resize(first_move_.back());
   std::vector<std::size_t> fill(first_move_.begin(), first_move_.end() - 1);
   for (std::size_t c = 1; c < classes.size(); ++c)
-    for (const auto& [from, to] : *classes[c])
-      moves_[fill[static_cast<std::size_t>(from)]++] = {static_cast<std::int32_t>(c), to};
+    for (const Step& step : *classes[c])
+      moves_[fill[static_cast<std::size_t>(step.from)]++] = {static_cast<std::int32_t>(c), step.to, step.more,
+                                                             step.count};
 }
 
 void TokenAutomaton::set_successors() {
@@ -160,11 +200,16 @@ std::span<const std::int32_t> TokenAutomaton::successors(std::int32_t state) con
 }
 
 std::int32_t TokenAutomaton::next(std::int32_t state, TokenId token) const {
-  if (token < 0 || static_cast<std::size_t>(token) >= class_of_.size()) return kDead;
+  const Move* const found = move(state, token);
+  return found == nullptr ? kDead : found->to;
+}
+
+const TokenAutomaton::Move* TokenAutomaton::move(std::int32_t state, TokenId token) const {
+  if (token < 0 || static_cast<std::size_t>(token) >= class_of_.size()) return nullptr;
   const std::int32_t wanted = class_of_[static_cast<std::size_t>(token)];
   const auto all = moves(state);
   const auto found = std::ranges::lower_bound(all, wanted, {}, &Move::token_class);
-  return wanted != kNoClass && found != all.end() && found->token_class == wanted ? found->to : kDead;
+  return wanted != kNoClass && found != all.end() && found->token_class == wanted ? &*found : nullptr;
 }
 
 }  // namespace dllm::constrain

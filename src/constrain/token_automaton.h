@@ -28,13 +28,22 @@ class TokenAutomaton {
   static Expected<TokenAutomaton> build(const Dfa& dfa, std::span<const std::string_view> tokens,
                                         std::span<const TokenId> stops, const std::stop_token& stop = {});
 
-  /// Pairs (from, to) by ascending first; states that are not listed have no successor.
-  using Function = std::vector<std::pair<std::int32_t, std::int32_t>>;
+  /// What a text does in a state. Counts: see Dfa::most.
+  struct Step {
+    static constexpr std::int16_t kGoesOn = -1;
+    std::int32_t from = 0, to = 0;
+    std::int16_t more = 0;         ///< is added to the count in `from`, which may then not exceed its bound
+    std::int16_t count = kGoesOn;  ///< in `to`, if its counter has begun anew; else the count in `from` goes on
+    friend bool operator==(const Step&, const Step&) = default;
+  };
+  /// By ascending `from`; states that are not listed have no successor.
+  using Function = std::vector<Step>;
 
   /// What tokens of a class do in a state.
   struct Move {
     std::int32_t token_class = kNoClass;
     std::int32_t to = 0;
+    std::int16_t more = 0, count = Step::kGoesOn;  ///< as Step's
   };
 
   std::int32_t states() const { return static_cast<std::int32_t>(accepting_.size()); }
@@ -47,13 +56,26 @@ class TokenAutomaton {
   /// The states after one token, whichever.
   std::span<const std::int32_t> successors(std::int32_t state) const;
   std::int32_t next(std::int32_t state, TokenId token) const;
+  /// nullptr: the token is not allowed.
+  const Move* move(std::int32_t state, TokenId token) const;
+
+  /// Whether a sequence must be followed with a count: then a way through the states is accepted only if no count
+  /// exceeds its bound. Every state whose count does not can go on to the end without counting more, but for texts that
+  /// must fill a given number of tokens.
+  bool counts() const { return counts_; }
+  static constexpr std::int32_t kTooMany = Dfa::kTooMany;
+  /// The count after a move from a state, or kTooMany. 0 in states that count nothing.
+  std::int32_t count_after(std::int32_t state, const Move& move, std::int32_t count) const;
 
  private:
+  void set_bounds(const Dfa& dfa);
   void set_moves(const std::vector<const Function*>& classes);
   void set_successors();
 
   std::int32_t classes_ = 1;
+  bool counts_ = false;
   std::vector<std::uint8_t> accepting_;
+  std::vector<std::int32_t> bounds_;  ///< by state; kTooMany: it counts nothing
   std::vector<std::int32_t> class_of_;
   std::vector<Move> moves_;
   std::vector<std::size_t> first_move_;  ///< by state, and the end

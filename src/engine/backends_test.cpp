@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -254,6 +255,23 @@ TEST(Backends, AProfileWithAMistakeIsAProfile) {
   options.device_changes = {"host.cores=8"};
   const auto mended = LanguageModel::load("", options);
   EXPECT_TRUE(mended) << mended.error().message();
+}
+
+/// Bringing an 8B model's weights into the formats of a device takes most of a minute.
+TEST(Backends, ASimulatedDeviceTellsItsProgress) {
+  LoadOptions options = on("npu");
+  std::vector<double> told;
+  options.progress = [&told](double done) {
+    told.push_back(done);
+    return true;
+  };
+  ASSERT_TRUE(LanguageModel::load("", options));
+  EXPECT_TRUE(std::ranges::is_sorted(told));
+  EXPECT_GT(std::ranges::count_if(told, [](double done) { return done > 0 && done < 1; }), 10);
+  options.progress = [](double done) { return done < 0.5; };
+  const auto stopped = LanguageModel::load("", options);
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }
 
 TEST(Backends, ListsTheDevicesOfEach) {

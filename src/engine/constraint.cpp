@@ -99,12 +99,12 @@ Expected<void> check_options(const ResolvedOptions& resolved) {
   };
   if (!resolved.regex.empty() && !resolved.json_schema.empty())
     return refuse("an answer follows an expression or a schema", "--regex");
-  if (resolved.temperature > 0)
-    return refuse("a constrained answer is the most probable one: nothing is drawn", "--temperature");
+  // Filters of the distribution that confidences are taken from: the structure's tokens might not be among the kept.
   for (const auto& [filtered, flag] :
        {std::pair(resolved.top_k > 0, "--top-k"), std::pair(resolved.top_p < 1, "--top-p"),
         std::pair(resolved.min_p > 0, "--min-p")})
-    if (filtered) return refuse("a constrained answer is the most probable one: nothing is drawn", flag);
+    if (filtered && resolved.temperature <= 0)
+      return refuse("at temperature 0 a constrained answer is the most probable one: nothing is drawn", flag);
   if (resolved.exact_length) return refuse("a constrained answer ends where its text does", "--exact-length");
   if (resolved.defer_eos) return refuse("where a constrained answer ends depends on its text", "--defer-eos");
   if (!resolved.stop.empty()) return refuse("a stop text would cut the constrained answer", "--stop");

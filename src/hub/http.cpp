@@ -7,8 +7,11 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
+#include <functional>
 #include <mutex>
+#include <utility>
 
 #include "dllm/version.h"
 #include "hub/certificates.h"
@@ -47,6 +50,13 @@ std::string certificate_hint(CURLcode code, const Certificates& used) {
   return "";
 }
 
+/// What a client does until a server has answered for the first time.
+struct FirstContact {
+  std::chrono::milliseconds patience{HttpClient::kConnectMs};
+  std::function<void(const std::string& url)> silent{};
+  std::string url{};
+};
+
 /// One request in progress.
 struct Exchange {
   CURL* handle = nullptr;
@@ -55,6 +65,9 @@ struct Exchange {
   const std::function<bool()>* go_on = nullptr;
   std::uint64_t offset = 0, at = 0;  ///< at: after the bytes received so far
   bool begun = false, stopped = false, too_long = false, wrong_range = false, overflows = false;
+  bool answered = false, unanswered = false;  ///< a header was received; none was within the client's patience
+  FirstContact* first = nullptr;              ///< if no server has answered yet
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 
   bool succeeded() const { return response.status == 200 || response.status == 206; }
 };
@@ -63,6 +76,7 @@ std::size_t on_header(char* data, std::size_t size, std::size_t count, void* use
   auto& exchange = *static_cast<Exchange*>(user);
   const std::string_view line(data, size * count);
   auto& headers = exchange.response.headers;
+  exchange.answered = true;
   if (line.starts_with("HTTP/")) {
     std::erase_if(headers,
                   [](const auto& header) { return std::ranges::find(kLasting, header.first) == kLasting.end(); });
@@ -114,8 +128,19 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* user)
   return bytes;
 }
 
+/// False: the first answer takes too long.
+bool is_patient(Exchange& exchange) {
+  if (exchange.first == nullptr || exchange.answered) return true;
+  const auto waited = std::chrono::steady_clock::now() - exchange.start;
+  exchange.unanswered = waited >= exchange.first->patience;
+  if (waited >= std::chrono::milliseconds(HttpClient::kFirstContactMs) && exchange.first->silent)
+    std::exchange(exchange.first->silent, {})(exchange.first->url);
+  return !exchange.unanswered;
+}
+
 int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   auto& exchange = *static_cast<Exchange*>(user);
+  if (!is_patient(exchange)) return 1;
   if (exchange.go_on == nullptr || !*exchange.go_on || (*exchange.go_on)()) return 0;
   exchange.stopped = true;
   return 1;
@@ -128,10 +153,13 @@ struct HttpClient::Impl {
   curl_slist* headers = nullptr;
   std::array<char, CURL_ERROR_SIZE> message{};
   bool reached = false;
+  FirstContact first;
   Certificates certificates;
 
   Expected<Response> perform(const std::string& url, Exchange& exchange) {
     exchange.handle = handle;
+    exchange.first = reached ? nullptr : &first;
+    first.url = url;
     message[0] = '\0';
     curl_easy_setopt(handle, CURLOPT_URL, url.c_str());
     curl_easy_setopt(handle, CURLOPT_HEADERDATA, &exchange);
@@ -139,11 +167,17 @@ struct HttpClient::Impl {
     curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &exchange);
     curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, reached ? kConnectMs : kFirstContactMs);
     const CURLcode code = curl_easy_perform(handle);
+    // A server that cuts the connection is there; what swallows packets is none.
     long connections = 0;
     curl_easy_getinfo(handle, CURLINFO_NUM_CONNECTS, &connections);
-    reached = reached || connections > 0;
+    const bool silent = exchange.unanswered || code == CURLE_OPERATION_TIMEDOUT;
+    reached = reached || exchange.answered || (connections > 0 && !silent);
     curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &exchange.response.status);
     if (exchange.stopped) return Error{ErrorCode::kCancelled, "the download was stopped", url, ""};
+    if (exchange.unanswered)
+      return Error{ErrorCode::kIo,
+                   fmt::format("no answer within {:.1f} s", std::chrono::duration<double>(first.patience).count()), url,
+                   ""};
     if (exchange.too_long) return Error{ErrorCode::kResource, "the answer is longer than 64 MiB", url, ""};
     if (exchange.overflows)
       return Error{
@@ -198,6 +232,11 @@ HttpClient::~HttpClient() {
 }
 
 bool HttpClient::reached() const { return impl_->reached; }
+
+void HttpClient::set_patience(std::chrono::milliseconds patience, std::function<void(const std::string& url)> silent) {
+  impl_->first.patience = patience;
+  impl_->first.silent = std::move(silent);
+}
 
 Expected<Response> HttpClient::get(const std::string& url, const std::function<bool()>& go_on) {
   Exchange exchange;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -53,9 +54,13 @@ class HttpClient {
   /// if fewer bytes arrive than announced; kMismatch, if more than Download::most arrive.
   Expected<Response> download(const std::string& url, std::uint64_t offset, const Download& to);
 
-  /// Whether any server has been reached yet. Until then, connections are given up after kFirstContactMs.
+  /// Whether any server has answered yet. Until then, connections are given up after kFirstContactMs, and answers
+  /// after `patience`.
   bool reached() const;
   static constexpr long kFirstContactMs = 2500, kConnectMs = 20000;
+  /// For the first answer. A network that swallows packets, or a proxy, may connect and then say nothing.
+  /// `silent`: called once if there is none after kFirstContactMs, with the URL.
+  void set_patience(std::chrono::milliseconds patience, std::function<void(const std::string& url)> silent);
 
   /// `text` with all characters escaped that have a meaning in a path; `/` is kept unless `slash`.
   static std::string escaped(std::string_view text, bool slash = false);

@@ -86,7 +86,12 @@ class Puller {
   Expected<Pulled> run() {
     if (config_.offline) return from_cache();
     // If the model is complete in the cache, do not wait for a hub that does not respond.
-    const int tries = cache_.commit_of(request_.revision) ? 0 : config_.retries;
+    const bool complete = cache_.commit_of(request_.revision).has_value();
+    const int tries = complete ? 0 : config_.retries;
+    http_.set_patience(std::chrono::milliseconds(complete ? HttpClient::kFirstContactMs : HttpClient::kConnectMs),
+                       [this, complete](const std::string& url) {
+                         if (!complete) listener_.log.warning("{}: no answer yet; is there a network?", url);
+                       });
     auto listing = retried([this] { return repository_.list([this] { return tell(); }); }, tries);
     if (listing) return fetch(*std::move(listing));
     if (listing.error().code != ErrorCode::kIo) return std::move(listing).error();

@@ -70,8 +70,9 @@ void AnswerReader::prepare(AnswerRequest& request, const GenerateOptions& option
   for (const std::int32_t id : markers_)
     if (std::ranges::count(request.shown, id) == 0) request.shown.push_back(id);
   const bool opened = opens_thought(format_, opening_);
-  if (!has_structure(options) || body.contains("regex") || (!opened && thinking_.asks() != true)) return;
-  request.preamble = thoughts_regex(format_, opening_);
+  if (!has_structure(options) || body.contains("regex")) return;
+  const bool thinks = opened || thinking_.asks() == true;
+  request.preamble = thinks ? thoughts_regex(format_, opening_) : header_regex(format_, opening_);
 }
 
 std::int64_t AnswerReader::thought_tokens(const LanguageModel& model, const Generation& answer) const {

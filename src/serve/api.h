@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "serve/errors.h"
 #include "serve/http.h"
 #include "serve/json.h"
+#include "serve/lane.h"
 #include "serve/log_writer.h"
 #include "serve/metrics.h"
 #include "serve/model_pool.h"
@@ -111,6 +113,10 @@ class Api {
   void bind(const CallPtr& call, std::function<void()> then);
   /// Answers a request that was read and has its model.
   void answer(const CallPtr& call);
+  /// Downloads wait for each other. False: the client has too many waiting.
+  bool add_download(const std::string& client, std::function<void()> job) {
+    return downloads_.add(client, 0, std::move(job));
+  }
   void write_log(const Json& line);
   std::uint64_t lost_log_lines() const { return log_.lost(); }
 
@@ -154,6 +160,7 @@ class Api {
   };
   std::map<std::string, Past> past_;  ///< of models that were loaded, by name
   LogWriter log_;
+  Lane downloads_{{.threads = 1, .jobs = 4}};  ///< last: its jobs use the rest
 };
 
 /// The refusal of a request for which seated() is false.

@@ -27,6 +27,9 @@ Expected<void> read_ollama_model(const CallPtr& call, Fields& fields);
 /// A name without ":latest".
 std::string without_latest(const std::string& name);
 
+/// Answers a route of Ollama's API that is not offered: why.
+Expected<void> ollama_unsupported(const CallPtr& call);
+
 // Loading and unloading, where the server has several models.
 /// `keep_alive` of a request of Ollama's API, which is then no field any more: seconds (negative: for ever); absent:
 /// not given. Errors: kUsage.

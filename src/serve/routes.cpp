@@ -26,6 +26,7 @@ Expected<void> ollama_tags(const CallPtr& call);
 Expected<void> ollama_running(const CallPtr& call);
 Expected<void> ollama_show(const CallPtr& call);
 Expected<void> ollama_version(const CallPtr& call);
+Expected<void> ollama_pull(const CallPtr& call);
 Expected<void> ollama_unsupported(const CallPtr& call);
 Expected<void> metrics(const CallPtr& call);
 Expected<void> list_options(const CallPtr& call);
@@ -59,10 +60,10 @@ const std::vector<Route>& routes() {
       {"GET", "/api/tags", ollama_tags, Dialect::kOllama, Answers::kServer},
       {"GET", "/api/ps", ollama_running, Dialect::kOllama, Answers::kAtOnce},
       {"GET", "/api/version", ollama_version, Dialect::kOllama, Answers::kAtOnce},
+      {"POST", "/api/pull", ollama_pull, Dialect::kOllama, Answers::kServer},
       // The rest of Ollama's API, so that its clients read why and not only "not found".
       {"POST", "/api/embed", ollama_unsupported, Dialect::kOllama, Answers::kAtOnce},
       {"POST", "/api/embeddings", ollama_unsupported, Dialect::kOllama, Answers::kAtOnce},
-      {"POST", "/api/pull", ollama_unsupported, Dialect::kOllama, Answers::kAtOnce},
       {"POST", "/api/push", ollama_unsupported, Dialect::kOllama, Answers::kAtOnce},
       {"POST", "/api/create", ollama_unsupported, Dialect::kOllama, Answers::kAtOnce},
       {"POST", "/api/copy", ollama_unsupported, Dialect::kOllama, Answers::kAtOnce},

@@ -40,6 +40,28 @@ TEST(Tools, CallsAreRead) {
       1u);
 }
 
+TEST(Tools, GemmasCallsAreRead) {
+  const auto arguments = [](const std::string& written) {
+    const ToolAnswer answer = parse_tool_calls("<|tool_call>call:weather" + written + "<tool_call|>", weather());
+    return answer.calls.size() == 1 ? answer.calls[0].arguments : "text: " + answer.text;
+  };
+  EXPECT_EQ(arguments("{}"), "{}");
+  EXPECT_EQ(arguments(R"({town:<|"|>Ulm, "a" {b}<|"|>,days:3,deep:{x:[1,-2.5,true,null,<|"|>]<|"|>],y:{}},z:[]})"),
+            R"({"town":"Ulm, \"a\" {b}","days":3,"deep":{"x":[1,-2.5,true,null,"]"],"y":{}},"z":[]})");
+  EXPECT_EQ(arguments(R"( { "town" : "U\u006cm", <|"|>a b<|"|> : None, c: New York } )"),
+            R"({"town":"Ulm","a b":null,"c":"New York"})");
+  for (const char* bad : {"", "{", "{a}", "{a:}", "{a:1,}", "{a:1,a:2}", "{a:<|\"|>x}", "{a:\"x}", "{a:[1}", "[1]",
+                          "{a:1}x", "{a:<tool_call|>}"})
+    EXPECT_EQ(arguments(bad).substr(0, 5), "text:") << bad;
+  EXPECT_EQ(arguments("{a:" + std::string(100, '[') + std::string(100, ']') + "}").substr(0, 5), "text:");
+  const ToolAnswer two = parse_tool_calls(
+      "Look.<|tool_call>call:time{}<tool_call|><|tool_call>call:weather{town:<|\"|>Ulm<|\"|>}<tool_call|>", weather());
+  ASSERT_EQ(two.calls.size(), 2u);
+  EXPECT_EQ(two.text, "Look.");
+  EXPECT_EQ(two.calls[1].arguments, R"({"town":"Ulm"})");
+  EXPECT_EQ(parse_tool_calls("<|tool_call>call:unknown{}<tool_call|>", weather()).calls.size(), 0u);
+}
+
 TEST(Tools, WhatIsNoCallIsText) {
   for (const char* text : {"no call", "<tool_call>", "<tool_call>{\"name\": \"weather\"}", "<tool_call>x</tool_call>",
                            "<tool_call>{\"name\": \"unknown\"}</tool_call>", "<tool_call>[]</tool_call>",
@@ -53,15 +75,18 @@ TEST(Tools, WhatIsNoCallIsText) {
 
 /// A stream that sends text_before_calls() of each prefix never sends text that turns out to be a call.
 TEST(Tools, StreamsShowNoPartOfACall) {
-  const std::string whole = "A < b\n<tool_call>{\"name\": \"time\"}</tool_call>";
-  const ToolAnswer answer = parse_tool_calls(whole, weather());
-  std::size_t shown = 0;
-  for (std::size_t size = 0; size <= whole.size(); ++size) {
-    const std::size_t now = text_before_calls(std::string_view(whole).substr(0, size));
-    EXPECT_LE(now, answer.text.size());
-    shown = std::max(shown, now);
+  for (const std::string& whole : {std::string("A < b\n<tool_call>{\"name\": \"time\"}</tool_call>"),
+                                   std::string("A <| b\n<|tool_call>call:time{}<tool_call|>")}) {
+    const ToolAnswer answer = parse_tool_calls(whole, weather());
+    ASSERT_EQ(answer.calls.size(), 1u);
+    std::size_t shown = 0;
+    for (std::size_t size = 0; size <= whole.size(); ++size) {
+      const std::size_t now = text_before_calls(std::string_view(whole).substr(0, size));
+      EXPECT_LE(now, answer.text.size());
+      shown = std::max(shown, now);
+    }
+    EXPECT_EQ(whole.substr(0, shown), answer.text);
   }
-  EXPECT_EQ(whole.substr(0, shown), answer.text);
 }
 
 TEST(Ignored, IsAHeader) {

@@ -83,7 +83,9 @@ bool ServedModel::is_served(std::string_view asked) const {
 }
 
 Expected<void> ServedModel::check_size(std::size_t bytes, std::string_view field) const {
-  const auto most = static_cast<std::size_t>(model.context_length()) * longest_token_;
+  // Templates may leave messages out, and JSON is longer than what it says; so much takes no time.
+  constexpr std::size_t kAlways = std::size_t{64} << 10;
+  const auto most = std::max(kAlways, static_cast<std::size_t>(model.context_length()) * longest_token_);
   if (bytes <= most) return {};
   return Error{ErrorCode::kUsage,
                fmt::format("{} bytes of text exceed the context of {} tokens", bytes, model.context_length()),

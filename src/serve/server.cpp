@@ -7,9 +7,11 @@
 #include <new>
 #include <optional>
 #include <ostream>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/background.h"
 #include "base/free_memory.h"
 #include "base/service_manager.h"
 #include "base/try.h"
@@ -126,6 +128,7 @@ class Host {
     if (on_ready) on_ready(server_->port());
     notify_service_manager("READY=1\nSTATUS=serving requests");
     server_->run();
+    api_->draining = true;  // downloads end, too
     if (end) end();
     work_.reset();
   }
@@ -204,13 +207,32 @@ LoadedModel begin_model(Host& host, const ServerOptions& options, const ModelEnt
   return std::unique_ptr<PooledModel>(std::move(served));
 }
 
+/// In a thread in the background, as loading keeps all cores busy, and other models answer meanwhile.
+Expected<LanguageModel> load_in_background(const ModelSource& source, const ModelEntry& entry,
+                                           const std::function<bool()>& go_on) {
+  std::optional<Expected<LanguageModel>> loaded;
+  std::jthread([&] {
+    enter_background();
+    try {
+      loaded = source.load(entry, go_on);
+    } catch (const std::bad_alloc&) {
+      loaded = Error{ErrorCode::kResource, "out of memory", entry.path, ""};
+    } catch (const std::system_error& failure) {  // of a thread that cannot be started
+      loaded = Error{ErrorCode::kResource, failure.what(), entry.path, ""};
+    }
+  }).join();
+  return *std::move(loaded);
+}
+
 LoadedModel load_model(Host& host, const ServerOptions& options, const ModelSource& source, const ModelEntry& entry,
                        const std::function<bool()>& go_on) {
   try {
-    DLLM_TRY(LanguageModel model, source.load(entry, go_on));
+    DLLM_TRY(LanguageModel model, load_in_background(source, entry, go_on));
     return begin_model(host, options, entry, std::move(model));
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResource, "out of memory", entry.path, ""};
+  } catch (const std::system_error& failure) {
+    return Error{ErrorCode::kResource, failure.what(), entry.path, ""};
   }
 }
 

@@ -38,6 +38,13 @@ struct ServerOptions {
   GenerateOptions defaults;          ///< of every request
   std::string model_path;            ///< for /props; of a server with one model
   LogForm log = LogForm::kText;
+  /// Brings a model of a hub into the cache, for /api/pull, which is refused without it. `tell`: the current file, and
+  /// the bytes of all files and of those that are there; false: nobody waits any more. Called in a thread that may
+  /// wait.
+  std::function<Expected<void>(
+      const std::string& name,
+      const std::function<bool(std::string_view file, std::uint64_t total, std::uint64_t done)>& tell)>
+      pull{};
 };
 
 /// Serves one model over HTTP until SIGTERM or SIGINT, after which requests in progress are finished; a second signal

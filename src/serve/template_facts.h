@@ -13,7 +13,7 @@ namespace dllm::serve {
 /// What a chat template says about itself.
 struct TemplateFacts {
   ThoughtFormat thoughts{};
-  std::vector<std::int32_t> markers{};          ///< ids of the texts around thoughts that are tokens of their own
+  std::vector<std::int32_t> markers{};          ///< ids of texts around thoughts and calls that are tokens of their own
   std::set<std::string, std::less<>> inputs{};  ///< variables that it reads
   std::vector<std::string> thought_fields{};    ///< of a message: what it reads thoughts from
   std::vector<std::string> thought_switches{};  ///< variables that switch thoughts on and off

@@ -9,6 +9,7 @@
 #include <array>
 
 #include "base/try.h"
+#include "serve/call_forms.h"
 #include "text/chat_template.h"
 
 namespace dllm::serve {
@@ -196,14 +197,28 @@ TemplateWish template_wish(const Thinking& thinking, const TemplateFacts& facts,
   return wish;
 }
 
+namespace {
+
+/// Those that are a token of their own.
+template <class Texts>
+void add_markers(const LanguageModel& model, const Texts& markers, std::vector<std::int32_t>& found) {
+  for (const auto& marker : markers)
+    if (const auto ids = model.tokenize(std::string(marker), /*special=*/true);
+        ids && ids->size() == 1 && std::ranges::count(found, ids->front()) == 0)
+      found.push_back(ids->front());
+}
+
+}  // namespace
+
 TemplateFacts template_facts(const LanguageModel& model, bool tools) {
   TemplateFacts facts;
   const std::string source = model.chat_template(tools);
   facts.thoughts = thought_format(source);
   facts.inputs = template_inputs(source);
-  for (const std::string& marker : facts.thoughts.markers())
-    if (const auto ids = model.tokenize(marker, /*special=*/true); ids && ids->size() == 1)
-      facts.markers.push_back(ids->front());
+  add_markers(model, facts.thoughts.markers(), facts.markers);
+  if (tools)
+    for (const CallForm& form : call_forms())
+      if (source.find(form.open) != source.npos) add_markers(model, form.markers, facts.markers);
   for (const char* name : kSwitches)
     if (facts.inputs.contains(name)) facts.thought_switches.emplace_back(name);
   for (const char* field : {"reasoning_content", "reasoning", "thinking"})

@@ -6,30 +6,34 @@
 
 #include "base/try.h"
 #include "constrain/tool_calls.h"
+#include "serve/call_forms.h"
 
 namespace dllm::serve {
 namespace {
 
-constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>", kSpace = " \t\r\n";
-
-std::string_view without_spaces(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-}
+constexpr std::string_view kSpace = " \t\r\n";
 
 std::string_view without_last_spaces(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kSpace) + 1);  // npos + 1 is 0
 }
 
-std::optional<ToolCall> parse_call(std::string_view text, const Tools& tools) {
-  const auto json = parse_body(without_spaces(text));
-  if (!json) return std::nullopt;
-  const auto name = json->find("name"), arguments = json->find("arguments");
-  if (name == json->end() || !name->is_string() || !is_tool(tools, name->get<std::string>())) return std::nullopt;
-  if (arguments == json->end()) return ToolCall{name->get<std::string>(), "{}"};
-  if (!arguments->is_object()) return std::nullopt;
-  return ToolCall{name->get<std::string>(), dump(*arguments)};
+/// The first place where a call may begin, and its form; npos: there is none.
+struct CallStart {
+  std::size_t at = std::string_view::npos;
+  const CallForm* form = nullptr;
+};
+
+CallStart find_call(std::string_view text) {
+  CallStart first;
+  for (const CallForm& form : call_forms())
+    if (const std::size_t at = text.find(form.open); at < first.at) first = {at, &form};
+  return first;
+}
+
+const CallForm* form_at(std::string_view text) {
+  for (const CallForm& form : call_forms())
+    if (text.starts_with(form.open)) return &form;
+  return nullptr;
 }
 
 }  // namespace
@@ -120,34 +124,30 @@ Expected<std::optional<Tools>> read_tools(Fields& fields) {
 }
 
 std::size_t text_before_calls(std::string_view answer) {
-  std::size_t end = answer.find(kOpen);
+  std::size_t end = find_call(answer).at;
   if (end == answer.npos) {
-    end = answer.size();
-    for (std::size_t size = std::min(kOpen.size() - 1, answer.size()); size > 0; --size)
-      if (answer.ends_with(kOpen.substr(0, size))) {
-        end -= size;
-        break;
-      }
+    std::size_t held = 0;
+    for (const CallForm& form : call_forms())
+      for (std::size_t size = std::min(form.open.size() - 1, answer.size()); size > held; --size)
+        if (answer.ends_with(form.open.substr(0, size))) held = size;
+    end = answer.size() - held;
   }
   return without_last_spaces(answer.substr(0, end)).size();
 }
 
 ToolAnswer parse_tool_calls(std::string_view answer, const Tools& tools) {
   ToolAnswer result;
-  const std::size_t first = answer.find(kOpen);
-  std::size_t at = first;
-  while (at < answer.size()) {
-    const std::size_t begin = at + kOpen.size(), end = answer.find(kClose, begin);
-    const auto call = end == answer.npos ? std::nullopt : parse_call(answer.substr(begin, end - begin), tools);
-    if (!call) break;
-    result.calls.push_back(*call);
-    at = end + kClose.size();
-    at = std::min(answer.find_first_not_of(kSpace, at), answer.size());
-    if (at < answer.size() && !answer.substr(at).starts_with(kOpen)) break;
+  const CallStart first = find_call(answer);
+  std::size_t at = std::min(first.at, answer.size());
+  for (const CallForm* form = first.form; form != nullptr; form = form_at(answer.substr(at))) {
+    const auto call = read_call(*form, answer.substr(at));
+    if (!call || !is_tool(tools, call->name)) break;
+    result.calls.push_back({call->name, dump(call->arguments)});
+    at = std::min(answer.find_first_not_of(kSpace, at + call->bytes), answer.size());
   }
   if (result.calls.empty() || at < answer.size()) return {std::string(answer), {}};
   if (!tools.parallel) result.calls.resize(1);
-  result.text = std::string(without_last_spaces(answer.substr(0, first)));
+  result.text = std::string(without_last_spaces(answer.substr(0, first.at)));
   return result;
 }
 

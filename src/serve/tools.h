@@ -10,8 +10,7 @@
 
 namespace dllm::serve {
 
-/// Tools that a model may call, and the format of a call: <tool_call>{"name": …, "arguments": {…}}</tool_call>, one
-/// block per call, as in the chat templates of Qwen (Hermes) and LLaDA2.
+/// Tools that a model may call. An answer has one block per call, in one of call_forms().
 struct Tools {
   Json list = Json::array();                   ///< OpenAI's `tools`
   bool parallel = true;                        ///< an answer may contain several calls

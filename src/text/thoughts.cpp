@@ -217,6 +217,36 @@ SplitAnswer split_harmony(std::string_view prefix, std::string_view answer, bool
   return result;
 }
 
+/// An expression for a text.
+std::string escaped(std::string_view text) {
+  std::string regex;
+  for (const char c : text) {
+    if (std::string_view("\\^$.|?*+()[]{}/-").find(c) != std::string_view::npos) regex += '\\';
+    regex += c;
+  }
+  return regex;
+}
+
+/// The rest of the header of a message in this channel, of which the prompt has written `begun`: "<|start|>assistant"
+/// and perhaps more. Empty: it is complete, or another one.
+std::string left_of_header(std::string_view begun, std::string_view channel) {
+  const std::string header = std::string(kChannelMark) + std::string(channel) + std::string(kMessage);
+  if (contains(begun, kMessage)) return "";
+  const std::size_t mark = begun.rfind(kChannelMark);
+  if (mark == begun.npos) return header;
+  return header.starts_with(begun.substr(mark)) ? header.substr(begun.size() - mark) : "";
+}
+
+/// One thought, which holds no "<|", then the header of the text.
+std::string harmony_regex(std::string_view begun) {
+  const std::string header = left_of_header(begun, "analysis");
+  if (header.empty() && read_header(begun).channel != "analysis") return escaped(left_of_header(begun, "final"));
+  const std::string next =
+      std::string(kStart) + "assistant" + std::string(kChannelMark) + "final" + std::string(kMessage);
+  const std::string thought = escaped(header) + R"(([^<]|<+[^<|])*)" + escaped("<|end|>") + escaped(next);
+  return header.empty() ? thought : "(" + thought + "|" + escaped(left_of_header(begun, "final")) + ")";
+}
+
 /// The end of the prompt that belongs to the answer's first thought or message.
 std::string_view unfinished(const ThoughtFormat& format, std::string_view opening) {
   if (format.kind == ThoughtFormat::Kind::kHarmony) {
@@ -258,16 +288,14 @@ bool opens_thought(const ThoughtFormat& format, std::string_view opening) {
   return contains(begun, kMessage) && read_header(begun).channel == "analysis";
 }
 
+std::string header_regex(const ThoughtFormat& format, std::string_view opening) {
+  if (format.kind != ThoughtFormat::Kind::kHarmony) return "";
+  return escaped(left_of_header(unfinished(format, opening), "final"));
+}
+
 std::string thoughts_regex(const ThoughtFormat& format, std::string_view opening) {
-  if (format.kind != ThoughtFormat::Kind::kTags && format.kind != ThoughtFormat::Kind::kChannel) return "";
-  const auto escaped = [](std::string_view text) {
-    std::string regex;
-    for (const char c : text) {
-      if (std::string_view("\\^$.|?*+()[]{}/-").find(c) != std::string_view::npos) regex += '\\';
-      regex += c;
-    }
-    return regex;
-  };
+  if (format.kind == ThoughtFormat::Kind::kHarmony) return harmony_regex(unfinished(format, opening));
+  if (format.kind == ThoughtFormat::Kind::kNone) return "";
   const std::string first = escaped(format.close.substr(0, 1)), second = escaped(format.close.substr(1, 1));
   // Runs of the first character are one step, so that no end can begin within them.
   const std::string inside = "([^" + first + "]|" + first + "+[^" + first + second + "])*";

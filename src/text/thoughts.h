@@ -34,6 +34,10 @@ bool opens_thought(const ThoughtFormat& format, std::string_view opening);
 /// if the format has none that an expression describes. They contain no "</", or what else their end begins with.
 std::string thoughts_regex(const ThoughtFormat& format, std::string_view opening);
 
+/// An expression for what must come before a structured text if there are no thoughts: the header of harmony's last
+/// message, as far as the prompt has not begun it. Empty: nothing.
+std::string header_regex(const ThoughtFormat& format, std::string_view opening);
+
 /// A call that is a message of its own (harmony).
 struct MessageCall {
   std::string name, arguments;

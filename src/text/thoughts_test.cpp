@@ -136,7 +136,16 @@ TEST(Thoughts, TheFormatIsThatOfTheTemplatesMarkers) {
 TEST(Thoughts, Expressions) {
   EXPECT_EQ(thoughts_regex(kThink, "<think>\n"), R"(([^<]|<+[^<\/])*<\/think>\n?\n?)");
   EXPECT_EQ(thoughts_regex(kThink, ""), R"((<think>([^<]|<+[^<\/])*<\/think>\n?\n?)?)");
-  EXPECT_EQ(thoughts_regex(kHarmony, ""), "");
+  const std::string begun = "<|end|><|start|>assistant", final = R"(<\|channel\|>final<\|message\|>)";
+  const std::string thought = R"(([^<]|<+[^<|])*<\|end\|><\|start\|>assistant)" + final;
+  EXPECT_EQ(thoughts_regex(kHarmony, begun), R"((<\|channel\|>analysis<\|message\|>)" + thought + "|" + final + ")");
+  EXPECT_EQ(thoughts_regex(kHarmony, begun + "<|channel|>"),
+            R"((analysis<\|message\|>)" + thought + R"(|final<\|message\|>))");
+  EXPECT_EQ(thoughts_regex(kHarmony, begun + "<|channel|>analysis<|message|>"), thought);
+  EXPECT_EQ(thoughts_regex(kHarmony, begun + "<|channel|>final<|message|>"), "");
+  EXPECT_EQ(header_regex(kHarmony, begun), final);
+  EXPECT_EQ(header_regex(kHarmony, begun + "<|channel|>final<|message|>"), "");
+  EXPECT_EQ(header_regex(kThink, ""), "");
 }
 
 TEST(TemplateInputs, AreWhatATemplateReads) {

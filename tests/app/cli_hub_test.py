@@ -291,12 +291,6 @@ class Pull(HubCase):
         self.pull("org/tiny:F32")
         self.assert_complete()
 
-    def test_without_a_network(self):
-        """No hub, no cache: one line, and no series of attempts."""
-        message = self.refused(3, "org/tiny:F32", HF_ENDPOINT="http://127.0.0.1:9")
-        self.assertIn("the hub cannot be reached", message)
-        self.assertIn("network", message)
-
     def test_wrong_bytes(self):
         self.hub.faults = ["wrong bytes"]
         message = self.refused(5, "org/tiny:F32")

@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -288,6 +289,61 @@ class OtherPages(PageCase):
         self.assertEqual((answer[0], answer[2]), (200, self.server.post("/v1/chat/completions", {"messages": QUESTION}).json[
             "choices"][0]["message"]["content"]))
         self.assertTrue(answer[1])
+
+
+class Thoughts(PageCase):
+    """The words are given by an expression, as the embedded model does not think."""
+    FLAGS = ("--chat-template", "{% for m in messages %}{{ m.role }}: {% if m.reasoning_content %}<think>"
+             "{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}\n{% endfor %}assistant:",
+             "--regex", "<think>\\nhm\\n</think>\\n\\n21")
+
+    def test_they_are_apart(self):
+        self.ask(TEXT)
+        self.assertEqual(self.browser.text(".assistant .bubble"), "21")
+        self.assertEqual(self.browser.value("document.querySelector('.thinking').textContent"), "hm")
+        opened = "document.querySelector('.thoughts').open"
+        self.assertFalse(self.browser.value(opened), "closed once there is a text")
+        self.browser.click(".thoughts summary")
+        self.assertTrue(self.browser.value(opened))
+        # They go back with the answer.
+        self.browser.value("window.sent = []; window.real = window.fetch; window.fetch = (path, init) => {"
+                           " if (init && init.body) window.sent.push(init.body); return window.real(path, init); }; true")
+        self.ask("And now?", wait=False)
+        self.browser.wait("window.sent.length > 0")
+        talk = json.loads(self.browser.value("window.sent[0]"))["messages"]
+        self.assertEqual(talk[1], {"role": "assistant", "content": "21", "reasoning_content": "hm"})
+        self.browser.wait("document.querySelectorAll('.thinking').length === 2")
+
+
+class SeveralModels(PageCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        for name in ("a", "b"):
+            shutil.copy(HARDER.with_name("tiny-llada-f32.gguf"), pathlib.Path(folder.name) / f"{name}.gguf")
+        cls.FLAGS = ("--models-dir", folder.name)
+        super().setUpClass()
+
+    def loaded(self, name):
+        return self.server.metric(f'dllm_model_events_total{{event="loaded",model="{name}"}}')
+
+    def test_one_is_chosen(self):
+        box = "document.querySelector('#models')"
+        self.assertFalse(self.browser.value(f"{box}.hidden"))
+        self.assertEqual(self.browser.value(f"[...{box}.options].map((one) => one.value)"), ["a", "b"])
+        self.assertEqual((self.browser.value(f"{box}.value"), self.loaded("a")), ("a", 1))
+        self.assertIn("loaded when chosen", self.browser.value(f"{box}.options[1].text"))
+        self.browser.value(f"{box}.value = 'b'; {box}.dispatchEvent(new Event('change')); true")
+        self.browser.wait("document.title.startsWith('b ') && !document.querySelector('#send').disabled")
+        self.assertEqual(self.browser.value(f"{box}.options[1].text"), "b")
+        self.ask(TEXT)
+        self.assertNotEqual(self.browser.text(".assistant .bubble"), "")
+        self.assertEqual(self.loaded("b"), 1)
+        counted = self.server.get("/metrics").body.decode()
+        self.assertRegex(counted, r'dllm_requests_submitted_total\{model="b"\} 1')
+        self.load()  # it is remembered
+        self.assertEqual(self.browser.value(f"{box}.value"), "b")
 
 
 class LongAnswers(PageCase):

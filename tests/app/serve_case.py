@@ -72,7 +72,7 @@ class Server:
     def terminate(self):
         os.kill(self.process.pid, signal.SIGTERM)
 
-    def connect(self, timeout=60):
+    def connect(self, timeout=300):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def ask(self, method, path, body=None, headers=None):

@@ -216,5 +216,18 @@ class Http(unittest.TestCase):
                 self.assertEqual(server.post(CHAT, {"messages": QUESTION}, **{"Content-Encoding": coding}).status, status, coding)
 
 
+class ManyMessages(unittest.TestCase):
+    def test_templates_may_leave_them_out(self):
+        """Six hundred messages are longer than the context of 512 tokens; what the template makes of them is not."""
+        template = "{% for m in messages %}{% if loop.index0 % 100 == 0 %}{{ m.role }}{% endif %}{% endfor %}"
+        talk = [{"role": ("user", "assistant")[i % 2], "content": f"message {i}"} for i in range(600)]
+        with Server("--chat-template", template) as server:
+            reply = server.post("/apply-template", {"messages": talk})
+            self.assertEqual(reply.status, 200, reply.body)
+            self.assertTrue(reply.json["prompt"].endswith(">" + "user" * 6), reply.body)
+            whole = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 200_000}]})
+            self.assertEqual(whole.json["error"]["code"], "context_length_exceeded")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -18,8 +18,30 @@ from serve_case import QUESTION, Server
 from serve_limits_test import wait_until
 from serve_models_case import CHAT, MODEL, NAMES, ModelsCase, chat, facts, loaded, states
 
-# Generous, because a machine of CI has other work; a load that held the thread of connections would take seconds.
-HEALTH_SECONDS = 0.5
+# Of nine in ten: a machine of CI has other work. A load that held the thread of connections, or that took the cores away
+# from another model's steps, would fail by far.
+HEALTH_SECONDS = 0.1
+STEP_SECONDS = 0.25
+
+
+def ninth_of_ten(seconds):
+    return sorted(seconds)[len(seconds) * 9 // 10]
+
+
+def gaps(server, name):
+    """The seconds between the steps of an answer, one after the other."""
+    body = json.dumps({"model": name, "messages": QUESTION, "algorithm": "low-confidence", "steps": 64, "length": 64,
+                       "max_tokens": 64, "exact_length": True, "stream": True, "diffusion_events": True})
+    connection = server.connect()
+    connection.request("POST", CHAT, body)
+    before = None
+    for line in connection.getresponse():
+        if b'"changes"' in line:
+            now = time.monotonic()
+            if before is not None:
+                yield now - before
+            before = now
+    connection.close()
 
 
 class Limits(ModelsCase):
@@ -137,21 +159,35 @@ class Loading(ModelsCase):
         return thread, results
 
     def test_health_and_streams_do_not_wait(self):
+        """Seconds that /health takes, and between the steps of another model's answers, while a model is loaded."""
         with self.serve() as server:
             self.assertEqual(chat(server, "a").status, 200)
+            health, steps, over = [], [], threading.Event()
+
+            def watch():
+                while not over.is_set():
+                    start = time.monotonic()
+                    self.assertEqual(server.get("/health").status, 200)
+                    health.append(time.monotonic() - start)
+                    time.sleep(0.01)
+
+            def stream():
+                while not over.is_set():
+                    for gap in gaps(server, "a"):
+                        steps.append(gap)
+
+            threads = [threading.Thread(target=one) for one in (watch, stream)]
             thread, results = self.begin_load(server)
-            worst, asked, answered = 0.0, 0, 0
-            while states(server)["large"] == "loading":
-                start = time.monotonic()
-                self.assertEqual(server.get("/health").status, 200)
-                worst = max(worst, time.monotonic() - start)
-                asked += 1
-                answered += chat(server, "a").status == 200
-            thread.join()
+            for one in threads:
+                one.start()
+            wait_until(lambda: states(server)["large"] != "loading")
+            over.set()
+            for one in (*threads, thread):
+                one.join()
             self.assertEqual(results[0].status, 200, results[0].body)
-            self.assertGreater(asked, 1, "the load was too fast to see anything")
-            self.assertEqual(answered, asked)
-            self.assertLess(worst, HEALTH_SECONDS)
+            self.assertGreater(min(len(health), len(steps)), 3, "the load was too fast to see anything")
+            self.assertLess(ninth_of_ten(health), HEALTH_SECONDS)
+            self.assertLess(ninth_of_ten(steps), STEP_SECONDS)
 
     def test_all_who_ask_meanwhile_load_it_once(self):
         with self.serve() as server:

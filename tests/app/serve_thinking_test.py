@@ -366,6 +366,9 @@ class Channels(unittest.TestCase):
             prompt = server.post("/apply-template", {"messages": talk, "reasoning_effort": "high"}).json["prompt"]
             self.assertIn("<|start|>assistant<|channel|>final<|message|>hma<|end|>", prompt)
             self.assertIn("Reasoning: high", prompt)
+            for effort in ({}, {"enable_thinking": True}):  # a structure is the last message, with thoughts before it
+                reply = server.post(CHAT, {"messages": QUESTION, "json_schema": {"enum": [21]}, "max_tokens": 96, **effort})
+                self.assertEqual(reply.json["choices"][0]["message"]["content"], TEXT, reply.body)
 
 
 class CommandLine(unittest.TestCase):

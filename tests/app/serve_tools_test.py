@@ -21,6 +21,40 @@ QUESTION = [{"role": "user", "content": "Will it rain in Ulm?"}]
 ASKED = {"messages": QUESTION, "tools": TOOLS, "max_tokens": 96}
 
 
+class GemmasForm(ServeCase):
+    """Gemma 4's calls; the words are given by an expression, as the embedded model knows no such call."""
+    FLAGS = ("--chat-template", TEMPLATE.replace("{{ m.content }}", "{{ m.content }}{% for c in m.tool_calls or [] %}"
+             "<|tool_call>call:{{ c.function.name }}{% for k, v in c.function.arguments | dictsort %}{{ k }}={{ v }}{% endfor %}"
+             "{% endfor %}"))
+    CALL = "<|tool_call>call:weather{days:3,town:<|\"|>Ulm<|\"|>}<tool_call|>"
+
+    def test_calls(self):
+        body = {**ASKED, "regex": "I look\\." + "".join("\\" + c if c in "|{}<>" else c for c in self.CALL)}
+        chosen = self.server.post(CHAT, body).json["choices"][0]
+        self.assertEqual((chosen["finish_reason"], chosen["message"]["content"]), ("tool_calls", "I look."))
+        call = chosen["message"]["tool_calls"][0]["function"]
+        self.assertEqual((call["name"], json.loads(call["arguments"])), ("weather", {"days": 3, "town": "Ulm"}))
+        deltas = [data["choices"][0]["delta"] for _, data in self.server.events(CHAT, body)[:-1] if data["choices"]]
+        self.assertEqual("".join(delta.get("content") or "" for delta in deltas), "I look.")
+        blocks = self.server.post(MESSAGES, {**body, "tools": [
+            {"name": name, "input_schema": schema} for name, schema in SCHEMAS.items()]}).json["content"]
+        self.assertEqual([block["type"] for block in blocks], ["text", "tool_use"])
+        self.assertEqual(blocks[1]["input"], {"days": 3, "town": "Ulm"})
+        talk = [*QUESTION, chosen["message"], {"role": "tool", "tool_call_id": chosen["message"]["tool_calls"][0]["id"],
+                                               "content": "dry"}]
+        prompt = self.server.post("/apply-template", {"messages": talk, "tools": TOOLS}).json["prompt"]
+        self.assertIn("I look.<|tool_call>call:weatherdays=3town=Ulm", prompt)
+
+    def test_drawn_calls(self):
+        for seed in range(4):
+            body = {**ASKED, "tool_choice": "required", "temperature": 2, "top_p": 0.95, "seed": seed}
+            reply = self.server.post(CHAT, body)
+            self.assertEqual(reply.status, 200, reply.body)
+            self.assertEqual(reply.json["choices"][0]["finish_reason"], "tool_calls")
+            again = self.server.post(CHAT, body).json
+            self.assertEqual(reply.json["dllm"]["hash"], again["dllm"]["hash"])
+
+
 class ForcedCalls(ServeCase):
     FLAGS = ("--chat-template", TEMPLATE)
 
@@ -102,7 +136,6 @@ class ForcedCalls(ServeCase):
         refused("tool_choice", "name of a tool", tool_choice={"type": "function"})
         refused("tool_choice", "no such choice", tool_choice="always")
         refused("tool_choice", "there are no tools", tools=[])
-        refused("temperature", "nothing is drawn", temperature=0.5)
         refused("algorithm", "may commit or revise other tokens", algorithm="revision")
         refused("length", "needs at least", length=4, max_tokens=None)
         form = {"messages": QUESTION, "tools": TOOLS, "template": ["x", {"mask": 2}]}

@@ -59,7 +59,7 @@ class Verb(CliCase):
         self.assertIn("--regex byte 2", self.fails(2, "run", "x", "--regex", "(a"))
         self.assertIn("needs at least", self.fails(2, "run", "--canvas-length", "3", "x", "--json-schema",
                                                      json.dumps(SCHEMA)))
-        self.assertIn("--temperature", self.fails(2, "run", "x", "--regex", "a", "--temp", "1"))
+        self.assertIn("--defer-eos", self.fails(2, "run", "x", "--regex", "a", "--defer-eos"))
         self.assertIn("--regex", self.fails(2, "infill", "a[[2]]", "--regex", "a"))
         self.assertIn("constrained", self.fails(2, "bench", "generate", "--regex", "a"))
         self.fails(3, "run", "x", "-jf", "/nonexistent/schema.json")
@@ -150,7 +150,7 @@ class Server(ServeCase):
         self.refused(400, CHAT, {**ASKED, "guided_choice": []}, "guided_choice")
         self.refused(400, CHAT, {**ASKED, "guided_regex": "a", **of_schema(SCHEMA)}, "guided_regex")
         self.refused(400, CHAT, {**ASKED, "regex": "a", **of_schema(SCHEMA)}, "regex")
-        self.refused(400, CHAT, {**ASKED, "regex": "a", "temperature": 1}, "temperature")
+        self.refused(400, CHAT, {**ASKED, "regex": "a", "defer_eos": True}, "defer_eos")
         self.refused(400, CHAT, {**ASKED, "regex": "a", "stop": "x"})
         self.refused(400, CHAT, {**ASKED, "regex": "a{1,9999}b{1,9999}"}, "regex")
         self.refused(400, CHAT, {**ASKED, "regex": "aaaa aaaa aaaa", "length": 1, "max_tokens": None}, "length")

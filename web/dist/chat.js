@@ -2,6 +2,36 @@
 import { runTitle } from "./choice.js";
 import { button, element, find, setText } from "./dom.js";
 import { seconds } from "./timeline.js";
+/** What one run has said, apart from what it has thought. */
+class AnswerPart {
+    body = element("div", { class: "bubble waiting" });
+    foot = element("span", {});
+    thinking = element("div", { class: "thinking" });
+    box = element("details", { class: "thoughts" }, element("summary", {}, "Thoughts"), this.thinking);
+    text = "";
+    thoughts = "";
+    constructor() {
+        this.box.hidden = true;
+    }
+    /** Open while nothing else can be read. */
+    think(more) {
+        this.thoughts += more;
+        this.box.open = this.box.open || (this.box.hidden && this.text === "");
+        this.box.hidden = false;
+        setText(this.thinking, this.thoughts);
+    }
+    say(more) {
+        if (this.text === "")
+            this.box.open = false;
+        this.text += more;
+        this.body.classList.remove("waiting");
+        setText(this.body, this.text);
+    }
+    /** A run's own text has its thoughts within. */
+    said(run) {
+        return this.thoughts === "" ? (run?.result?.text ?? this.text) : this.text;
+    }
+}
 /** An answer on the screen; with several runs, the conversation continues with the text of the first. */
 export class AnswerView {
     runs;
@@ -10,28 +40,26 @@ export class AnswerView {
     constructor(runs, onShow) {
         this.runs = runs;
         runs.forEach((_, i) => {
-            const part = { body: element("div", { class: "bubble waiting" }), foot: element("span", {}), text: "" };
+            const part = new AnswerPart();
             this.parts.push(part);
             if (runs.length > 1)
                 this.node.append(element("span", { class: "who" }, String.fromCharCode(65 + i)));
-            this.node.append(part.body, element("p", { class: "foot" }, part.foot));
+            this.node.append(part.box, part.body, element("p", { class: "foot" }, part.foot));
         });
         this.node.append(button(runs.length > 1 ? "Show both canvases" : "Show the canvas", { class: "quiet show" }, () => onShow(this)));
     }
     append(index, more) {
-        const part = this.parts[index];
-        if (part === undefined)
-            return;
-        part.text += more;
-        part.body.classList.remove("waiting");
-        setText(part.body, part.text);
+        this.parts[index]?.say(more);
+    }
+    think(index, more) {
+        this.parts[index]?.think(more);
     }
     close(index) {
         const part = this.parts[index];
         const run = this.runs[index];
         if (part === undefined || run === undefined)
             return;
-        const text = run.result?.text ?? part.text;
+        const text = part.said(run);
         part.body.classList.remove("waiting");
         part.body.classList.toggle("empty", text.trim() === "");
         setText(part.body, text.trim() === "" ? (run.result === null ? "Stopped." : "The answer is empty.") : text);
@@ -40,7 +68,10 @@ export class AnswerView {
     }
     /** The text with which the conversation continues. */
     get text() {
-        return this.runs[0]?.result?.text ?? this.parts[0]?.text ?? "";
+        return this.parts[0]?.said(this.runs[0]) ?? "";
+    }
+    get thoughts() {
+        return this.parts[0]?.thoughts ?? "";
     }
 }
 export class Chat {
@@ -72,7 +103,8 @@ export class Chat {
         return this.messages.pop();
     }
     accept(view) {
-        this.messages.push({ role: "assistant", content: view.text });
+        const thoughts = view.thoughts === "" ? {} : { reasoning_content: view.thoughts };
+        this.messages.push({ role: "assistant", content: view.text, ...thoughts });
     }
     note(text) {
         this.add(element("li", { class: "message note", role: "alert" }, text));

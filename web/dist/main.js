@@ -1,6 +1,6 @@
 // The page: connects its parts.
 import { Chat } from "./chat.js";
-import { button, find, remember, remembered, setText } from "./dom.js";
+import { button, element, find, remember, remembered, setText } from "./dom.js";
 import { MethodForm } from "./method_form.js";
 import { Server, ServerError } from "./server.js";
 import { Stage } from "./stage.js";
@@ -21,6 +21,7 @@ const compare = find("compare", HTMLInputElement);
 const problem = find("problem", HTMLElement);
 const status = find("status", HTMLElement);
 let facts = { name: "", architecture: "", context: 0, embedded: false, program: "dllm", defaults: {} };
+let served = [];
 let forms = [];
 let running = null;
 function tell(text) {
@@ -36,14 +37,17 @@ function explain(error) {
 async function connect() {
     server.key = remembered("key", true);
     try {
-        facts = await server.facts();
+        served = await server.models();
+        server.model = chosenModel();
+        showModels();
+        facts = await server.facts(served);
         const list = await server.options();
         forms = [
             new MethodForm("A", list, facts.defaults, {}),
             new MethodForm("B", list, facts.defaults, { algorithm: "low-confidence" }),
         ];
         find("methods", HTMLElement).replaceChildren(...forms.map((form) => form.node));
-        setText(find("model", HTMLElement), [facts.name, facts.architecture].filter((one) => one !== "").join(" \u00b7 "));
+        showModel();
         document.title = `${facts.name} \u2013 dllm`;
         send.disabled = false;
         showForms();
@@ -55,6 +59,36 @@ async function connect() {
             return askKey();
         tell(`${explain(error)} Traces can be opened without it.`);
     }
+}
+// --- the models of a server with several
+/** Loaded ones answer at once, so one of these is chosen unless the user has chosen. "": there is no choice. */
+function chosenModel() {
+    if (served.length < 2)
+        return "";
+    const wanted = remembered("model");
+    return (served.find((one) => one.name === wanted) ?? served.find((one) => one.loaded) ?? served[0])?.name ?? "";
+}
+function showModels() {
+    const box = find("models", HTMLSelectElement);
+    box.hidden = served.length < 2;
+    find("model", HTMLElement).hidden = !box.hidden;
+    box.replaceChildren(...served.map((one) => element("option", { value: one.name }, one.loaded ? one.name : `${one.name} (loaded when chosen)`)));
+    box.value = server.model;
+}
+function showModel() {
+    setText(find("model", HTMLElement), [facts.name, facts.architecture].filter((one) => one !== "").join(" \u00b7 "));
+    served = served.map((one) => (one.name === server.model ? { ...one, loaded: true } : one));
+    showModels();
+}
+/** What has been said before goes to the new model too. */
+async function choose(name) {
+    running?.abort();
+    remember("model", name);
+    send.disabled = true;
+    setText(status, `Loading ${name}.`);
+    await connect();
+    if (!send.disabled)
+        setText(status, `${name} answers now.`);
 }
 function askKey() {
     const dialog = find("key-dialog", HTMLDialogElement);
@@ -138,6 +172,7 @@ async function make(run, index, options, view, signal) {
             run.steps.push(step);
             stage.grown();
         },
+        onThought: (more) => view.think(index, more),
         onText: (more) => view.append(index, more),
         onEnd: (result, resolved) => {
             run.result = result;
@@ -266,6 +301,8 @@ prompt.addEventListener("keydown", (event) => {
     void ask(prompt.value);
 });
 prompt.addEventListener("input", sizePrompt);
+const models = find("models", HTMLSelectElement);
+models.addEventListener("change", () => void choose(models.value));
 compare.checked = remembered("compare") === "yes";
 compare.addEventListener("change", () => {
     remember("compare", compare.checked ? "yes" : "no");

@@ -13,6 +13,8 @@ export class ServerError extends Error {
 }
 export class Server {
     key = "";
+    /** Answers requests; "": the server's own choice. */
+    model = "";
     async call(path, init = {}) {
         const headers = { "Content-Type": "application/json" };
         if (this.key !== "")
@@ -31,13 +33,25 @@ export class Server {
         const text = await response.text();
         throw refusal(text, response.status);
     }
-    async facts() {
-        const props = (await (await this.call("props")).json());
-        const models = (await (await this.call("v1/models")).json());
-        const first = models.data[0];
+    /** The path of a route that asks for the chosen model's facts. */
+    about(path) {
+        return this.model === "" ? path : `${path}?model=${encodeURIComponent(this.model)}`;
+    }
+    async models() {
+        const list = (await (await this.call("v1/models")).json());
+        return list.data.map((one) => ({
+            name: one.id,
+            architecture: one.meta.architecture,
+            loaded: (one.status?.value ?? "loaded") === "loaded",
+        }));
+    }
+    /** Facts about the chosen model, which a server with several loads for that. */
+    async facts(models) {
+        const props = (await (await this.call(this.about("props"))).json());
+        const chosen = models.find((one) => one.name === this.model) ?? models[0];
         return {
-            name: String(props["model_alias"] ?? first?.id ?? ""),
-            architecture: first?.meta.architecture ?? "",
+            name: String(props["model_alias"] ?? chosen?.name ?? ""),
+            architecture: chosen?.architecture ?? "",
             context: Number(props["n_ctx"] ?? 0),
             embedded: props["model_path"] === "",
             program: String(props["build_info"] ?? "dllm"),
@@ -45,11 +59,12 @@ export class Server {
         };
     }
     async options() {
-        return (await (await this.call("options")).json());
+        return (await (await this.call(this.about("options"))).json());
     }
     /** An answer with all its steps. Aborting `signal` rejects the promise and ends the request at the server. */
     async chat(messages, options, listener, signal) {
-        const body = { ...options, messages, stream: true, diffusion_events: true };
+        const model = this.model === "" ? {} : { model: this.model };
+        const body = { ...options, ...model, messages, stream: true, diffusion_events: true };
         const response = await this.call("v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
         if (response.body === null)
             throw new ServerError("The answer has no body.", response.status);
@@ -87,9 +102,11 @@ export function hear(data, listener) {
     const chunk = JSON.parse(data);
     if (chunk.error !== undefined)
         throw new ServerError(String(chunk.error.message), 200);
-    const more = chunk.choices?.[0]?.delta?.content;
-    if (typeof more === "string" && more !== "")
-        listener.onText(more);
+    const delta = chunk.choices?.[0]?.delta;
+    if (typeof delta?.reasoning_content === "string" && delta.reasoning_content !== "")
+        listener.onThought(delta.reasoning_content);
+    if (typeof delta?.content === "string" && delta.content !== "")
+        listener.onText(delta.content);
     const facts = chunk.diffusion;
     if (facts === undefined)
         return false;

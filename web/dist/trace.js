@@ -151,5 +151,9 @@ export function parseTrace(source) {
     return { program: text(found["program"], "program"), runs };
 }
 export function traceText(program, runs) {
-    return JSON.stringify({ type: "dllm-trace", version: VERSION, program, runs }) + "\n";
+    const said = runs.map((run) => ({
+        ...run,
+        messages: run.messages.map(({ role, content }) => ({ role, content })),
+    }));
+    return JSON.stringify({ type: "dllm-trace", version: VERSION, program, runs: said }) + "\n";
 }

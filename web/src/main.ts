@@ -2,10 +2,10 @@
 
 import { Chat } from "./chat.js";
 import type { AnswerView } from "./chat.js";
-import { button, find, remember, remembered, setText } from "./dom.js";
+import { button, element, find, remember, remembered, setText } from "./dom.js";
 import { MethodForm } from "./method_form.js";
 import { Server, ServerError } from "./server.js";
-import type { ServerFacts } from "./server.js";
+import type { ServedModel, ServerFacts } from "./server.js";
 import { Stage } from "./stage.js";
 import { parseTrace, traceText } from "./trace.js";
 import type { OptionValue, Run } from "./trace.js";
@@ -28,6 +28,7 @@ const problem = find("problem", HTMLElement);
 const status = find("status", HTMLElement);
 
 let facts: ServerFacts = { name: "", architecture: "", context: 0, embedded: false, program: "dllm", defaults: {} };
+let served: ServedModel[] = [];
 let forms: MethodForm[] = [];
 let running: AbortController | null = null;
 
@@ -46,14 +47,17 @@ function explain(error: unknown): string {
 async function connect(): Promise<void> {
   server.key = remembered("key", true);
   try {
-    facts = await server.facts();
+    served = await server.models();
+    server.model = chosenModel();
+    showModels();
+    facts = await server.facts(served);
     const list = await server.options();
     forms = [
       new MethodForm("A", list, facts.defaults, {}),
       new MethodForm("B", list, facts.defaults, { algorithm: "low-confidence" }),
     ];
     find("methods", HTMLElement).replaceChildren(...forms.map((form) => form.node));
-    setText(find("model", HTMLElement), [facts.name, facts.architecture].filter((one) => one !== "").join(" \u00b7 "));
+    showModel();
     document.title = `${facts.name} \u2013 dllm`;
     send.disabled = false;
     showForms();
@@ -63,6 +67,43 @@ async function connect(): Promise<void> {
     if (error instanceof ServerError && error.status === 401) return askKey();
     tell(`${explain(error)} Traces can be opened without it.`);
   }
+}
+
+// --- the models of a server with several
+
+/** Loaded ones answer at once, so one of these is chosen unless the user has chosen. "": there is no choice. */
+function chosenModel(): string {
+  if (served.length < 2) return "";
+  const wanted = remembered("model");
+  return (served.find((one) => one.name === wanted) ?? served.find((one) => one.loaded) ?? served[0])?.name ?? "";
+}
+
+function showModels(): void {
+  const box = find("models", HTMLSelectElement);
+  box.hidden = served.length < 2;
+  find("model", HTMLElement).hidden = !box.hidden;
+  box.replaceChildren(
+    ...served.map((one) =>
+      element("option", { value: one.name }, one.loaded ? one.name : `${one.name} (loaded when chosen)`),
+    ),
+  );
+  box.value = server.model;
+}
+
+function showModel(): void {
+  setText(find("model", HTMLElement), [facts.name, facts.architecture].filter((one) => one !== "").join(" \u00b7 "));
+  served = served.map((one) => (one.name === server.model ? { ...one, loaded: true } : one));
+  showModels();
+}
+
+/** What has been said before goes to the new model too. */
+async function choose(name: string): Promise<void> {
+  running?.abort();
+  remember("model", name);
+  send.disabled = true;
+  setText(status, `Loading ${name}.`);
+  await connect();
+  if (!send.disabled) setText(status, `${name} answers now.`);
 }
 
 function askKey(): void {
@@ -153,6 +194,7 @@ async function make(
         run.steps.push(step);
         stage.grown();
       },
+      onThought: (more) => view.think(index, more),
       onText: (more) => view.append(index, more),
       onEnd: (result, resolved) => {
         run.result = result;
@@ -280,6 +322,8 @@ prompt.addEventListener("keydown", (event) => {
   void ask(prompt.value);
 });
 prompt.addEventListener("input", sizePrompt);
+const models = find("models", HTMLSelectElement);
+models.addEventListener("change", () => void choose(models.value));
 compare.checked = remembered("compare") === "yes";
 compare.addEventListener("change", () => {
   remember("compare", compare.checked ? "yes" : "no");

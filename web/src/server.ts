@@ -35,6 +35,14 @@ export interface OptionList {
   readonly presets: readonly { readonly name: string; readonly meaning: string; readonly usable: boolean }[];
 }
 
+/** A model that the server has, or can load. */
+export interface ServedModel {
+  readonly name: string;
+  readonly architecture: string;
+  /** Loading it takes a while. */
+  readonly loaded: boolean;
+}
+
 export interface ServerFacts {
   readonly name: string;
   readonly architecture: string;
@@ -57,6 +65,8 @@ export class ServerError extends Error {
 
 export interface StreamListener {
   onStep(step: Step): void;
+  /** What the model thinks before it answers; follows what it has thought so far. */
+  onThought(more: string): void;
   /** Final text that follows the previous text. */
   onText(more: string): void;
   onEnd(result: Result, options: Record<string, OptionValue>): void;
@@ -64,13 +74,15 @@ export interface StreamListener {
 
 /** The fields that a stream's chunk may have; each is checked before it is used. */
 interface Chunk {
-  choices?: { delta?: { content?: unknown } }[];
+  choices?: { delta?: { content?: unknown; reasoning_content?: unknown } }[];
   diffusion?: { final?: unknown; result?: unknown; options?: unknown };
   error?: { message?: unknown };
 }
 
 export class Server {
   key = "";
+  /** Answers requests; "": the server's own choice. */
+  model = "";
 
   private async call(path: string, init: RequestInit = {}): Promise<Response> {
     const headers: Record<string, string> = { "Content-Type": "application/json" };
@@ -87,15 +99,29 @@ export class Server {
     throw refusal(text, response.status);
   }
 
-  async facts(): Promise<ServerFacts> {
-    const props = (await (await this.call("props")).json()) as Record<string, unknown>;
-    const models = (await (await this.call("v1/models")).json()) as {
-      data: { id: string; meta: { architecture: string } }[];
+  /** The path of a route that asks for the chosen model's facts. */
+  private about(path: string): string {
+    return this.model === "" ? path : `${path}?model=${encodeURIComponent(this.model)}`;
+  }
+
+  async models(): Promise<ServedModel[]> {
+    const list = (await (await this.call("v1/models")).json()) as {
+      data: { id: string; meta: { architecture: string }; status?: { value: string } }[];
     };
-    const first = models.data[0];
+    return list.data.map((one) => ({
+      name: one.id,
+      architecture: one.meta.architecture,
+      loaded: (one.status?.value ?? "loaded") === "loaded",
+    }));
+  }
+
+  /** Facts about the chosen model, which a server with several loads for that. */
+  async facts(models: readonly ServedModel[]): Promise<ServerFacts> {
+    const props = (await (await this.call(this.about("props"))).json()) as Record<string, unknown>;
+    const chosen = models.find((one) => one.name === this.model) ?? models[0];
     return {
-      name: String(props["model_alias"] ?? first?.id ?? ""),
-      architecture: first?.meta.architecture ?? "",
+      name: String(props["model_alias"] ?? chosen?.name ?? ""),
+      architecture: chosen?.architecture ?? "",
       context: Number(props["n_ctx"] ?? 0),
       embedded: props["model_path"] === "",
       program: String(props["build_info"] ?? "dllm"),
@@ -104,7 +130,7 @@ export class Server {
   }
 
   async options(): Promise<OptionList> {
-    return (await (await this.call("options")).json()) as OptionList;
+    return (await (await this.call(this.about("options"))).json()) as OptionList;
   }
 
   /** An answer with all its steps. Aborting `signal` rejects the promise and ends the request at the server. */
@@ -114,7 +140,8 @@ export class Server {
     listener: StreamListener,
     signal: AbortSignal,
   ): Promise<void> {
-    const body = { ...options, messages, stream: true, diffusion_events: true };
+    const model = this.model === "" ? {} : { model: this.model };
+    const body = { ...options, ...model, messages, stream: true, diffusion_events: true };
     const response = await this.call("v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
     if (response.body === null) throw new ServerError("The answer has no body.", response.status);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -146,8 +173,10 @@ export function hear(data: string, listener: StreamListener): boolean {
   if (data === "[DONE]") return false;
   const chunk = JSON.parse(data) as Chunk;
   if (chunk.error !== undefined) throw new ServerError(String(chunk.error.message), 200);
-  const more = chunk.choices?.[0]?.delta?.content;
-  if (typeof more === "string" && more !== "") listener.onText(more);
+  const delta = chunk.choices?.[0]?.delta;
+  if (typeof delta?.reasoning_content === "string" && delta.reasoning_content !== "")
+    listener.onThought(delta.reasoning_content);
+  if (typeof delta?.content === "string" && delta.content !== "") listener.onText(delta.content);
   const facts = chunk.diffusion;
   if (facts === undefined) return false;
   if (facts.final !== true) {

@@ -30,6 +30,8 @@ export interface Result {
 export interface Message {
   readonly role: string;
   readonly content: string;
+  /** Of an answer; goes back to the server with it, and into no trace. */
+  readonly reasoning_content?: string;
 }
 
 export type OptionValue = string | number | boolean | readonly string[];
@@ -204,5 +206,9 @@ export function parseTrace(source: string): Trace {
 }
 
 export function traceText(program: string, runs: readonly Run[]): string {
-  return JSON.stringify({ type: "dllm-trace", version: VERSION, program, runs }) + "\n";
+  const said = runs.map((run) => ({
+    ...run,
+    messages: run.messages.map(({ role, content }) => ({ role, content })),
+  }));
+  return JSON.stringify({ type: "dllm-trace", version: VERSION, program, runs: said }) + "\n";
 }

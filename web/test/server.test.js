@@ -21,6 +21,7 @@ function listener() {
   return {
     heard,
     onStep: (one) => heard.push(one),
+    onThought: (one) => heard.push(["thought", one]),
     onText: (one) => heard.push(one),
     onEnd: (a, b) => heard.push(a, b),
   };
@@ -30,6 +31,7 @@ test("a chunk is a step, a text, the end, or an error", () => {
   const one = listener();
   const made = step(0, [[1, 5, "x", 0.5]]);
   assert.equal(hear(JSON.stringify({ choices: [{ delta: { content: "x" } }] }), one), false);
+  assert.equal(hear(JSON.stringify({ choices: [{ delta: { reasoning_content: "hm" } }] }), one), false);
   assert.equal(hear(JSON.stringify({ choices: [{ delta: {} }], diffusion: made }), one), false);
   const result = { text: "x", finish: "stop", answer_tokens: 1, nfe: 1, steps: 1, seconds: 1, seed: 0, hash: "0" };
   assert.equal(
@@ -39,7 +41,7 @@ test("a chunk is a step, a text, the end, or an error", () => {
     ),
     true,
   );
-  assert.deepEqual(one.heard, ["x", made, result, { a: 1 }]);
+  assert.deepEqual(one.heard, ["x", ["thought", "hm"], made, result, { a: 1 }]);
   assert.equal(hear("[DONE]", one), false);
   assert.throws(() => hear(JSON.stringify({ error: { message: "out of memory" } }), one), ServerError);
   assert.throws(

@@ -8,10 +8,10 @@
 namespace dllm {
 namespace {
 
-/// The candidate with another token. Its probability follows from the prediction's: relative to e^z of the predicted
-/// token, all tokens sum to 1 + e^-log_odds.
-Candidate with_token(const Candidate& predicted, TokenId token, float logit) {
-  const double distance = static_cast<double>(logit) - static_cast<double>(predicted.logit);
+/// The candidate with another token. Its probability follows from the prediction's: relative to e^(beta z) of the
+/// predicted token, all tokens sum to 1 + e^-log_odds.
+Candidate with_token(const Candidate& predicted, TokenId token, float logit, double beta) {
+  const double distance = beta * (static_cast<double>(logit) - static_cast<double>(predicted.logit));
   const double own = std::exp(distance), all = 1 + std::exp(-predicted.log_odds);
   const double others = std::max(all - own, std::numeric_limits<double>::min());
   Candidate result = predicted;
@@ -26,6 +26,37 @@ Candidate with_token(const Candidate& predicted, TokenId token, float logit) {
 
 }  // namespace
 
+void ConstraintGuide::configure(ScoreRequest& request) {
+  if (!on()) return;
+  request.logits = true;
+  drawing_.reset();
+  beta_ = 1;
+  if (request.temperature <= 0) return;
+  drawing_ = Drawing{{request.temperature, request.top_k, request.top_p, request.min_p}, request.rng, request.step};
+  request.top_k = 0;
+  request.top_p = 1;
+  request.min_p = 0;
+  if (request.distribution == ScoreDistribution::kRaw)
+    request.temperature = 0;
+  else
+    beta_ = 1 / request.temperature;
+}
+
+std::optional<std::vector<TokenId>> ConstraintGuide::complete(std::span<const constrain::Slot> slots,
+                                                              std::span<const std::span<const float>> rows,
+                                                              Position begin, std::int32_t after) {
+  if (drawing_) {
+    const auto uniform = [&](std::size_t slot, std::uint32_t attempt) {
+      return uniform01(drawing_->rng, RngPurpose::kToken, drawing_->step,
+                       static_cast<std::uint32_t>(begin) + static_cast<std::uint32_t>(slot), attempt);
+    };
+    return constrain::PathDrawer(*config_.automaton, *finder_).draw(slots, rows, after, drawing_->options, uniform);
+  }
+  constrain::ClassWeights weights(*config_.automaton);
+  for (const std::span<const float> logits : rows) weights.add(logits);
+  return finder_->best(slots, weights, after);
+}
+
 Expected<void> ConstraintGuide::apply(const Canvas& canvas, const DenoisePass& pass, const Scores& scores,
                                       std::vector<Candidate>& candidates) {
   if (!on() || candidates.empty()) return {};
@@ -39,15 +70,13 @@ Expected<void> ConstraintGuide::apply(const Canvas& canvas, const DenoisePass& p
   std::vector<constrain::Slot> slots(static_cast<std::size_t>(last - begin));
   for (Position p = begin; p < last; ++p)
     if (!canvas.masked(p)) slots[static_cast<std::size_t>(p - begin)].token = canvas.token(p);
-  constrain::ClassWeights weights(*config_.automaton);
-  const auto logits_of = [&](std::size_t i) {
-    return std::span(scores.logits).subspan(static_cast<std::size_t>(pass.score_of_wanted[i]) * vocabulary, vocabulary);
-  };
+  std::vector<std::span<const float>> rows;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    weights.add(logits_of(i));
+    rows.push_back(
+        std::span(scores.logits).subspan(static_cast<std::size_t>(pass.score_of_wanted[i]) * vocabulary, vocabulary));
     slots[static_cast<std::size_t>(candidates[i].position - begin)].row = static_cast<std::int32_t>(i);
   }
-  const auto path = finder_->best(slots, weights, end - last);
+  const auto path = complete(slots, rows, begin, end - last);
   if (!path) {
     for (std::size_t i = 0; i < candidates.size(); ++i)
       if (!std::isfinite(candidates[i].logit)) return not_a_number(candidates[i].position, 0);
@@ -57,7 +86,7 @@ Expected<void> ConstraintGuide::apply(const Canvas& canvas, const DenoisePass& p
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const TokenId token = (*path)[static_cast<std::size_t>(candidates[i].position - begin)];
     if (token != candidates[i].token)
-      candidates[i] = with_token(candidates[i], token, logits_of(i)[static_cast<std::size_t>(token)]);
+      candidates[i] = with_token(candidates[i], token, rows[i][static_cast<std::size_t>(token)], beta_);
   }
   return {};
 }

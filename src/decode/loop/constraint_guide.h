@@ -2,9 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "backend/step_plan.h"
+#include "base/rng.h"
 #include "constrain/best_path.h"
+#include "constrain/path_draw.h"
 #include "constrain/token_automaton.h"
 #include "decode/canvas.h"
 #include "decode/decoder/decoder.h"
@@ -21,10 +26,11 @@ struct ConstraintConfig {
 };
 
 /// Keeps an answer within a language. In each pass it finds the most probable completion of the canvas that the
-/// automaton accepts, and the decoder sees its tokens instead of the likeliest ones. Every subset of these that the
-/// decoder commits can be completed, by the others if nothing better is found, so that the order of commits is free and
-/// no pass leads into a dead end. Needs decoders that commit nothing but their candidates' tokens
-/// (see MethodTraits::revises, commits_other), at temperature 0, and counts every token in the softmax.
+/// automaton accepts, or draws one if the temperature is above 0, and the decoder sees its tokens instead of the
+/// likeliest or drawn ones. Every subset of these that the decoder commits can be completed, by the others if nothing
+/// better is found, so that the order of commits is free and no pass leads into a dead end. Needs decoders that commit
+/// nothing but their candidates' tokens (see MethodTraits::revises, commits_other), and counts every token in the
+/// softmax.
 class ConstraintGuide {
  public:
   explicit ConstraintGuide(const ConstraintConfig& config)
@@ -32,9 +38,10 @@ class ConstraintGuide {
         finder_(config_.automaton ? std::make_unique<constrain::PathFinder>(*config_.automaton) : nullptr) {}
 
   bool on() const { return finder_ != nullptr; }
-  void configure(ScoreRequest& request) const { request.logits = request.logits || on(); }
+  /// Asks for the pass's logits, and takes the drawing over: the backend only describes the rows.
+  void configure(ScoreRequest& request);
 
-  /// Puts the tokens of the most probable completion into a pass's candidates, with their probabilities. Their entropy
+  /// Puts the tokens of the completion into a pass's candidates, with their probabilities. Their entropy
   /// and margin tell how sure the model is of them: a token that is not the likeliest has a negative margin, and at
   /// least the entropy -ln p. Errors: kUnsupported (the backend returns no logits), kInvalidFile (logits that are not
   /// numbers), kMismatch (given tokens of the answer admit no completion).
@@ -42,8 +49,21 @@ class ConstraintGuide {
                        std::vector<Candidate>& candidates);
 
  private:
+  /// How the pass's tokens are drawn.
+  struct Drawing {
+    constrain::DrawOptions options;
+    RngKey rng;
+    std::uint32_t step = 0;
+  };
+  /// Tokens of the slots with a row; nullopt: there is no completion.
+  std::optional<std::vector<TokenId>> complete(std::span<const constrain::Slot> slots,
+                                               std::span<const std::span<const float>> rows, Position begin,
+                                               std::int32_t after);
+
   const ConstraintConfig config_;
   std::unique_ptr<constrain::PathFinder> finder_;
+  std::optional<Drawing> drawing_;  ///< of the pass; absent: at temperature 0
+  double beta_ = 1;                 ///< inverse temperature of the candidates' probabilities
 };
 
 }  // namespace dllm

@@ -205,7 +205,7 @@ StepPlan Denoiser::plan(PositionRange window) {
   return plan;
 }
 
-ScoreRequest Denoiser::request(std::size_t scored) const {
+ScoreRequest Denoiser::request(std::size_t scored) {
   ScoreRequest request;
   request.temperature = options_.temperature;
   request.top_k = options_.top_k;

@@ -75,7 +75,7 @@ class Denoiser {
   bool send_idle();
   std::span<const SequenceStep> send(PositionRange window);
   StepPlan plan(PositionRange window);
-  ScoreRequest request(std::size_t scored) const;
+  ScoreRequest request(std::size_t scored);
   // absorb()
   Expected<DenoiseStep> absorb_pass(std::span<const Scores> scores);
   PositionRange cut_window(std::span<const Candidate> all);

@@ -82,7 +82,8 @@ Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Devi
   DLLM_TRY(npu::accuracy::NumericsProfile profile, executor_numerics(device, options));
   DLLM_TRY(std::unique_ptr<Backend> values,
            npu::accuracy::AccuracyBackend::create(model.desc(), graph, model.weights(), std::move(profile),
-                                                  options.threads > 0 ? options.threads : default_thread_count()));
+                                                  options.threads > 0 ? options.threads : default_thread_count(),
+                                                  options.progress));
   return values;
 }
 

@@ -19,14 +19,14 @@ class AccuracyBackend::Impl {
  public:
   /// `rows`: bytes of weights that were in tiles.
   Impl(ModelDesc desc, GraphFactory graph, Weights weights, std::vector<std::vector<std::byte>> rows,
-       NumericsProfile profile, ModelLayout layout, int threads)
+       NumericsProfile profile, ModelLayout layout, int threads, const Progress& progress)
       : desc_(std::move(desc)),
         graph_(std::move(graph)),
         rows_(std::move(rows)),
         weights_(std::move(weights)),
         profile_(std::move(profile)),
         layout_(std::move(layout)),
-        executor_(graph_({1, 1}), layout_, weights_, profile_, threads) {}
+        executor_(graph_({1, 1}), layout_, weights_, profile_, threads, progress) {}
 
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
     StepShape shape{0, 0};
@@ -80,7 +80,7 @@ AccuracyBackend::~AccuracyBackend() = default;
 
 Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc desc, GraphFactory factory,
                                                                    Weights weights, NumericsProfile profile,
-                                                                   int threads) {
+                                                                   int threads, const Progress& progress) {
   const Graph graph = factory({1, 1});
   DLLM_TRY(const MachineConfig machine, profile.machine());
   DLLM_TRY(ModelLayout layout, make_layout(graph, weights, machine, std::max<std::int64_t>(1, desc.context_length)));
@@ -94,9 +94,11 @@ Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc des
       rows.push_back(from_tiles(*layout.find(static_cast<WeightId>(id), WeightUse::kMatrix), view, layout.machine));
       view = {*element == MxElement::kQ4_0 ? TensorType::kQ4_0 : TensorType::kQ8_0, view.shape, rows.back(), false};
     }
-    return std::unique_ptr<AccuracyBackend>(
-        new AccuracyBackend(std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights),
-                                                   std::move(rows), std::move(profile), std::move(layout), threads)));
+    return std::unique_ptr<AccuracyBackend>(new AccuracyBackend(
+        std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), std::move(rows),
+                               std::move(profile), std::move(layout), threads, progress)));
+  } catch (const Executor::Stopped&) {
+    return Error{ErrorCode::kCancelled, "the load was stopped", "", ""};
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResource, "no memory for the weights in the profile's formats", "--numerics", ""};
   }

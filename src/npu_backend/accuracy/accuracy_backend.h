@@ -17,11 +17,14 @@ namespace dllm::npu::accuracy {
 class AccuracyBackend final : public Backend {
  public:
   using GraphFactory = std::function<Graph(StepShape)>;
+  /// Called with the fraction of the weights that are in the profile's formats, in [0, 1]; false cancels.
+  using Progress = std::function<bool(double)>;
 
   /// `weights` are views whose owner outlives the backend. Errors: kUsage, kUnsupported (for models that the NPU's
-  /// compiler refuses; compiler/layout.h).
+  /// compiler refuses; compiler/layout.h), kCancelled. `progress`: see Progress.
   static Expected<std::unique_ptr<AccuracyBackend>> create(ModelDesc desc, GraphFactory graph, Weights weights,
-                                                           NumericsProfile profile, int threads);
+                                                           NumericsProfile profile, int threads,
+                                                           const Progress& progress = {});
   ~AccuracyBackend() override;
 
   const ModelDesc& desc() const override;

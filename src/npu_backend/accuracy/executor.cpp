@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/parallel.h"
 #include "graph/rope.h"
@@ -12,7 +14,7 @@
 namespace dllm::npu::accuracy {
 
 Executor::Executor(const Graph& graph, const ModelLayout& layout, const Weights& weights,
-                   const NumericsProfile& profile, int threads)
+                   const NumericsProfile& profile, int threads, const std::function<bool(double)>& progress)
     : layout_(layout), weights_(weights), profile_(profile), pool_(threads) {
   const MachineConfig& m = layout.machine;
   const auto rule = [&](const OperandFormat& w) { return WindowRule::of(profile.activation, w, m.contraction_bits); };
@@ -33,25 +35,32 @@ Executor::Executor(const Graph& graph, const ModelLayout& layout, const Weights&
         {.width = lanes.head_dim, .head_dim = lanes.head_dim, .hlen = lanes.hlen, .interleaved = lanes.interleaved},
         s.qk);
   }
-  pack(graph);
+  pack(graph, progress);
 }
 
-void Executor::pack(const Graph& graph) {
-  const auto add = [&](WeightId id, const LaneMap& in) {
-    std::vector<Matrix>& parts = matrices_[id];
-    if (!parts.empty()) return;
-    const Shape& shape = weight(id).shape;
-    const std::int64_t outputs = shape[1], count = element_count(shape) / shape[0] / outputs;
-    for (std::int64_t e = 0; e < count; ++e)
-      parts.push_back(Matrix::pack(weight(id), e * outputs, outputs, in, product_, pool_));
+void Executor::pack(const Graph& graph, const std::function<bool(double)>& progress) {
+  std::vector<std::pair<WeightId, LaneMap>> wanted;
+  std::int64_t all = 0, done = 0;
+  const auto want = [&](WeightId id, const LaneMap& in) {
+    if (!matrices_.try_emplace(id).second) return;
+    wanted.emplace_back(id, in);
+    all += element_count(weight(id).shape);
   };
   for (const dllm::Op& any : graph.ops) {
-    if (const auto* linear = std::get_if<op::Linear>(&any)) add(linear->weight, map(linear->x));
-    if (const auto* head = std::get_if<op::ScoreHead>(&any)) add(head->weight, map(head->x));
+    if (const auto* linear = std::get_if<op::Linear>(&any)) want(linear->weight, map(linear->x));
+    if (const auto* head = std::get_if<op::ScoreHead>(&any)) want(head->weight, map(head->x));
     if (const auto* experts = std::get_if<op::Experts>(&any)) {
-      add(experts->gate, map(experts->x));
-      add(experts->up, map(experts->x));
-      add(experts->down, {.width = weight(experts->gate).shape[1]});
+      want(experts->gate, map(experts->x));
+      want(experts->up, map(experts->x));
+      want(experts->down, {.width = weight(experts->gate).shape[1]});
+    }
+  }
+  for (const auto& [id, in] : wanted) {
+    const Shape& shape = weight(id).shape;
+    const std::int64_t outputs = shape[1], elements = shape[0] * outputs, count = element_count(shape) / elements;
+    for (std::int64_t e = 0; e < count; ++e, done += elements) {
+      if (progress && !progress(static_cast<double>(done) / static_cast<double>(all))) throw Stopped();
+      matrices_.at(id).push_back(Matrix::pack(weight(id), e * outputs, outputs, in, product_, pool_));
     }
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <vector>
@@ -19,9 +20,12 @@ struct QuerySegment;  // attention.cpp
 /// formats the bits are the machine's; they do not depend on the number of threads.
 class Executor {
  public:
-  /// `weights` are views, read here except for embedding tables and vectors.
+  /// Thrown by the constructor when `progress` cancels.
+  struct Stopped {};
+
+  /// `weights` are views, read here except for embedding tables and vectors. `progress`: AccuracyBackend::Progress.
   Executor(const Graph& graph, const ModelLayout& layout, const Weights& weights, const NumericsProfile& profile,
-           int threads);
+           int threads, const std::function<bool(double)>& progress = {});
 
   std::map<std::int32_t, HeadShape> head_shapes() const { return heads_; }
   int threads() const { return pool_.size(); }
@@ -48,7 +52,7 @@ class Executor {
   float round(float x) const { return round_to(profile_.vector, x); }
   float round(double x) const { return round_to(profile_.vector, x); }
 
-  void pack(const Graph& graph);
+  void pack(const Graph& graph, const std::function<bool(double)>& progress);
   void begin(const Graph& graph, std::span<const SequenceStep> batch);
   /// `id` as the left side of a product.
   const OperandRows& operand(ValueId id, const Contraction& contraction);
