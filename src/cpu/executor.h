@@ -68,6 +68,12 @@ class Executor {
     TokenId token;
     const std::vector<MixedToken>* mixture;  ///< borrowed from the plan; nullptr: none
     Region region;
+    bool shadow;  ///< stores no K/V
+
+    /// Whether both choose among the experts of one block.
+    bool pools_with(const Row& other, std::int32_t block) const {
+      return sequence == other.sequence && shadow == other.shadow && position / block == other.position / block;
+    }
   };
 
   void begin(std::span<const SequenceStep> batch);

@@ -23,8 +23,14 @@ struct ConstraintConfig {
 /// Keeps an answer within a language. In each pass it finds the most probable completion of the canvas that the
 /// automaton accepts, and the decoder sees its tokens instead of the likeliest ones. Every subset of these that the
 /// decoder commits can be completed, by the others if nothing better is found, so that the order of commits is free and
-/// no pass leads into a dead end. Needs decoders that commit nothing but their candidates' tokens
-/// (see MethodTraits::revises, commits_other), at temperature 0, and counts every token in the softmax.
+/// no pass leads into a dead end.
+///
+/// Where the decoder also reviews decided tokens, it sees those of the most probable answer that has this completion at
+/// its masks. All of them together are accepted, but some without the others may not be: keep() leaves revisions out
+/// until the rest is. A token that becomes a mask again only leaves more room.
+///
+/// Needs decoders that write nothing but their candidates' tokens (see MethodTraits::commits_other), at temperature 0,
+/// and counts every token in the softmax.
 class ConstraintGuide {
  public:
   explicit ConstraintGuide(const ConstraintConfig& config)
@@ -41,9 +47,15 @@ class ConstraintGuide {
   Expected<void> apply(const Canvas& canvas, const DenoisePass& pass, const Scores& scores,
                        std::vector<Candidate>& candidates);
 
+  /// The decoder's edits without the revisions that the answer cannot have, the least confident ones first: whatever
+  /// else of this pass's candidates is committed to masks then fits. Call after apply(), before the canvas changes.
+  std::vector<Edit> keep(const Canvas& canvas, std::vector<Edit> edits);
+
  private:
   const ConstraintConfig config_;
   std::unique_ptr<constrain::PathFinder> finder_;
+  /// By position of the answer: decided tokens, and the completion at this pass's masks.
+  std::vector<constrain::Slot> completed_{};
 };
 
 }  // namespace dllm
