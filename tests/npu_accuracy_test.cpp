@@ -19,6 +19,7 @@
 #include "numerics/packed.h"
 #include "quant/convert.h"
 #include "random_model.h"
+#include "shadow_properties.h"
 
 namespace dllm {
 namespace {
@@ -77,6 +78,35 @@ TEST_P(Numerics, EqualTheFunctionalMachine) {
     ASSERT_EQ(got.size(), 2u);
     EXPECT_EQ(got, expected) << architecture;
   }
+}
+
+/// Rows that store no K/V: on the executor as on the CPU. Programs of the machine store those of every row.
+TEST(Numerics, ShadowRows) {
+  const std::shared_ptr<const Model> model =
+      *Model::load(test::random_source({.architecture = "llada", .kv_heads = 2}));
+  for (const char* name : {"fp16-q4_0", "w4a8kv4", "bf16", "f32"})
+    for (const std::int32_t block : {0, 8}) {
+      SCOPED_TRACE(std::string(name) + " block " + std::to_string(block));
+      const NumericsProfile profile = profile_of(name);
+      // Exponents of hidden keys move the array's alignment, but float32 has none.
+      const bool exact = std::string_view(name) == "f32";
+      const std::vector<float> logits = test::ShadowProperties(*simulate(model, profile), block, exact).check();
+      const auto alone = *AccuracyBackend::create(model->desc(), graph_of(model), model->weights(), profile, 1);
+      EXPECT_EQ(test::ShadowProperties(*alone, block, exact).check(), logits) << "one thread";
+    }
+  const NumericsProfile profile = profile_of("w4a8kv4");
+  const auto machine =
+      *npu::NpuBackend::create(model->desc(), graph_of(model), model->weights(), *profile.machine(), {.positions = 40});
+  EXPECT_FALSE(machine->runs_shadows());
+  const auto cache = *machine->make_cache(8);
+  SequenceStep step{cache.get(), {}, {}, std::nullopt};
+  for (Position p = 0; p < 4; ++p) step.plan.rows.push_back({p, p});
+  step.plan.visible = {{0, 4}};
+  step.plan.scored = {4};
+  step.plan.shadows = {{{2, 7}, {{0, 2}, {3, 4}}}};
+  const auto refused = machine->forward({&step, 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
 }
 
 using CopyRows = void (*)(const KvCache&, KvCache&, std::span<const Position>);

@@ -5,23 +5,11 @@
 #include <stdexcept>
 
 #include "numerics/tensor_type.h"
+#include "reference_rows.h"
 #include "reference_score.h"
 
 namespace dllm::test {
 namespace {
-using Matrix = std::vector<std::vector<double>>;  // [row][column]
-
-struct ReferenceCache : KvCache {
-  explicit ReferenceCache(Position capacity) : KvCache(capacity) {}
-  using KvCache::record;
-  std::vector<Matrix> k, v;  // [layer][position][column]
-};
-
-/// Everything one pass needs to know about a row.
-struct RowRef {
-  const SequenceStep* step;
-  PlanRow row;
-};
 
 class Pass {
  public:
@@ -30,6 +18,7 @@ class Pass {
     for (const SequenceStep& step : batch) {
       const std::size_t first = rows_.size();
       for (const PlanRow& row : step.plan.rows) rows_.push_back({&step, row});
+      for (const ShadowRow& shadow : step.plan.shadows) rows_.push_back({&step, shadow.row, &shadow});
       for (std::int32_t index : step.plan.scored) scored_.push_back(first + static_cast<std::size_t>(index));
       auto& cache = static_cast<ReferenceCache&>(*step.cache);
       cache.record(step.plan.rows);
@@ -60,7 +49,7 @@ class Pass {
       value(o.out).emplace_back(begin, begin + static_cast<std::ptrdiff_t>(width));
       if (o.part == EmbedPart::kMixture) value(o.out).back().assign(width, 0.0);
       for (const RowMixture& mixture : ref.step->plan.mixtures)
-        if (o.part != EmbedPart::kToken &&
+        if (o.part != EmbedPart::kToken && ref.shadow == nullptr &&
             ref.step->plan.rows[static_cast<std::size_t>(mixture.row)].position == ref.row.position)
           for (const MixedToken& mixed : mixture.tokens)
             for (std::size_t i = 0; i < width; ++i)
@@ -145,6 +134,7 @@ class Pass {
 
   void apply(const op::StoreKv& o) {
     for (std::size_t r = 0; r < rows_.size(); ++r) {
+      if (rows_[r].shadow != nullptr) continue;
       auto& cache = static_cast<ReferenceCache&>(*rows_[r].step->cache);
       const auto layer = static_cast<std::size_t>(o.layer), position = static_cast<std::size_t>(rows_[r].row.position);
       cache.k[layer][position] = value(o.k)[r];
@@ -152,9 +142,11 @@ class Pass {
     }
   }
 
-  static bool sees(const StepPlan& plan, Position i, Position j) {
-    if (plan.causal_block > 0 && j / plan.causal_block > i / plan.causal_block) return false;
-    return std::any_of(plan.visible.begin(), plan.visible.end(), [j](const auto& range) { return range.contains(j); });
+  static bool sees(const RowRef& ref, Position j) {
+    const StepPlan& plan = ref.step->plan;
+    if (plan.causal_block > 0 && j / plan.causal_block > ref.row.position / plan.causal_block) return false;
+    const auto& ranges = ref.shadow != nullptr ? ref.shadow->visible : plan.visible;
+    return std::any_of(ranges.begin(), ranges.end(), [j](const auto& range) { return range.contains(j); });
   }
 
   /// The first position that a row's window includes.
@@ -182,7 +174,7 @@ class Pass {
         std::vector<std::pair<std::size_t, double>> weights;
         double largest = -std::numeric_limits<double>::infinity();
         for (Position j = 0; j < cache.capacity(); ++j) {
-          if (!sees(rows_[r].step->plan, rows_[r].row.position, j)) continue;
+          if (!sees(rows_[r], j)) continue;
           if (j < window_begin(rows_[r].step->plan, rows_[r].row.position, o.window)) continue;
           double dot = 0;
           for (std::size_t d = 0; d < static_cast<std::size_t>(o.head_dim); ++d)
@@ -255,7 +247,7 @@ class Pass {
     if (o.capacity > 0) {
       std::vector<double> pool(own.size(), -std::numeric_limits<double>::infinity());
       for (std::size_t other = 0; other < rows_.size(); ++other)
-        if (rows_[other].step == rows_[r].step &&
+        if (rows_[other].step == rows_[r].step && (rows_[other].shadow == nullptr) == (rows_[r].shadow == nullptr) &&
             rows_[other].row.position / o.block == rows_[r].row.position / o.block)
           for (std::size_t e = 0; e < pool.size(); ++e) pool[e] = std::max(pool[e], keys[other][e]);
       for (const std::size_t e : largest(pool, o.capacity)) allowed[e] = true;

@@ -17,6 +17,7 @@ class ReferenceBackend : public Backend {
   ReferenceBackend(const ModelDesc& desc, std::function<Graph(StepShape)> build, const Weights& weights);
 
   const ModelDesc& desc() const override { return desc_; }
+  bool runs_shadows() const override { return true; }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 

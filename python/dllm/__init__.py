@@ -15,7 +15,8 @@ are dllm.Error and its subclasses. dllm.npu simulates the processor.
 from __future__ import annotations
 
 from . import _dllm, _notebook, npu
-from ._dllm import Answer, Candidates, Choice, Context, Stats, Step, Stream
+from ._dllm import Answer, Candidates, Choice, Comparison, ComparisonRow, Context, Stats, Step, Stream
+from ._compare import compare
 from .decoder import Decoder, Option, Remask, Revise
 from .errors import (
     CancelledError,
@@ -35,6 +36,8 @@ __all__ = [
     "CancelledError",
     "Candidates",
     "Choice",
+    "Comparison",
+    "ComparisonRow",
     "Context",
     "Decoder",
     "Error",
@@ -52,6 +55,7 @@ __all__ = [
     "Stream",
     "UnsupportedError",
     "UsageError",
+    "compare",
     "list_devices",
     "load_options",
     "npu",

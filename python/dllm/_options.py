@@ -36,6 +36,10 @@ class Options(TypedDict, total=False):
         "draft-edit",
         "levenshtein",
         "revision",
+        "wino",
+        "cover",
+        "klass",
+        "t2m",
         "native",
         "confidence-ref",
         "cumulative-error",
@@ -151,6 +155,12 @@ class Options(TypedDict, total=False):
     #: shifted models: forward the row before the window, which predicts its first position, only once per
     #: window
     keep_front: bool | None
+    #: how many passes in a row it must have been stable
+    kl_history: int | None
+    #: a distribution that changes less is stable
+    kl_threshold: float | None
+    #: likeliest tokens whose probabilities are compared
+    kl_tokens: int | None
     #: cost of a step. nominal: the same on every machine; a file of dllm bench latency: as measured; auto:
     #: measured on this machine and stored, so answers may differ between machines
     latency: str | None
@@ -168,6 +178,8 @@ class Options(TypedDict, total=False):
     low_threshold: float | None
     #: passes that may edit a block after its last mask
     max_post_steps: int | None
+    #: how often a position may become a mask again
+    max_remasks: int | None
     #: maximum number of token changes per position
     max_revisions: int | None
     #: maximum length of the answer; -1: as the context allows. It cuts the answer, or lets it go on after the
@@ -183,6 +195,10 @@ class Options(TypedDict, total=False):
     min_threshold: float | None
     #: how a model decodes that was trained for several ways
     mode: Literal["self-speculation", "ar", "diffusion"] | None
+    #: how often a position of a block may become a mask again
+    most_remasks: int | None
+    #: tokens that one pass judges at most
+    most_seeds: int | None
     #: commit so many masks per pass at least, even below the threshold (LLaDA2.1)
     num_to_transfer: int | None
     #: widen while a step stays within --allowance, or to the most commits per millisecond
@@ -221,6 +237,8 @@ class Options(TypedDict, total=False):
     refresh_threads: int | None
     #: the whole answer matches this regular expression
     regex: str | None
+    #: share of a block's tokens that a pass takes back at most
+    remask_share: float | None
     #: turn committed tokens back into masks if the prediction there is less probable
     remask_threshold: float | None
     #: visible tokens of the window below --remask-threshold become masks again
@@ -265,16 +283,25 @@ class Options(TypedDict, total=False):
     suffix_near: int | None
     #: never choose end-of-sequence tokens (LLaDA's logits_eos_inf)
     suppress_eos: bool | None
+    #: which tokens become masks again: those of a low probability, those that a confident other token would
+    #: replace, or those whose probability has fallen
+    suspect: Literal["unlikely", "overruled", "falling"] | None
+    #: bound of that rule
+    suspect_bound: float | None
     #: randomness of the tokens; 0: greedy
     temperature: float | None
     #: confidence from which positions are committed together; above 1: only the best
     threshold: float | None
+    #: probability, without itself in the input, below which a token of the block becomes a mask again
+    threshold_back: float | None
     #: the answer is calls of these tools, or what another structure says, and nothing else
     tool_calls: str | None
     #: sample from the k likeliest tokens; 0: off
     top_k: int | None
     #: sample from the likeliest tokens of this total probability; 1: off
     top_p: float | None
+    #: probability, without itself in the input, below which a token becomes a mask again
+    verify_threshold: float | None
     #: confidence from which a token is shown; it is scored again until it is final
     visible_threshold: float | None
     #: positions that compete in a step

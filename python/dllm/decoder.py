@@ -68,6 +68,8 @@ class Decoder:
     options: ClassVar[Sequence[Option]] = ()
     #: How many of the best tokens of each position are in Candidates.top_tokens.
     top_tokens: ClassVar[int] = 0
+    #: Whether Candidates.logits has the logits of all tokens (float32, len(candidates) x vocabulary).
+    logits: ClassVar[bool] = False
     #: Whether decode() may return Revise and Remask. Every position of the window is then a candidate, decided or not,
     #: and none is final before the window is finished.
     revises: ClassVar[bool] = False
@@ -90,6 +92,12 @@ class Decoder:
         `revises` all its positions."""
         raise NotImplementedError
 
+    def shadowed(self, context: Context) -> Iterable[int]:
+        """Decided positions of the window, or a mask over them, that are predicted once more in the same pass, each
+        without its token in the input, while everything else sees it: context.shadows of decode(). Each costs a row.
+        Unless overridden: none. Backends without such rows refuse a decoder that overrides it."""
+        raise NotImplementedError
+
     def holds(self, context: Context) -> bool:
         """Asked when the window has no mask left: True for another pass, for a decoder that `revises`. Unless
         overridden: False."""
@@ -97,7 +105,7 @@ class Decoder:
 
     def decode(self, context: Context, candidates: Candidates) -> Iterable[Decision]:
         """What to decide in this step. A position: it gets the model's prediction. A pair of a position and one of its
-        `top_tokens`. A mask: one truth value per candidate. With `revises` also Revise and Remask, of which a step has
-        fewer than commits. Nothing, []: the engine commits the most confident position, so that every step makes
-        progress."""
+        `top_tokens`. A mask: one truth value per candidate. With `revises` also Revise and Remask, of which a step may
+        have more than commits, but a window takes at most 1000 passes. Nothing, []: the engine commits the most
+        confident position, so that every step makes progress."""
         raise NotImplementedError

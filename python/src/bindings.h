@@ -12,6 +12,7 @@ void bind_hub(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
 void bind_stream(nanobind::module_& module);
 void bind_decoders(nanobind::module_& module);
+void bind_comparison(nanobind::module_& module);
 void bind_npu(nanobind::module_& module);
 
 }  // namespace dllm::python

@@ -5,6 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace dllm::python {
@@ -17,6 +18,7 @@ Context context_of(const DecodeContext& from, std::shared_ptr<Candidates> previo
   for (Position p = 0; p < canvas.size(); ++p) {
     context.tokens.push_back(canvas.token(p));
     context.masked.push_back(canvas.masked(p) ? 1 : 0);
+    context.kv_age.push_back(kv_age(from.cache, p));
   }
   context.prompt_end = canvas.prompt_end();
   context.window_step = from.window_step;
@@ -27,7 +29,7 @@ Context context_of(const DecodeContext& from, std::shared_ptr<Candidates> previo
   return context;
 }
 
-Candidates columns_of(std::span<const Candidate> candidates, std::size_t top) {
+Candidates columns_of(std::span<const Candidate> candidates, std::size_t top, bool logits) {
   Candidates columns;
   columns.rows.assign(candidates.begin(), candidates.end());
   columns.top = top;
@@ -36,7 +38,9 @@ Candidates columns_of(std::span<const Candidate> candidates, std::size_t top) {
       columns.top_tokens.push_back(token.token);
       columns.top_logits.push_back(token.logit);
     }
-    row.top = {}, row.queried = {};
+    columns.own.push_back(row.queried.empty() ? std::numeric_limits<double>::quiet_NaN() : probability_of_queried(row));
+    if (logits) columns.logits.insert(columns.logits.end(), row.logits.begin(), row.logits.end());
+    row.top = {}, row.queried = {}, row.logits = {};
   }
   return columns;
 }
@@ -88,13 +92,28 @@ void bind_candidates(nb::module_& module) {
               for (std::size_t j = 0; j < c.top; ++j) values.push_back(c.top_probability(i, j));
             return to_numpy<double>(std::move(values), {c.rows.size(), c.top});
           },
-          nb::rv_policy::move, "of the top_tokens, on the scale of confidence");
+          nb::rv_policy::move, "of the top_tokens, on the scale of confidence")
+      .def_prop_ro(
+          "own_probability", [](const Candidates& c) { return to_numpy<double>(std::vector(c.own)); },
+          nb::rv_policy::move,
+          "of the token that is there, for decided positions of a decoder that revises, and for shadows; else NaN")
+      .def_prop_ro(
+          "logits",
+          [](const Candidates& c) {
+            const std::size_t rows = c.rows.size();
+            return to_numpy<float>(std::vector(c.logits), {rows, rows == 0 ? 0 : c.logits.size() / rows});
+          },
+          nb::rv_policy::move,
+          "of all tokens, before token rules: len(candidates) x vocabulary with logits = True of the class, else x 0");
   nb::class_<Context>(module, "Context", "The state of a sequence.")
       .def_prop_ro(
           "tokens", [](const Context& c) { return to_numpy<std::int32_t>(std::vector(c.tokens)); }, nb::rv_policy::move,
           "ids of the canvas")
       .def_prop_ro(
           "masked", [](const Context& c) { return to_numpy<bool>(std::vector(c.masked)); }, nb::rv_policy::move)
+      .def_prop_ro(
+          "kv_age", [](const Context& c) { return to_numpy<std::int32_t>(std::vector(c.kv_age)); }, nb::rv_policy::move,
+          "passes since K and V of each position were computed; 0: in the last one, -1: never")
       .def_ro("prompt_end", &Context::prompt_end)
       .def_prop_ro(
           "window", [](const Context& c) { return std::pair(c.window.begin, c.window.end); },
@@ -104,7 +123,10 @@ void bind_candidates(nb::module_& module) {
       .def_ro("step", &Context::step, "steps made in the sequence")
       .def_prop_ro(
           "previous", [](const Context& c) { return c.previous; }, nb::sig("def previous(self) -> Candidates | None"),
-          "the candidates of the pass before; None in the first");
+          "the candidates of the pass before; None in the first")
+      .def_prop_ro(
+          "shadows", [](const Context& c) { return c.shadows; }, nb::sig("def shadows(self) -> Candidates | None"),
+          "in decode(): the predictions at shadowed() positions, each without its token in the input");
 }
 
 }  // namespace dllm::python

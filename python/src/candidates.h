@@ -18,7 +18,9 @@ struct Candidates {
   std::vector<Candidate> rows;  ///< without their spans
   std::vector<std::int32_t> top_tokens;
   std::vector<float> top_logits;
-  std::size_t top = 0;  ///< of each row
+  std::size_t top = 0;        ///< of each row
+  std::vector<float> logits;  ///< [row][token]; empty: not asked for
+  std::vector<double> own;    ///< probability of the token that is there; not a number: not asked for
 
   template <class T, class Get>
   auto column_of(Get get) const {
@@ -36,16 +38,17 @@ struct Candidates {
 struct Context {
   std::vector<std::int32_t> tokens;
   std::vector<std::uint8_t> masked;
+  std::vector<std::int32_t> kv_age;
   std::int32_t prompt_end = 0, window_step = 0, masks_at_start = 0;
   std::uint32_t step = 0;
   PositionRange window;
-  std::shared_ptr<Candidates> previous;
+  std::shared_ptr<Candidates> previous, shadows;
 };
 
 Context context_of(const DecodeContext& from, std::shared_ptr<Candidates> previous);
 
-/// `top`: best tokens of each position.
-Candidates columns_of(std::span<const Candidate> candidates, std::size_t top);
+/// `top`: best tokens of each position. `logits`: with those of all tokens.
+Candidates columns_of(std::span<const Candidate> candidates, std::size_t top, bool logits);
 
 void bind_candidates(nanobind::module_& module);
 

@@ -16,6 +16,7 @@
 #include "calls.h"
 #include "candidates.h"
 #include "decode/decoder/decoder.h"
+#include "dllm/decoder.h"
 #include "engine/option_parts.h"
 #include "options.h"
 #include "raise.h"
@@ -33,11 +34,14 @@ class PythonDecoder final : public Decoder {
         name_(std::move(name)),
         top_(nb::cast<std::int32_t>(self_.attr("top_tokens"))),
         revises_(nb::cast<bool>(self_.attr("revises"))),
+        logits_(nb::cast<bool>(self_.attr("logits"))),
+        shadows_(shadows_of(self_.type())),
         wants_(overrides("wanted")),
         holds_(overrides("holds")) {}
   /// What the class declares, which was asked before there was an object.
   static MethodTraits declared(const nb::handle& type) {
     return {.revises = nb::cast<bool>(type.attr("revises")),
+            .shadows = shadows_of(type),
             .commits_other = nb::cast<std::int32_t>(type.attr("top_tokens")) > 0};
   }
   /// Raises UsageError if the object says something else.
@@ -55,10 +59,44 @@ class PythonDecoder final : public Decoder {
     self_.reset();
   }
 
-  void configure(ScoreRequest& request) const override { request.top_tokens = std::max(request.top_tokens, top_); }
+  void configure(ScoreRequest& request) const override {
+    request.top_tokens = std::max(request.top_tokens, top_);
+    request.logits = request.logits || logits_;
+  }
   bool revises() const override { return revises_; }
+  bool keeps_schedule() const override { return acted_; }
 
-  std::vector<Position> wanted(const DecodeContext& context) override {
+  std::vector<Position> wanted(const DecodeContext& context) override { return asked_ = chosen_of(context); }
+
+  /// Of decided tokens: what the model thinks of them.
+  std::vector<TokenQuery> queries(const DecodeContext& context) override {
+    std::vector<TokenQuery> result;
+    if (!revises_) return result;
+    for (const Position p : asked_)
+      if (!context.canvas.masked(p)) result.push_back({p, context.canvas.token(p)});
+    return result;
+  }
+
+  std::vector<Position> shadowed(const DecodeContext& context) override {
+    if (!shadows_) return {};
+    const Gil gil;
+    std::vector<Position> decided = generated_positions(context);
+    std::erase_if(decided, [&](Position p) { return context.canvas.masked(p); });
+    const nb::object chosen = self_.attr("shadowed")(context_of(context, previous_));
+    std::vector<Position> result;
+    for (const nb::handle one : items(chosen, decided, "shadowed()")) {
+      result.push_back(position_of(one, "shadowed()"));
+      if (!std::ranges::binary_search(decided, result.back()))
+        refuse(fmt::format("position {} is no decided one of the window", result.back()), "shadowed()",
+               "choose among the positions of context.window that are not masked");
+    }
+    std::ranges::sort(result);
+    if (const auto twice = std::ranges::adjacent_find(result); twice != result.end())
+      refuse(fmt::format("position {} was returned twice", *twice), "shadowed()", "");
+    return result;
+  }
+
+  std::vector<Position> chosen_of(const DecodeContext& context) {
     if (!wants_) return revises_ ? generated_positions(context) : Decoder::wanted(context);
     const Gil gil;
     const Position begin = std::max(context.window.begin, context.canvas.prompt_end());
@@ -85,25 +123,31 @@ class PythonDecoder final : public Decoder {
 
   bool holds_window(const DecodeContext& context) const override {
     if (!holds_) return false;
-    constexpr int kMost = 1000;
     const Gil gil;
     if (!is_true(self_.attr("holds")(context_of(context, previous_)))) return false;
     if (held_ != context.window.begin) held_ = context.window.begin, passes_held_ = 0;
-    if (passes_held_++ >= kMost)
-      refuse(fmt::format("it held a window without masks {} times", kMost), "holds()", "let the answer end");
+    if (passes_held_++ >= kMostPassesOfWindow)
+      refuse(fmt::format("it held a window without masks {} times", kMostPassesOfWindow), "holds()",
+             "let the answer end");
     return true;
   }
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
     const Gil gil;
-    const auto columns = std::make_shared<Candidates>(columns_of(candidates, static_cast<std::size_t>(top_)));
-    const nb::object chosen = self_.attr("decode")(context_of(context, previous_), columns);
+    if (logits_ && std::ranges::any_of(candidates, [](const Candidate& one) { return one.logits.empty(); }))
+      raise({ErrorCode::kUnsupported, "this backend returns no logits", "the decoder '" + name_ + "'",
+             "set logits = False in the class, or give backend='cpu'"});
+    const auto columns = std::make_shared<Candidates>(columns_of(candidates, static_cast<std::size_t>(top_), logits_));
+    Context told = context_of(context, previous_);
+    if (shadows_)
+      told.shadows = std::make_shared<Candidates>(columns_of(context.shadows, static_cast<std::size_t>(top_), logits_));
+    const nb::object chosen = self_.attr("decode")(std::move(told), columns);
     previous_ = columns;
     std::vector<Position> positions;
     for (const Candidate& candidate : candidates) positions.push_back(candidate.position);
     std::vector<Edit> edits;
     for (const nb::handle one : items(chosen, positions, "decode()"))
-      edits.push_back(edit_of(one, context.canvas, candidates));
+      edits.push_back(edit_of(one, context, candidates));
     check_distinct(edits);
     check_progress(context, edits);
     return edits;
@@ -114,10 +158,12 @@ class PythonDecoder final : public Decoder {
     raise({ErrorCode::kUsage, what, std::string(method) + " of the decoder '" + name_ + "'", hint});
   }
 
-  bool overrides(const char* method) const {
+  bool overrides(const char* method) const { return overrides(self_.type(), method); }
+  static bool overrides(const nb::handle& type, const char* method) {
     const nb::object base = nb::module_::import_("dllm.decoder").attr("Decoder");
-    return !self_.type().attr(method).is(base.attr(method));
+    return !type.attr(method).is(base.attr(method));
   }
+  static bool shadows_of(const nb::handle& type) { return overrides(type, "shadowed"); }
 
   /// What was returned, as a list. A boolean array, or a list of bools, is a mask over `among`.
   nb::list items(const nb::object& chosen, const std::vector<Position>& among, const char* method) const {
@@ -167,7 +213,8 @@ class PythonDecoder final : public Decoder {
   }
 
   /// A position, a position and a token, a dllm.Revise or a dllm.Remask.
-  Edit edit_of(const nb::handle& chosen, const Canvas& canvas, std::span<const Candidate> candidates) const {
+  Edit edit_of(const nb::handle& chosen, const DecodeContext& context, std::span<const Candidate> candidates) const {
+    const Canvas& canvas = context.canvas;
     const auto kind = nb::hasattr(chosen, "kind") ? nb::cast<std::string>(chosen.attr("kind")) : std::string("commit");
     Position position = -1;
     std::optional<TokenId> token;
@@ -182,8 +229,8 @@ class PythonDecoder final : public Decoder {
     } else {
       position = position_of(chosen, "decode()");
     }
-    const auto found = std::ranges::find(candidates, position, &Candidate::position);
-    if (found == candidates.end())
+    const Candidate* const found = candidate_at(context, candidates, position);
+    if (found == nullptr)
       refuse(fmt::format("position {} is no candidate", position), "decode()", "choose among candidates.position");
     if (kind != "commit" && !revises_)
       refuse("it changes decided tokens", "decode()", "set revises = True in the class");
@@ -214,19 +261,20 @@ class PythonDecoder final : public Decoder {
     if (twice != edits.end()) refuse(fmt::format("position {} was returned twice", twice->position), "decode()", "");
   }
 
-  /// A pass leaves fewer masks than it found, or answers might never end. Only a held window may get new ones.
-  void check_progress(const DecodeContext& context, const std::vector<Edit>& edits) const {
-    const auto remasks = std::ranges::count(edits, EditKind::kRemask, &Edit::kind);
-    const auto commits = std::ranges::count(edits, EditKind::kCommit, &Edit::kind);
-    if (remasks == 0 || commits > remasks || context.canvas.masked_count(context.window) == 0) return;
-    refuse(fmt::format("it masked {} positions again and committed {}", remasks, commits), "decode()",
-           "commit more positions than are masked again, so that the answer ends");
+  /// A decoder may take back more than it commits, but not without end.
+  void check_progress(const DecodeContext& context, const std::vector<Edit>& edits) {
+    acted_ = revises_ && !edits.empty();
+    if (acted_ && context.window_step >= kMostPassesOfWindow)
+      refuse(fmt::format("it took {} passes over one window", context.window_step), "decode()",
+             "commit more positions than are masked again, so that the answer ends");
   }
 
   nb::object self_;
   std::string name_;
   std::int32_t top_;
-  bool revises_, wants_, holds_;
+  bool revises_, logits_, shadows_, wants_, holds_;
+  bool acted_ = false;  ///< in the last pass
+  std::vector<Position> asked_;
   std::shared_ptr<Candidates> previous_;  ///< of the pass before
   mutable Position held_ = -1;            ///< begin of the window that was held last
   mutable int passes_held_ = 0;

@@ -13,5 +13,6 @@ NB_MODULE(_dllm, module) {
   dllm::python::bind_model(module);
   dllm::python::bind_stream(module);
   dllm::python::bind_decoders(module);
+  dllm::python::bind_comparison(module);
   dllm::python::bind_npu(module);
 }

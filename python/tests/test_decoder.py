@@ -195,6 +195,42 @@ class DecoderTest(unittest.TestCase):
             self.assertTrue((now.top_probabilities.sum(axis=1) <= 1 + 1e-6).all())
 
 
+    def test_ages_of_keys_and_values(self):
+        seen = []
+
+        def look(self, context, candidates):
+            seen.append(context.kv_age)
+            return [int(candidates.position[0])]
+
+        self.probe(look)
+        self.assertTrue(all((ages == 0).all() for ages in seen))
+        seen.clear()
+        self.probe(look, cache="dual", exact_length=True)
+        self.assertEqual([int(ages[0]) for ages in seen], list(range(8)))
+        self.assertEqual([int(ages[-1]) for ages in seen], [0] * 8)
+
+    def test_rows_of_logits(self):
+        seen = []
+
+        class Whole(dllm.Decoder):
+            name = "test-whole"
+            logits = True
+
+            def decode(self, context, candidates):
+                seen.append(candidates)
+                return [int(candidates.position[0])]
+
+        answer = self.model.generate("3+4=", algorithm="test-whole", length=8)
+        self.assertEqual(len(seen), answer.stats.nfe)
+        for candidates in seen:
+            self.assertEqual(candidates.logits.shape, (len(candidates), self.model.vocab_size))
+            rows = np.arange(len(candidates))
+            chosen = candidates.logits[rows, candidates.token].astype(np.float64)
+            others = np.exp(candidates.logits - chosen[:, None]).sum(axis=1)
+            np.testing.assert_allclose(1 / others, candidates.confidence, rtol=1e-5)
+        self.probe(lambda s, context, c: self.assertEqual(c.logits.shape[1], 0) or [int(c.position[0])])
+
+
 class Draft(dllm.Decoder):
     """WINO's idea: commit widely, mask again what the model no longer believes."""
 
@@ -305,7 +341,7 @@ class RevisingTest(unittest.TestCase):
             return commit(context, candidates)[:1] + [dllm.Remask(p) for p in decided[:2]]
 
         for words, script in {
-            "commit more": {"deciding": cycle},
+            "passes over one window": {"deciding": cycle},
             "decided already": {"deciding": lambda context, c: [int(c.position[0])]},
             "is a mask": {"deciding": lambda context, c: [dllm.Revise(int(c.position[-1]))]},
             "no masked position": {"deciding": commit, "wants": lambda context: [context.prompt_end]},

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
-#include <set>
 
 #include "base/try.h"
 
@@ -139,20 +137,7 @@ void EvalFlags::add(Flags& flags) {
 
 Expected<EvalSet> EvalFlags::read(const std::string& path) const {
   DLLM_TRY(EvalSet set, read_eval_set(path, format));
-  if (!task.empty()) {
-    std::set<std::string> names;
-    for (const EvalItem& item : set.items) names.insert(item.task);
-    if (!names.contains(task))
-      return Error{ErrorCode::kUsage, fmt::format("the file has no task '{}'", task), "--task",
-                   choice_hint(task, {names.begin(), names.end()})};
-    std::erase_if(set.items, [&](const EvalItem& item) { return item.task != task; });
-  }
-  DLLM_CHECK_OK(use_shots(set, shots));
-  if (static_cast<std::size_t>(offset) >= set.items.size() && offset > 0)
-    return Error{ErrorCode::kUsage, fmt::format("there are {} items", set.items.size()), "--offset",
-                 "give a smaller number"};
-  set.items.erase(set.items.begin(), set.items.begin() + offset);
-  if (limit > 0) set.items.resize(std::min(set.items.size(), static_cast<std::size_t>(limit)));
+  DLLM_CHECK_OK(choose_items(set, {task, shots, offset, limit}));
   return set;
 }
 

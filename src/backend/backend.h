@@ -28,6 +28,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual const ModelDesc& desc() const = 0;
+  /// Whether plans may have shadow rows. Methods that need them are refused where this is false.
+  virtual bool runs_shadows() const { return false; }
   /// Cache for positions [0, capacity). Errors: kResource.
   virtual Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) = 0;
   /// One forward pass; Scores per sequence. Plans are trusted (the loop builds them): a malformed one is a bug.

@@ -30,6 +30,16 @@ struct RowMixture {
   std::vector<MixedToken> tokens;
 };
 
+/// A second row at a position: the model reads `row.token` there, but nobody sees it, as it stores no K/V. So one pass
+/// can tell what the model would predict if a token were another, or a mask, while all other rows see the token as it
+/// is.
+struct ShadowRow {
+  PlanRow row;
+  /// What this row attends to, in place of StepPlan::visible, under the same causal_block: sorted, disjoint, not empty.
+  /// Each position must be a row of this plan or already cached. `row.position` among them is the other row's K/V.
+  std::vector<PositionRange> visible{};
+};
+
 /// Models with a causal reader of what is finished and a bidirectional reader of what is not in one network
 /// (DiffusionGemma; drafts of models with several modes): which of the two a step runs. Others do not ask. A draft is a
 /// block of one known token and masks for a drafter (DrafterDesc): only a backend that has one runs it.
@@ -44,11 +54,21 @@ struct StepPlan {
   /// The kind of mask. 0: every row sees all of `visible`; B: row i sees the visible j with j/B <= i/B (1 = causal).
   /// Two plans over one cache may differ in it: a draft sees its block in both directions, its verification causally.
   std::int32_t causal_block = 0;
-  /// Indices into `rows`, ascending: the rows whose predictions are wanted. No other row reaches the LM head.
+  /// Indices of row(), ascending: the rows whose predictions are wanted. No other row reaches the LM head.
   std::vector<std::int32_t> scored;
   std::vector<RowMixture> mixtures{};  ///< by ascending row; rows without one read only their token
   Region region = Region::kContext;    ///< of every row
   std::vector<float> hidden{};         ///< what op::HiddenIn reads, row by row; empty for graphs without one
+  /// By ascending position; a plan with some has rows too. They change nothing in the results of `rows`. Experts that a
+  /// block's rows share (op::Route::capacity) are chosen for shadow rows apart. Only for Backend::runs_shadows().
+  std::vector<ShadowRow> shadows{};
+
+  std::int64_t row_count() const { return static_cast<std::int64_t>(rows.size() + shadows.size()); }
+  /// `rows`, then those of `shadows`.
+  const PlanRow& row(std::int32_t index) const {
+    const auto i = static_cast<std::size_t>(index);
+    return i < rows.size() ? rows[i] : shadows[i - rows.size()].row;
+  }
 };
 
 /// Special treatment of a token in the reduction of the logits.

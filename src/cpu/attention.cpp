@@ -25,12 +25,14 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch) {
       ranges_.push_back({range.begin, range.end});
       sequence.keys += range.size();
     }
+    for (const ShadowRow& shadow : plan.shadows)
+      for (const PositionRange& range : shadow.visible) ranges_.push_back({range.begin, range.end});
     // j/B <= i/B means j < (i/B + 1) B.
     const std::int64_t block = plan.causal_block;
     constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
-    for (const PlanRow& row : plan.rows)
+    for (std::int32_t row = 0; row < plan.row_count(); ++row)
       limits_.push_back(
-          static_cast<std::int32_t>(block > 0 ? std::min(kAll, (row.position / block + 1) * block) : kAll));
+          static_cast<std::int32_t>(block > 0 ? std::min(kAll, (plan.row(row).position / block + 1) * block) : kAll));
     sequences_.push_back(sequence);
   }
   whole_ranges_ = ranges_.size();
@@ -39,33 +41,45 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch) {
 /// The lower end of a window is the same for all rows of an attention block, so it is applied to their ranges: the
 /// kernel masks upper ends only. Rows of a causal plan beyond the first window are separate segments, and hence
 /// tasks, which leaves most lanes of their tiles empty. This happens once for a prompt, and canvases are one
-/// segment.
+/// segment. So is every shadow row, whose ranges are its own.
 void AttentionRunner::find_segments(std::int32_t window) {
   ranges_.resize(whole_ranges_);
   segments_.clear();
   for (std::size_t s = 0; s < sequences_.size(); ++s) {
     const Sequence& sequence = sequences_[s];
-    if (window == 0) {
-      segments_.push_back({s, 0, sequence.rows, sequence.first_range, sequence.ranges});
-      continue;
-    }
     const StepPlan& plan = *sequence.plan;
     const auto floor_of = [&](std::int64_t row) {
-      const std::int64_t position = plan.rows[static_cast<std::size_t>(row)].position, block = plan.causal_block;
+      const std::int64_t position = plan.row(static_cast<std::int32_t>(row)).position, block = plan.causal_block;
       const std::int64_t first = block > 0 ? position / block * block : plan.rows.front().position;
-      return std::max<std::int64_t>(0, first - window + 1);
+      return window == 0 ? 0 : std::max<std::int64_t>(0, first - window + 1);
     };
     for (std::int64_t begin = 0, end = 0; begin < sequence.rows; begin = end) {
       const std::int64_t floor = floor_of(begin);
-      for (end = begin + 1; end < sequence.rows && floor_of(end) == floor;) ++end;
-      const std::size_t first = ranges_.size();
-      for (std::size_t r = 0; r < sequence.ranges; ++r) {
-        const KeyRange range = ranges_[sequence.first_range + r];
-        if (range.end > floor) ranges_.push_back({std::max(range.begin, floor), range.end});
-      }
-      segments_.push_back({s, begin, end, first, ranges_.size() - first});
+      for (end = window == 0 ? sequence.rows : begin + 1; end < sequence.rows && floor_of(end) == floor;) ++end;
+      add_segment(s, begin, end, sequence.first_range, sequence.ranges, floor);
+    }
+    std::size_t first_range = sequence.first_range + sequence.ranges;
+    std::int64_t row = sequence.rows;
+    for (const ShadowRow& shadow : plan.shadows) {
+      add_segment(s, row, row + 1, first_range, shadow.visible.size(), floor_of(row));
+      first_range += shadow.visible.size();
+      ++row;
     }
   }
+}
+
+/// Rows that see these ranges from `floor` on.
+void AttentionRunner::add_segment(std::size_t sequence, std::int64_t begin, std::int64_t end, std::size_t first_range,
+                                  std::size_t ranges, std::int64_t floor) {
+  if (floor > 0) {
+    const std::size_t first = ranges_.size();
+    for (std::size_t r = first_range; r < first_range + ranges; ++r) {
+      const KeyRange range = ranges_[r];
+      if (range.end > floor) ranges_.push_back({std::max(range.begin, floor), range.end});
+    }
+    first_range = first, ranges = ranges_.size() - first;
+  }
+  segments_.push_back({sequence, begin, end, first_range, ranges});
 }
 
 void AttentionRunner::cut(const op::Attention& o) {

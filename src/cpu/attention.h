@@ -33,9 +33,9 @@ class AttentionRunner {
  private:
   struct Sequence {
     CpuKvCache* cache;
-    std::int64_t first_row, rows;
-    std::size_t first_range, ranges;
-    std::int64_t keys;  ///< visible to at least one row
+    std::int64_t first_row, rows;     ///< without shadow rows, which follow them
+    std::size_t first_range, ranges;  ///< those of the shadow rows follow
+    std::int64_t keys;                ///< visible to at least one row
     const StepPlan* plan;
   };
   struct Task {
@@ -43,7 +43,7 @@ class AttentionRunner {
     std::int64_t kv_head, begin, end;
     std::size_t first_range, ranges;
   };
-  /// Rows of a sequence that see the same part of its ranges.
+  /// Rows of a sequence that see the same ranges.
   struct Segment {
     std::size_t sequence;
     std::int64_t begin, end;  ///< rows
@@ -52,6 +52,8 @@ class AttentionRunner {
 
   void cut(const op::Attention& o);
   void find_segments(std::int32_t window);
+  void add_segment(std::size_t sequence, std::int64_t begin, std::int64_t end, std::size_t first_range,
+                   std::size_t ranges, std::int64_t floor);
   void attend(const op::Attention& o, const Task& task, const float* q, float* out, int worker);
 
   const KernelSet& kernels_;

@@ -109,11 +109,13 @@ void Executor::begin(std::span<const SequenceStep> batch) {
     const StepPlan& plan = batch[s].plan;
     auto mixture = plan.mixtures.begin();
     const std::size_t hidden = plan.hidden.size() / std::max<std::size_t>(1, plan.rows.size());
-    for (const PlanRow& row : plan.rows) {
-      const std::ptrdiff_t i = &row - plan.rows.data();
+    for (std::int32_t i = 0; i < plan.row_count(); ++i) {
+      const PlanRow& row = plan.row(i);
       const bool mixed = mixture != plan.mixtures.end() && i == mixture->row;
+      const bool shadow = static_cast<std::size_t>(i) >= plan.rows.size();
       rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr,
-                       plan.region, plan.hidden.data() + static_cast<std::size_t>(i) * hidden});
+                       plan.region, shadow,
+                       shadow ? nullptr : plan.hidden.data() + static_cast<std::size_t>(i) * hidden});
       last_position_ = std::max(last_position_, row.position);
     }
   }
@@ -142,8 +144,7 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
   for (const SequenceStep& step : batch) {
     auto& kv = static_cast<CpuKvCache&>(*step.cache);
     kv.record(step.plan.rows);
-    assert(std::all_of(step.plan.visible.begin(), step.plan.visible.end(),
-                       [&](const PositionRange& range) { return kv.holds(range); }));
+    assert(std::ranges::all_of(step.plan.visible, [&](const PositionRange& range) { return kv.holds(range); }));
   }
   try {
     for (const OpRun& part : plan_->runs) run_part(part);
@@ -296,6 +297,7 @@ void Executor::row(const op::Hadamard& o, std::int64_t r) {
 void Executor::row(const op::StoreKv& o, std::int64_t r) {
   const std::int64_t n = width(o.k);
   const Row& at = rows_[static_cast<std::size_t>(r)];
+  if (at.shadow) return;
   CpuKvCache& kv = cache(at.sequence);
   const KvShape shape = kv.shape(o.layer);
   const std::int64_t offset = at.position * kv.position_bytes(o.layer);
@@ -314,8 +316,7 @@ void Executor::run(const op::Route& o) {
     route_blocks_.clear();
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       const Row &row = rows_[r], &before = rows_[r == 0 ? 0 : r - 1];
-      if (r == 0 || row.sequence != before.sequence || row.position / o.block != before.position / o.block)
-        route_blocks_.push_back(static_cast<std::int64_t>(r));
+      if (r == 0 || !row.pools_with(before, o.block)) route_blocks_.push_back(static_cast<std::int64_t>(r));
     }
     route_blocks_.push_back(static_cast<std::int64_t>(rows_.size()));
   }

@@ -68,7 +68,13 @@ class Executor {
     TokenId token;
     const std::vector<MixedToken>* mixture;  ///< borrowed from the plan; nullptr: none
     Region region;
-    const float* hidden;  ///< borrowed from the plan, for graphs that read it
+    bool shadow;          ///< stores no K/V
+    const float* hidden;  ///< borrowed from the plan, for graphs that read it; nullptr: of a shadow row
+
+    /// Whether both choose among the experts of one block.
+    bool pools_with(const Row& other, std::int32_t block) const {
+      return sequence == other.sequence && shadow == other.shadow && position / block == other.position / block;
+    }
   };
 
   void begin(std::span<const SequenceStep> batch);

@@ -18,12 +18,9 @@ void ScoreHead::add_sequence(std::span<const SequenceStep> batch, std::size_t se
   const SequenceStep& step = batch[sequence];
   for (std::size_t i = 0; i < step.plan.scored.size(); ++i) {
     const std::int32_t index = step.plan.scored[i];
-    Unit unit{static_cast<std::int32_t>(sequence),
-              static_cast<std::int32_t>(i),
-              step.plan.rows[static_cast<std::size_t>(index)].position,
-              static_cast<std::int64_t>(gather_.size()),
-              step.guidance.has_value(),
-              step.guidance ? step.guidance->scale : 0.f};
+    Unit unit{static_cast<std::int32_t>(sequence), static_cast<std::int32_t>(i),
+              step.plan.row(index).position,       static_cast<std::int64_t>(gather_.size()),
+              step.guidance.has_value(),           step.guidance ? step.guidance->scale : 0.f};
     gather_.push_back(origin[sequence] + index);
     if (step.guidance) {
       const auto other = static_cast<std::size_t>(step.guidance->unconditional);
@@ -95,7 +92,7 @@ void ScoreHead::arrange(std::span<const SequenceStep> batch, std::int64_t vocab,
   for (const SequenceStep& step : batch) {
     specs_.emplace_back(step.request, vocab);
     origin.push_back(rows);
-    rows += static_cast<std::int64_t>(step.plan.rows.size());
+    rows += step.plan.row_count();
     if (step.guidance) unconditional[static_cast<std::size_t>(step.guidance->unconditional)] = true;
   }
   for (std::size_t s = 0; s < batch.size(); ++s)

@@ -16,7 +16,8 @@ struct MethodTraits {
   bool greedy = false;         ///< defined for arg-max predictions only (temperature 0)
   bool revises = false;        ///< Decoder::revises()
   bool stateless = false;      ///< a step's edits depend on its candidates only: positions may move between steps
-  bool commits_other = false;  ///< may commit another token than the candidate's own, which breaks a constraint
+  bool shadows = false;        ///< Decoder::shadowed() asks for some
+  bool commits_other = false;  ///< may commit or revise to another token than the candidate's, which breaks constraints
   ScoreDistribution distribution = ScoreDistribution::kRaw;  ///< that configure() asks for
   bool drains_fully = false;                                 ///< Reviser::drains_fully()
   std::optional<SecondPathOptions> second_path{};            ///< Reviser::second_path()

@@ -34,6 +34,10 @@ namespace dllm {
   X(draft_edit_decoder)          \
   X(levenshtein_decoder)         \
   X(revision_decoder)            \
+  X(wino_decoder)                \
+  X(cover_decoder)               \
+  X(klass_decoder)               \
+  X(t2m_decoder)                 \
   X(native_decoder)              \
   X(confidence_ref_decoder)      \
   X(cumulative_error_decoder)    \

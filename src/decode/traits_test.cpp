@@ -83,7 +83,7 @@ TEST(Traits, OfDecodersAreThoseOfTheirObjects) {
 
 /// What a decoder was seen to do.
 struct Seen {
-  bool revises = false, commits_other = false;
+  bool revises = false, commits_other = false, shadows = false;
 };
 
 /// An answer from random predictions: every second one from new ones in every step, the others from ones that waver, so
@@ -97,10 +97,14 @@ void watch(Decoder& decoder, std::uint64_t seed, Seen& seen) {
     if (seed % 2 == 1)
       for (std::size_t i = 0; i < rows.size(); ++i)
         for (std::size_t t = 0; t < kVocab; ++t) rows[i][t] = steady[i][t] + 0.3F * rows[i][t];
+    const DecodeContext context{canvas, {0, kTraitLength}, step, kTraitLength, static_cast<std::uint32_t>(step),
+                                {1, 0}};
+    seen.shadows |= !decoder.shadowed(context).empty();
     for (const Edit& edit : test::decode_rows(decoder, canvas, rows, step, kTraitLength)) {
       const TokenId own = test::reduce(edit.position, rows[static_cast<std::size_t>(edit.position)], kTraitMask).token;
       seen.revises |= edit.kind != EditKind::kCommit && edit.kind != EditKind::kLeave;
-      seen.commits_other |= edit.kind == EditKind::kCommit && edit.token != own;
+      const bool writes = edit.kind == EditKind::kCommit || edit.kind == EditKind::kRevise;
+      seen.commits_other |= (writes && edit.token != own) || shifts(edit.kind);
       canvas.apply(edit);
     }
   }
@@ -117,9 +121,8 @@ TEST(Traits, OnlyThoseWhoSaySoChangeTokensOrCommitOthers) {
     for (std::uint64_t seed = 0; seed < 60; ++seed)
       watch(*test::decoder_of(entry.info.name, options, kTraitLength), seed, seen);
     EXPECT_EQ(seen.revises, traits.revises);
-    if (!traits.revises) {
-      EXPECT_EQ(seen.commits_other, traits.commits_other);
-    }
+    EXPECT_EQ(seen.shadows, traits.shadows);
+    EXPECT_EQ(seen.commits_other, traits.commits_other);
   }
 }
 

@@ -203,6 +203,20 @@ TEST(Backends, ADeviceIsNamed) {
   EXPECT_DOUBLE_EQ(timed->virtual_time->parts.seconds(), 0.125 * static_cast<double>(timed->stats.rows_forwarded));
 }
 
+TEST(Backends, MethodsThatNeedShadowRowsAreRefusedWhereThereAreNone) {
+  const auto model = LanguageModel::load("", on("test-rows"));
+  ASSERT_TRUE(model) << model.error().message();
+  for (const char* name : {"wino", "cover"}) {
+    GenerateOptions options;
+    options.decoder.name = name;
+    const auto refused = model->generate("3+4=", options);
+    ASSERT_FALSE(refused) << name;
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+    EXPECT_EQ(refused.error().where, "--algorithm");
+    EXPECT_NE(refused.error().what.find(name), std::string::npos) << refused.error().what;
+  }
+}
+
 Error refused_device(const char* backend, const std::string& device) {
   LoadOptions options = on(backend);
   options.device = device;

@@ -156,10 +156,13 @@ Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc
                  ""};
   DLLM_CHECK_OK(check_options(resolved));
   const MethodTraits decoder = traits_of(decoders(), resolved.decoder);
-  if (decoder.revises || decoder.commits_other)
+  if (decoder.commits_other)
     return Error{ErrorCode::kUsage,
-                 fmt::format("'{}' may commit or revise other tokens than the constraint's", resolved.decoder.name),
-                 "--algorithm", "give one that does not, as threshold or low-confidence"};
+                 fmt::format("'{}' may write other tokens than the constraint's", resolved.decoder.name), "--algorithm",
+                 "give one that does not, as threshold or revision"};
+  if (decoder.second_path)
+    return Error{ErrorCode::kUsage, "what a second path revises is not held within the constraint", "--refresh-path",
+                 "give folded"};
   if (traits_of(windows(), resolved.window).instant_drafts)
     return Error{ErrorCode::kUsage, "drafts that are accepted without a check may break the constraint",
                  "--draft-acceptance", "give recheck"};

@@ -61,6 +61,10 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
   if (traits_of(suffixes(), resolved.suffix).grows)
     return Error{ErrorCode::kUsage, "how far an answer grows depends on predictions", "--suffix",
                  "give --canvas-length, or --suffix full"};
+  if (traits_of(decoders(), resolved.decoder).shadows)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("a recording does not hold the tokens that '{}' judged", resolved.decoder.name),
+                 "--algorithm", "record with another algorithm"};
   if (traits_of(caches(), resolved.cache).asks_predictions)
     return Error{ErrorCode::kUsage,
                  fmt::format("which rows '{}' recomputes depends on predictions, which a recording does not hold",

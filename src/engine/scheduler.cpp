@@ -266,7 +266,7 @@ void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
   const double share = seconds / static_cast<double>(running.size());
   std::vector<SchedulerJob> staying;
   std::uint64_t nfe = 0, rows = 0;
-  for (const SequenceStep& step : steps) rows += step.plan.rows.size();
+  for (const SequenceStep& step : steps) rows += static_cast<std::uint64_t>(step.plan.row_count());
   for (SchedulerJob& job : running) {
     job.seconds += share;
     nfe += job.count;

@@ -193,6 +193,11 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
     loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *cache_);
     return {};
   }
+  if (traits_of(decoders(), resolved.decoder).shadows && (!backend_.runs_shadows() || !desc.modes.empty()))
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("'{}' judges tokens by rows of their own, which {} not have", resolved.decoder.name,
+                             desc.modes.empty() ? "this backend does" : "models of several modes do"),
+                 "--algorithm", "give another algorithm, or --backend cpu"};
   DLLM_TRY(Method method, make_method(resolved, desc, latency_));
   if (!desc.modes.empty() && !needs_plain_steps(desc, resolved)) {
     const ModeStart start{desc, resolved, latency_, replay};

@@ -75,6 +75,7 @@ class SharedBackend final : public Backend {
       : backend_(backend), turns_(turns), whole_(std::move(whole)) {}
 
   const ModelDesc& desc() const override { return backend_.desc(); }
+  bool runs_shadows() const override { return backend_.runs_shadows(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/input_file.h"
+#include "base/nearest.h"
 #include "base/try.h"
 
 namespace dllm {
@@ -138,6 +140,24 @@ Expected<EvalSet> parse_eval_set(std::string_view text, const std::string& name,
 Expected<EvalSet> read_eval_set(const std::string& path, std::string_view format) {
   DLLM_TRY(const std::string text, read_input(path));
   return parse_eval_set(text, path, format);
+}
+
+Expected<void> choose_items(EvalSet& set, const ItemChoice& choice) {
+  if (!choice.task.empty()) {
+    std::set<std::string> names;
+    for (const EvalItem& item : set.items) names.insert(item.task);
+    if (!names.contains(choice.task))
+      return Error{ErrorCode::kUsage, fmt::format("the file has no task '{}'", choice.task), "--task",
+                   choice_hint(choice.task, {names.begin(), names.end()})};
+    std::erase_if(set.items, [&](const EvalItem& item) { return item.task != choice.task; });
+  }
+  DLLM_CHECK_OK(use_shots(set, choice.shots));
+  if (static_cast<std::size_t>(choice.offset) >= set.items.size() && choice.offset > 0)
+    return Error{ErrorCode::kUsage, fmt::format("there are {} items", set.items.size()), "--offset",
+                 "give a smaller number"};
+  set.items.erase(set.items.begin(), set.items.begin() + choice.offset);
+  if (choice.limit > 0) set.items.resize(std::min(set.items.size(), static_cast<std::size_t>(choice.limit)));
+  return {};
 }
 
 Expected<void> use_shots(EvalSet& set, std::int32_t shots) {

@@ -18,7 +18,7 @@ bash -n "$prefix/share/bash-completion/completions/dllm"
 
 # Only what include/dllm declares is exported, and the name says with which versions it is compatible.
 others=$(nm -DC --defined-only "$lib/libdllm.so" | awk '{$1 = $2 = ""; print}' |
-  grep -vE '^ *dllm::(LanguageModel|Scheduler|GenerateOptions)::|^ *dllm::(options_info|to_text)' || true)
+  grep -vE '^ *dllm::(LanguageModel|Scheduler|GenerateOptions|LoadOptions)::|^ *dllm::(options_info|load_options_info|list_devices|to_text|register_custom_decoder)' || true)
 [ -z "$others" ] || fail "exported: $others"
 # Bodies of fuzz targets and reference implementations are libraries for tests (folders called testing/).
 for file in "$prefix/bin/dllm" "$lib/libdllm.so"; do

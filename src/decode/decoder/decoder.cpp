@@ -19,6 +19,23 @@ std::vector<Position> generated_positions(const DecodeContext& context) {
   return result;
 }
 
+double probability_of_queried(const Candidate& candidate, std::size_t index) {
+  return candidate.confidence *
+         std::exp(static_cast<double>(candidate.queried[index]) - static_cast<double>(candidate.logit));
+}
+
+const Candidate* candidate_at(const DecodeContext& context, std::span<const Candidate> candidates, Position position) {
+  for (const std::span<const Candidate> among : {candidates, context.shadows})
+    if (const auto found = std::ranges::find(among, position, &Candidate::position); found != among.end())
+      return &*found;
+  return nullptr;
+}
+
+std::int32_t kv_age(const KvCache* cache, Position position) {
+  if (cache == nullptr || !cache->holds(position)) return -1;
+  return static_cast<std::int32_t>(cache->epoch() - cache->epoch_of(position));
+}
+
 Edit commit(const Candidate& candidate) {
   return {candidate.position, candidate.token, EditKind::kCommit, candidate.confidence};
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/kv_cache.h"
 #include "backend/latency_table.h"
 #include "backend/scores.h"
 #include "backend/step_plan.h"
@@ -27,7 +28,11 @@ struct Candidate {
   float logit = 0;                      ///< of `token`
   std::span<const float> queried = {};  ///< logits that queries() named for this position, in that order
   std::span<const TopToken> top = {};   ///< the best tokens, if configure() wants them, before token rules
+  std::span<const float> logits = {};   ///< of all tokens, if configure() wants them
 };
+
+/// The probability of the token of `candidate.queried[index]`, from the same softmax as the candidate's own.
+double probability_of_queried(const Candidate& candidate, std::size_t index = 0);
 
 /// A logit wanted in addition to the prediction.
 struct TokenQuery {
@@ -45,7 +50,17 @@ struct DecodeContext {
   RngKey rng;
   const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
   double least_threshold = 0;             ///< lower thresholds are raised to it (IterSmooth's cautious first passes)
+  /// In decode(): what shadow rows predicted at shadowed() positions. `queried` has the logit of the canvas's token.
+  std::span<const Candidate> shadows{};
+  /// K and V of the sequence: from which token and in which pass each row was computed. nullptr: there is none.
+  const KvCache* cache = nullptr;
 };
+
+/// Passes since K and V of the position were computed: 0 in the last one. -1: never, or there is no cache.
+std::int32_t kv_age(const KvCache* cache, Position position);
+
+/// The prediction at a position, or that of a shadow row there; nullptr: there is none.
+const Candidate* candidate_at(const DecodeContext& context, std::span<const Candidate> candidates, Position position);
 
 class Reviser;
 
@@ -64,6 +79,14 @@ class Decoder {
 
   /// Additional logits at wanted positions, by ascending position. Called once after wanted(), before the forward pass.
   virtual std::vector<TokenQuery> queries(const DecodeContext& context) {
+    (void)context;
+    return {};
+  }
+
+  /// Committed positions that are predicted a second time in this pass, ascending, each by a shadow row that does not
+  /// see its token (StepPlan::shadows), while all others do. Called once after wanted(). A decoder that asks declares
+  /// `shadows` (MethodTraits).
+  virtual std::vector<Position> shadowed(const DecodeContext& context) {
     (void)context;
     return {};
   }

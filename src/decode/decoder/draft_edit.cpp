@@ -177,7 +177,9 @@ DecoderEntry draft_edit_decoder() {
                                  [](const DraftEditOptions& options, const MethodContext& context) {
                                    return std::make_unique<DraftEdit>(options, context.compat);
                                  })
-      .always({.revises = true});
+      .depending_on(draft_edit_rows(), [](const DraftEditOptions& options) {
+        return MethodTraits{.revises = true, .commits_other = options.penalty_lambda > 0};
+      });
 }
 
 }  // namespace dllm

@@ -347,7 +347,7 @@ DecoderEntry levenshtein_decoder() {
                                    return std::make_unique<Levenshtein>(options);
                                  })
       .not_read({"smoothing"})
-      .always({.revises = true});
+      .always({.revises = true, .commits_other = true});
 }
 
 }  // namespace dllm

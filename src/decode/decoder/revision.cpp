@@ -325,9 +325,7 @@ class Revision : public Decoder, public Reviser {
     State& state = found->second;
     state.looked = pass_;
     state.dirty = false;
-    // Both probabilities come from one softmax.
-    const double own = candidate.confidence *
-                       std::exp(static_cast<double>(candidate.queried[0]) - static_cast<double>(candidate.logit));
+    const double own = probability_of_queried(candidate);
     const bool other = candidate.eligible && candidate.token != context.canvas.token(candidate.position);
     const double enough = config_.revise_threshold.value_or(config_.visible_threshold);
     if (other && candidate.confidence >= enough && candidate.confidence > own &&

@@ -71,24 +71,56 @@ Expected<void> ConstraintGuide::apply(const Canvas& canvas, const DenoisePass& p
   for (Position p = begin; p < last; ++p)
     if (!canvas.masked(p)) slots[static_cast<std::size_t>(p - begin)].token = canvas.token(p);
   std::vector<std::span<const float>> rows;
+  std::vector<std::size_t> masks, reviewed;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     rows.push_back(
         std::span(scores.logits).subspan(static_cast<std::size_t>(pass.score_of_wanted[i]) * vocabulary, vocabulary));
-    slots[static_cast<std::size_t>(candidates[i].position - begin)].row = static_cast<std::int32_t>(i);
+    (canvas.masked(candidates[i].position) ? masks : reviewed).push_back(i);
   }
-  const auto path = complete(slots, rows, begin, end - last);
-  if (!path) {
-    for (std::size_t i = 0; i < candidates.size(); ++i)
-      if (!std::isfinite(candidates[i].logit)) return not_a_number(candidates[i].position, 0);
+  const auto choose = [&](const std::vector<std::size_t>& among) {
+    const auto place_of = [&](std::size_t i) { return static_cast<std::size_t>(candidates[i].position - begin); };
+    for (const std::size_t i : among) slots[place_of(i)] = {.row = static_cast<std::int32_t>(i)};
+    const auto path = complete(slots, rows, begin, end - last);
+    if (!path) return false;
+    for (const std::size_t i : among) {
+      const TokenId token = (*path)[place_of(i)];
+      slots[place_of(i)] = {.token = token};
+      if (token != candidates[i].token)
+        candidates[i] = with_token(candidates[i], token, rows[i][static_cast<std::size_t>(token)], beta_);
+    }
+    return true;
+  };
+  if (!choose(masks)) {
+    for (const Candidate& candidate : candidates)
+      if (!std::isfinite(candidate.logit)) return not_a_number(candidate.position, 0);
     return Error{ErrorCode::kMismatch, "no answer that the constraint accepts has the tokens that are decided",
                  "constrained answer", "text within the answer must fit the constraint"};
   }
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const TokenId token = (*path)[static_cast<std::size_t>(candidates[i].position - begin)];
-    if (token != candidates[i].token)
-      candidates[i] = with_token(candidates[i], token, rows[i][static_cast<std::size_t>(token)], beta_);
-  }
+  completed_ = slots;
+  // What is decided is one such answer, so only logits that are no numbers leave none.
+  if (!reviewed.empty() && !choose(reviewed)) return not_a_number(candidates[reviewed.front()].position, 0);
   return {};
+}
+
+std::vector<Edit> ConstraintGuide::keep(const Canvas& canvas, std::vector<Edit> edits) {
+  if (!on()) return edits;
+  const Position begin = canvas.answer_begin();
+  const auto revises = [](const Edit& edit) { return edit.kind == EditKind::kRevise; };
+  const constrain::ClassWeights none(*config_.automaton);
+  while (std::ranges::any_of(edits, revises)) {
+    std::vector<constrain::Slot> slots = completed_;
+    for (const Edit& edit : edits) {
+      const auto at = static_cast<std::size_t>(edit.position - begin);
+      if (revises(edit)) slots[at] = {.token = edit.token};
+      if (edit.kind == EditKind::kRemask) slots[at] = {};
+    }
+    if (finder_->best(slots, none, config_.length - static_cast<Position>(slots.size()))) break;
+    auto worst = edits.end();
+    for (auto edit = edits.begin(); edit != edits.end(); ++edit)
+      if (revises(*edit) && (worst == edits.end() || edit->confidence < worst->confidence)) worst = edit;
+    edits.erase(worst);
+  }
+  return edits;
 }
 
 }  // namespace dllm

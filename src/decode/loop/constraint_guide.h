@@ -28,9 +28,14 @@ struct ConstraintConfig {
 /// Keeps an answer within a language. In each pass it finds the most probable completion of the canvas that the
 /// automaton accepts, or draws one if the temperature is above 0, and the decoder sees its tokens instead of the
 /// likeliest or drawn ones. Every subset of these that the decoder commits can be completed, by the others if nothing
-/// better is found, so that the order of commits is free and no pass leads into a dead end. Needs decoders that commit
-/// nothing but their candidates' tokens (see MethodTraits::revises, commits_other), and counts every token in the
-/// softmax.
+/// better is found, so that the order of commits is free and no pass leads into a dead end.
+///
+/// Where the decoder also reviews decided tokens, it sees those of the most probable answer, or of a drawn one, that has
+/// this completion at its masks. All of them together are accepted, but some without the others may not be: keep() leaves
+/// revisions out until the rest is. A token that becomes a mask again only leaves more room.
+///
+/// Needs decoders that write nothing but their candidates' tokens (see MethodTraits::commits_other), and counts every
+/// token in the softmax.
 class ConstraintGuide {
  public:
   explicit ConstraintGuide(const ConstraintConfig& config)
@@ -48,6 +53,10 @@ class ConstraintGuide {
   Expected<void> apply(const Canvas& canvas, const DenoisePass& pass, const Scores& scores,
                        std::vector<Candidate>& candidates);
 
+  /// The decoder's edits without the revisions that the answer cannot have, the least confident ones first: whatever
+  /// else of this pass's candidates is committed to masks then fits. Call after apply(), before the canvas changes.
+  std::vector<Edit> keep(const Canvas& canvas, std::vector<Edit> edits);
+
  private:
   /// How the pass's tokens are drawn.
   struct Drawing {
@@ -64,6 +73,8 @@ class ConstraintGuide {
   std::unique_ptr<constrain::PathFinder> finder_;
   std::optional<Drawing> drawing_;  ///< of the pass; absent: at temperature 0
   double beta_ = 1;                 ///< inverse temperature of the candidates' probabilities
+  /// By position of the answer: decided tokens, and the completion at this pass's masks.
+  std::vector<constrain::Slot> completed_{};
 };
 
 }  // namespace dllm

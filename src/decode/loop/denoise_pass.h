@@ -23,6 +23,8 @@ struct DenoisePass {
   std::size_t decided = 0;                    ///< how many of them are the decoder's
   std::vector<TokenQuery> queries;            ///< by ascending position
   std::vector<std::int32_t> score_of_wanted;  ///< index into Scores::rows, as two positions may share a row
+  std::vector<Position> shadowed;             ///< ascending: predicted by shadow rows
+  std::vector<std::int32_t> score_of_shadow;  ///< index into Scores::rows
   /// Masks that are scored for their expectation only, in the same form (IterSmooth under --compat).
   std::vector<std::pair<Position, std::int32_t>> also_scored;
 

@@ -39,7 +39,7 @@ struct DenoiseCounters {
     rows_scored += more.rows_scored;
   }
   void add_rows(const StepPlan& plan) {
-    rows_forwarded += static_cast<std::int64_t>(plan.rows.size());
+    rows_forwarded += plan.row_count();
     rows_scored += static_cast<std::int64_t>(plan.scored.size());
   }
 };

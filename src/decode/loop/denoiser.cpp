@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "decode/decoder/reviser.h"
+#include "decode/loop/shadow_rows.h"
 
 namespace dllm {
 namespace {
@@ -41,10 +42,7 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       decoder_(std::move(method.decoder)),
       cursor_(std::move(method.window)),
       planner_(desc, std::move(method.cache), options_),
-      // A constraint needs the logits of every pass, and penalties change them.
-      front_(planner_.keeps_front() && !options_.constraint.automaton && !options_.penalties.penalizes()
-                 ? desc.logit_shift
-                 : 0),
+      front_(keeps_front() ? desc.logit_shift : 0),
       drafts_(cursor_.drafts(), decoder_->replays()),
       soft_masks_(options_.smooth),
       guide_(options_.constraint),
@@ -56,6 +54,13 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
   assert((options_.cfg_scale != 0) == (unconditional_ != nullptr));
 }
 
+/// A constraint and some decoders need the logits of every pass, and penalties change them.
+bool Denoiser::keeps_front() const {
+  ScoreRequest asked;
+  decoder_->configure(asked);
+  return planner_.keeps_front() && !asked.logits && !options_.constraint.automaton && !options_.penalties.penalizes();
+}
+
 DecodeContext Denoiser::context() const {
   return {canvas_,
           cursor_.range(),
@@ -64,7 +69,9 @@ DecodeContext Denoiser::context() const {
           static_cast<std::uint32_t>(counters_.steps),
           options_.rng,
           options_.latency,
-          soft_masks_.least_threshold()};
+          soft_masks_.least_threshold(),
+          shadows_,
+          &cache_};
 }
 
 Position Denoiser::settled() const {
@@ -126,6 +133,7 @@ void Denoiser::add_drafts() {
 std::span<const SequenceStep> Denoiser::prepare() {
   prepared_.clear();
   pass_ = {};
+  shadows_.clear();
   if (growth_.measures()) {
     pass_.wanted = growth_.wanted(canvas_, canvas_.prompt_end());
     return send({canvas_.prompt_end(), growth_.end()});
@@ -151,6 +159,7 @@ std::span<const SequenceStep> Denoiser::prepare() {
   }
   want_end();
   pass_.queries = decoder_->queries(context());
+  pass_.shadowed = decoder_->shadowed(context());
   return send(cursor_.range());
 }
 
@@ -181,6 +190,8 @@ std::span<const SequenceStep> Denoiser::send(PositionRange window) {
     SequenceStep unconditional{unconditional_, prepared_[0].plan, prepared_[0].request, std::nullopt};
     for (PlanRow& row : unconditional.plan.rows)
       if (row.position < canvas_.answer_begin()) row.token = canvas_.mask();
+    for (ShadowRow& shadow : unconditional.plan.shadows)
+      if (shadow.row.position < canvas_.answer_begin()) shadow.row.token = canvas_.mask();
     prepared_[0].guidance = Guidance{1, options_.cfg_scale};
     prepared_.push_back(std::move(unconditional));
   }
@@ -202,6 +213,7 @@ StepPlan Denoiser::plan(PositionRange window) {
         row.token = reviser->shown(row.position).value_or(row.token);
   }
   soft_masks_.mix_into(plan, canvas_);
+  add_shadows(canvas_, desc_.logit_shift, pass_, plan);
   return plan;
 }
 
@@ -221,6 +233,7 @@ ScoreRequest Denoiser::request(std::size_t scored) {
   guide_.configure(request);
   for (const TokenQuery& query : pass_.queries)
     request.queries.push_back({pass_.score_of(query.position), query.token});
+  query_shadows(canvas_, pass_, request);
   return request;
 }
 
@@ -246,6 +259,7 @@ Expected<DenoiseStep> Denoiser::absorb_pass(std::span<const Scores> scores) {
   std::vector<Candidate> all = candidates_of(pass_, scores[0], front_);
   DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], all));
   history_.predict(all);
+  shadows_ = shadows_of(pass_, scores[0]);
   const auto drafted = std::span(all).subspan(pass_.decided);
   const PositionRange window = cut_window(all);
   const auto candidates = std::span(all).first(pass_.decided);
@@ -330,7 +344,7 @@ Expected<void> Denoiser::decide(std::span<const Candidate> candidates, WindowFee
   for (const Candidate& candidate : candidates)
     if (canvas_.masked(candidate.position)) looked.push_back(candidate.position);
 
-  apply(decoder_->decode(context(), candidates), step);
+  apply(guide_.keep(canvas_, decoder_->decode(context(), candidates)), step);
   // Where positions have moved, a draft's prediction no longer belongs to its place.
   if (std::any_of(step.edits.begin(), step.edits.end(), [](const Edit& edit) { return shifts(edit.kind); })) {
     drafts_.forget(window);

@@ -64,6 +64,7 @@ class Denoiser {
   std::optional<Position> stop_position() const { return stop_; }
 
  private:
+  bool keeps_front() const;
   DecodeContext context() const;
   // prepare()
   bool drain();
@@ -106,6 +107,7 @@ class Denoiser {
   AnswerGrowth growth_;
   PassRecorder recorder_;
   PassHistory history_;
+  std::vector<Candidate> shadows_;  ///< of the pass that is being absorbed; borrows its scores
 
   DenoisePass pass_;                    ///< the current one
   std::vector<SequenceStep> prepared_;  ///< its steps

@@ -18,6 +18,7 @@ class FakeBackend : public Backend {
   explicit FakeBackend(ModelDesc desc) : desc_(std::move(desc)) {}
 
   const ModelDesc& desc() const override { return desc_; }
+  bool runs_shadows() const override { return true; }
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
     return std::unique_ptr<KvCache>(std::make_unique<Cache>(capacity));
@@ -65,9 +66,9 @@ class FakeBackend : public Backend {
     return h ^ (h >> 33);
   }
 
-  static bool sees(const StepPlan& plan, Position i, Position j) {
+  static bool sees(const StepPlan& plan, Position i, Position j, const ShadowRow* shadow = nullptr) {
     if (plan.causal_block > 0 && j / plan.causal_block > i / plan.causal_block) return false;
-    for (const PositionRange& range : plan.visible)
+    for (const PositionRange& range : shadow ? shadow->visible : plan.visible)
       if (range.contains(j)) return true;
     return false;
   }
@@ -93,11 +94,17 @@ class FakeBackend : public Backend {
     Scores scores;
     auto query = step.request.queries.begin();
     for (std::int32_t index : plan.scored) {
-      const Position p = plan.rows[static_cast<std::size_t>(index)].position;
+      const Position p = plan.row(index).position;
+      const auto own = static_cast<std::size_t>(index);
+      const ShadowRow* const shadow = own < plan.rows.size() ? nullptr : &plan.shadows[own - plan.rows.size()];
       std::uint64_t h = 7;
       for (Position j = 0; j < cache.capacity(); ++j)
-        if (sees(plan, p, j)) h = mix(h, cache.state[static_cast<std::size_t>(j)]);
+        if (sees(plan, p, j, shadow)) {
+          if (!cache.holds(j)) std::abort();
+          h = mix(h, cache.state[static_cast<std::size_t>(j)]);
+        }
       h = mix(h, static_cast<std::uint64_t>(p));
+      if (shadow) h = mix(h, static_cast<std::uint64_t>(shadow->row.token));
       RowScore score;
       score.position = p;
       score.token = static_cast<TokenId>(h % 50);

@@ -65,23 +65,48 @@ inline std::vector<LogitRow> random_rows(std::mt19937_64& random, std::size_t ro
   return result;
 }
 
-/// One decode over rows[p] for the positions p of a window [0, rows.size()), with queries answered from the rows.
+/// The `count` best tokens of a row.
+inline std::vector<TopToken> top_tokens(const LogitRow& z, std::int32_t count) {
+  std::vector<TopToken> top;
+  for (std::size_t t = 0; t < z.size(); ++t) top.push_back({static_cast<TokenId>(t), z[t]});
+  std::ranges::stable_sort(top, std::greater<>(), &TopToken::logit);
+  top.resize(std::min(top.size(), static_cast<std::size_t>(count)));
+  return top;
+}
+
+/// One decode over rows[p] for the positions p of a window [0, rows.size()), with queries, lists of tokens and shadow
+/// rows answered from the rows; of shadow rows from `shadows` if they are given.
 inline std::vector<Edit> decode_rows(Decoder& decoder, const Canvas& canvas, const std::vector<LogitRow>& rows,
-                                     std::int32_t step, Position masks_at_start) {
+                                     std::int32_t step, Position masks_at_start,
+                                     const std::vector<LogitRow>& shadows = {}) {
   const auto n = static_cast<Position>(rows.size());
-  const DecodeContext context{canvas, {0, n}, step, masks_at_start, static_cast<std::uint32_t>(step), {1, 0}};
+  DecodeContext context{canvas, {0, n}, step, masks_at_start, static_cast<std::uint32_t>(step), {1, 0}};
+  ScoreRequest request;
+  decoder.configure(request);
   const std::vector<Position> wanted = decoder.wanted(context);
   const std::vector<TokenQuery> queries = decoder.queries(context);
   std::vector<float> queried;
   for (const TokenQuery& query : queries)
     queried.push_back(rows[static_cast<std::size_t>(query.position)][static_cast<std::size_t>(query.token)]);
-  std::vector<Candidate> candidates;
+  std::vector<Candidate> candidates, judged;
+  std::vector<std::vector<TopToken>> tops(rows.size());
+  std::vector<float> own(rows.size());  // of the canvas's tokens, by shadow rows
+  for (Position p : decoder.shadowed(context)) {
+    const auto at = static_cast<std::size_t>(p);
+    const LogitRow& z = shadows.empty() ? rows[at] : shadows[at];
+    own[at] = z[static_cast<std::size_t>(canvas.token(p))];
+    judged.push_back(reduce(p, z, canvas.mask()));
+    judged.back().queried = std::span(own).subspan(at, 1);
+  }
+  context.shadows = judged;
   std::size_t next = 0;
   for (Position p : wanted) {
     candidates.push_back(reduce(p, rows[static_cast<std::size_t>(p)], canvas.mask()));
     const std::size_t first = next;
     while (next < queries.size() && queries[next].position == p) ++next;
     candidates.back().queried = std::span(queried).subspan(first, next - first);
+    auto& top = tops[static_cast<std::size_t>(p)] = top_tokens(rows[static_cast<std::size_t>(p)], request.top_tokens);
+    candidates.back().top = top;
   }
   return decoder.decode(context, candidates);
 }

@@ -34,7 +34,7 @@ class AccuracyBackend::Impl {
       if (!step.plan.mixtures.empty())
         return Error{ErrorCode::kUnsupported, "rows that mix the embeddings of several tokens do not run on the NPU",
                      "--smooth", "leave the option out"};
-      shape.rows += static_cast<std::int64_t>(step.plan.rows.size());
+      shape.rows += step.plan.row_count();
       shape.scored += static_cast<std::int64_t>(step.plan.scored.size());
     }
     const auto vocab = static_cast<std::size_t>(desc_.vocab);

@@ -28,6 +28,7 @@ class AccuracyBackend final : public Backend {
   ~AccuracyBackend() override;
 
   const ModelDesc& desc() const override;
+  bool runs_shadows() const override { return true; }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
   /// For second paths: between caches of one backend with equal capacities. Precondition: the profile does not smooth.

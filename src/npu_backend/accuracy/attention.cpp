@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "npu_backend/accuracy/executor.h"
 #include "npu_backend/accuracy/lane_kernel.h"
+#include "npu_backend/accuracy/sight.h"
 #include "numerics/half.h"
 
 namespace dllm::npu::accuracy {
@@ -34,34 +35,6 @@ float lowest(VectorPrecision precision) {
   }
   return std::numeric_limits<float>::lowest();
 }
-
-/// Visibility of a sequence: first keys of the tiles in which any row sees a key, and per row the end of the range that
-/// a causal plan shows it.
-struct Sight {
-  std::vector<std::int64_t> tiles;
-  std::vector<std::uint8_t> key;  ///< by position: in a visible range
-  std::vector<std::int64_t> limit;
-
-  Sight(const StepPlan& plan, std::int64_t key_tile) {
-    std::int64_t end = 0, furthest = 0;
-    for (const PositionRange& range : plan.visible) end = std::max<std::int64_t>(end, range.end);
-    key.assign(static_cast<std::size_t>(round_up(end, key_tile)), 0);
-    for (const PositionRange& range : plan.visible)
-      std::fill(key.begin() + range.begin, key.begin() + range.end, std::uint8_t{1});
-    for (const PlanRow& row : plan.rows) {
-      const std::int64_t block = plan.causal_block;
-      limit.push_back(block > 0 ? (row.position / block + 1) * block : std::numeric_limits<std::int64_t>::max());
-      furthest = std::max(furthest, limit.back());
-    }
-    for (std::int64_t first = 0; first < end; first += key_tile)
-      for (std::int64_t j = first; j < first + key_tile; ++j)
-        if (key[static_cast<std::size_t>(j)] != 0 && j < furthest) {
-          tiles.push_back(first);
-          break;
-        }
-  }
-  bool sees(std::size_t row, std::int64_t j) const { return key[static_cast<std::size_t>(j)] != 0 && j < limit[row]; }
-};
 
 /// One query head of the rows of a sequence.
 ///
@@ -168,7 +141,7 @@ class HeadAttention {
     const auto row = static_cast<std::size_t>(r);
     float* p = probabilities(r);
     seen_.resize(static_cast<std::size_t>(keys_));
-    if (r == 0 || sight_.limit[row] != sight_.limit[row - 1])
+    if (r == 0 || !sight_.same(row, row - 1))
       for (std::int64_t i = 0; i < keys_; ++i) seen_[static_cast<std::size_t>(i)] = sight_.sees(row, key_at(i)) ? 1 : 0;
     float maximum = lanes_.maximum(p, seen_.data(), keys_, lowest(precision_));
     if (!first_) {

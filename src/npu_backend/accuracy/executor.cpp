@@ -80,7 +80,9 @@ void Executor::begin(const Graph& graph, std::span<const SequenceStep> batch) {
   first_rows_.clear();
   for (std::size_t s = 0; s < batch.size(); ++s) {
     first_rows_.push_back(static_cast<std::int64_t>(rows_.size()));
-    for (const PlanRow& row : batch[s].plan.rows) rows_.push_back({s, row.position, row.token});
+    for (const PlanRow& row : batch[s].plan.rows) rows_.push_back({s, row.position, row.token, false});
+    for (const ShadowRow& shadow : batch[s].plan.shadows)
+      rows_.push_back({s, shadow.row.position, shadow.row.token, true});
   }
   first_rows_.push_back(static_cast<std::int64_t>(rows_.size()));
   values_.resize(graph.values.size());
@@ -269,7 +271,8 @@ void Executor::run(const op::Hadamard& o) {
 
 void Executor::store_rows(const op::StoreKv& o, std::size_t sequence) {
   auto& cache = static_cast<LaneKvCache&>(*batch_[sequence].cache);
-  const std::int64_t first = first_rows_[sequence], end = first_rows_[sequence + 1];
+  const std::int64_t first = first_rows_[sequence];
+  const std::int64_t end = first + static_cast<std::int64_t>(batch_[sequence].plan.rows.size());
   if (profile_.smoothing.any() && first < end) {
     std::int64_t seen = 0;
     for (const PositionRange& range : batch_[sequence].plan.visible) seen += range.size();

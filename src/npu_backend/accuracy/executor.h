@@ -38,6 +38,7 @@ class Executor {
     std::size_t sequence;
     Position position;
     TokenId token;
+    bool shadow;  ///< stores no K/V
   };
   struct RopeRow {  ///< of one position: [pair], rounded to the vector's precision
     std::vector<float> cos, sin;

@@ -50,7 +50,8 @@ std::vector<bool> Executor::allowed_in_block(const op::Route& o, const LaneRows&
   const auto at = [this](std::int64_t r) -> const Row& { return rows_[static_cast<std::size_t>(r)]; };
   std::vector<float> best(keys.row(row), keys.row(row) + keys.stride);
   for (std::int64_t r = 0; r < keys.rows; ++r)
-    if (at(r).sequence == at(row).sequence && at(r).position / o.block == at(row).position / o.block)
+    if (at(r).sequence == at(row).sequence && at(r).shadow == at(row).shadow &&
+        at(r).position / o.block == at(row).position / o.block)
       for (std::size_t e = 0; e < best.size(); ++e) best[e] = vector_max(best[e], keys.row(r)[e]);
   return chosen_of(best.size(), largest(best, std::vector<bool>(best.size(), true), o.capacity));
 }

@@ -171,7 +171,7 @@ std::vector<Scores> score_on_host(std::span<const SequenceStep> batch, const std
           row[t] = other[i * vocab + t] + weight * (row[t] - other[i * vocab + t]);
       }
       step.request.adjustments.apply(i, 0, row);
-      const Position position = step.plan.rows[static_cast<std::size_t>(step.plan.scored[i])].position;
+      const Position position = step.plan.row(step.plan.scored[i]).position;
       HostScores reduced = reduce_on_host(row, step.request, position);
       scores[s].rows.push_back(reduced.score);
       scores[s].top.insert(scores[s].top.end(), reduced.top.begin(), reduced.top.end());

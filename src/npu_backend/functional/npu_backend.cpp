@@ -125,10 +125,14 @@ class NpuBackend::Impl {
   }
 
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
-    for (const SequenceStep& step : batch)
+    for (const SequenceStep& step : batch) {
       if (!step.plan.mixtures.empty())
         return Error{ErrorCode::kUnsupported, "rows that mix the embeddings of several tokens do not run on the NPU",
                      "--smooth", "leave the option out"};
+      if (!step.plan.shadows.empty())
+        return Error{ErrorCode::kUnsupported, "programs of the simulated NPU store K and V of every row",
+                     "npu backend, shadow rows", "--npu-values executor computes such steps"};
+    }
     logits_.assign(batch.size(), {});
     DLLM_CHECK_OK(run(batch, 0));
     for (const SequenceStep& step : batch) static_cast<NpuKvCache&>(*step.cache).record(step.plan.rows);

@@ -24,7 +24,7 @@ StepWork step_work(std::span<const SequenceStep> batch) {
   for (const SequenceStep& step : batch) {
     if (step.plan.rows.empty()) continue;
     ++work.sequences;
-    work.rows += static_cast<std::int64_t>(step.plan.rows.size());
+    work.rows += step.plan.row_count();
     work.scored += static_cast<std::int64_t>(step.plan.scored.size());
     std::int64_t keys = 0;
     for (const PositionRange range : step.plan.visible) keys += range.size();
@@ -161,8 +161,7 @@ Expected<std::vector<Scores>> ValuelessBackend::forward(std::span<const Sequence
   for (const SequenceStep& step : batch) {
     Scores& scores = all.emplace_back();
     for (const std::int32_t row : step.plan.scored) {
-      scores.rows.push_back(
-          {.position = step.plan.rows[static_cast<std::size_t>(row)].position, .token = token_, .confidence = 0.5});
+      scores.rows.push_back({.position = step.plan.row(row).position, .token = token_, .confidence = 0.5});
       scores.top.insert(scores.top.end(), static_cast<std::size_t>(step.request.top_tokens), {token_, 0});
     }
     scores.queried.assign(step.request.queries.size(), 0);

@@ -23,6 +23,7 @@ class TimedBackend final : public Backend {
                                                         StepTimer::GraphFactory graph, const TimerOptions& options);
 
   const ModelDesc& desc() const override { return values_->desc(); }
+  bool runs_shadows() const override { return values_->runs_shadows(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override { return values_->make_cache(capacity); }
   /// Errors: also those of StepTimer::time(), before values are computed.
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
@@ -74,6 +75,7 @@ class ValuelessBackend final : public Backend {
   explicit ValuelessBackend(ModelDesc desc);
 
   const ModelDesc& desc() const override { return desc_; }
+  bool runs_shadows() const override { return true; }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   /// For second paths: between caches of this kind.
   static void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions);
