@@ -3,6 +3,8 @@
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan_core.h>
 
+#include "vulkan/api_matrices.h"
+
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,17 +17,18 @@
 namespace dllm::vulkan {
 
 // Functions that an instance has.
-#define DLLM_VULKAN_INSTANCE_CALLS(CALL)   \
-  CALL(CreateDevice)                       \
-  CALL(CreateDebugUtilsMessengerEXT)       \
-  CALL(DestroyDebugUtilsMessengerEXT)      \
-  CALL(DestroyInstance)                    \
-  CALL(EnumerateDeviceExtensionProperties) \
-  CALL(EnumeratePhysicalDevices)           \
-  CALL(GetDeviceProcAddr)                  \
-  CALL(GetPhysicalDeviceFeatures2)         \
-  CALL(GetPhysicalDeviceMemoryProperties)  \
-  CALL(GetPhysicalDeviceProperties2)       \
+#define DLLM_VULKAN_INSTANCE_CALLS(CALL)                \
+  CALL(CreateDevice)                                    \
+  CALL(CreateDebugUtilsMessengerEXT)                    \
+  CALL(DestroyDebugUtilsMessengerEXT)                   \
+  CALL(DestroyInstance)                                 \
+  CALL(EnumerateDeviceExtensionProperties)              \
+  CALL(EnumeratePhysicalDevices)                        \
+  CALL(GetDeviceProcAddr)                               \
+  CALL(GetPhysicalDeviceCooperativeMatrixPropertiesKHR) \
+  CALL(GetPhysicalDeviceFeatures2)                      \
+  CALL(GetPhysicalDeviceMemoryProperties)               \
+  CALL(GetPhysicalDeviceProperties2)                    \
   CALL(GetPhysicalDeviceQueueFamilyProperties)
 
 // Functions that a device has.
@@ -40,11 +43,14 @@ namespace dllm::vulkan {
   CALL(CmdDispatchIndirect)            \
   CALL(CmdPipelineBarrier)             \
   CALL(CmdPushConstants)               \
+  CALL(CmdResetQueryPool)              \
+  CALL(CmdWriteTimestamp)              \
   CALL(CreateBuffer)                   \
   CALL(CreateCommandPool)              \
   CALL(CreateComputePipelines)         \
   CALL(CreateFence)                    \
   CALL(CreatePipelineLayout)           \
+  CALL(CreateQueryPool)                \
   CALL(CreateShaderModule)             \
   CALL(DestroyBuffer)                  \
   CALL(DestroyCommandPool)             \
@@ -52,6 +58,7 @@ namespace dllm::vulkan {
   CALL(DestroyFence)                   \
   CALL(DestroyPipeline)                \
   CALL(DestroyPipelineLayout)          \
+  CALL(DestroyQueryPool)               \
   CALL(DestroyShaderModule)            \
   CALL(DeviceWaitIdle)                 \
   CALL(EndCommandBuffer)               \
@@ -60,6 +67,7 @@ namespace dllm::vulkan {
   CALL(GetBufferDeviceAddress)         \
   CALL(GetBufferMemoryRequirements)    \
   CALL(GetDeviceQueue)                 \
+  CALL(GetQueryPoolResults)            \
   CALL(MapMemory)                      \
   CALL(QueueSubmit)                    \
   CALL(ResetFences)                    \

@@ -98,6 +98,12 @@ void Commands::barrier() {
   device_->calls().CmdPipelineBarrier(handle_, kStages, kStages, 0, 1, &memory, 0, nullptr, 0, nullptr);
 }
 
+void Commands::stamp(const Timestamps& times, std::uint32_t place) {
+  const DeviceCalls& calls = device_->calls();
+  if (place == 0) calls.CmdResetQueryPool(handle_, times.handle(), 0, times.count());
+  calls.CmdWriteTimestamp(handle_, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, times.handle(), place);
+}
+
 void Commands::copy(const Buffer& from, std::int64_t from_offset, const Buffer& to, std::int64_t to_offset,
                     std::int64_t bytes) {
   const VkBufferCopy region{static_cast<VkDeviceSize>(from_offset), static_cast<VkDeviceSize>(to_offset),

@@ -11,6 +11,7 @@
 #include "vulkan/buffer.h"
 #include "vulkan/device.h"
 #include "vulkan/shaders.h"
+#include "vulkan/timestamps.h"
 
 namespace dllm::vulkan {
 
@@ -18,7 +19,7 @@ namespace dllm::vulkan {
 inline constexpr std::uint32_t kMostPushBytes = 128;
 
 /// Constants of a pipeline, by their constant_id; shaders/exact.glsl says what the first two are.
-using PipelineConstants = std::array<std::uint32_t, 8>;
+using PipelineConstants = std::array<std::uint32_t, 14>;
 
 /// A shader, compiled for a device with its constants. Move-only.
 class Pipeline {
@@ -71,6 +72,8 @@ class Commands {
     bind(pipeline, push);
     device_->calls().CmdDispatchIndirect(handle_, counts.handle(), static_cast<VkDeviceSize>(offset));
   }
+  /// Notes the time when all that was recorded before has run. The first of a recording (`place` 0) clears the others.
+  void stamp(const Timestamps& times, std::uint32_t place);
   /// What is recorded from here on sees what was written before.
   void barrier();
   void copy(const Buffer& from, std::int64_t from_offset, const Buffer& to, std::int64_t to_offset, std::int64_t bytes);

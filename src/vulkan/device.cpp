@@ -8,20 +8,10 @@
 
 #include "base/try.h"
 #include "vulkan/commands.h"
+#include "vulkan/device_features.h"
 
 namespace dllm::vulkan {
 namespace {
-
-/// The structures of a query or of a device's creation, linked to each other.
-struct Features {
-  Features() { base.pNext = &twelve; }
-  Features(const Features&) = delete;
-  Features& operator=(const Features&) = delete;
-
-  VkPhysicalDeviceFeatures2 base = structure<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
-  VkPhysicalDeviceVulkan12Features twelve =
-      structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
-};
 
 std::int64_t largest_heap(const Instance& instance, VkPhysicalDevice physical) {
   VkPhysicalDeviceMemoryProperties memory;
@@ -53,8 +43,8 @@ DeviceFacts facts_of(const Instance& instance, VkPhysicalDevice physical) {
   facts.most_allocation = static_cast<std::int64_t>(third.maxMemoryAllocationSize);
   facts.memory_bytes = largest_heap(instance, physical);
 
-  Features features;
-  instance.calls.GetPhysicalDeviceFeatures2(physical, &features.base);
+  const Features features(instance, physical);
+  find_fast_products(instance, physical, features, facts);
   facts.has_float64 = features.base.features.shaderFloat64 != VK_FALSE;
   facts.keeps_subnormals = twelve.shaderDenormPreserveFloat32 != VK_FALSE;
   if (features.twelve.bufferDeviceAddress == VK_FALSE) facts.lacks.emplace_back("bufferDeviceAddress");
@@ -215,13 +205,13 @@ Expected<void> Device::create(VkPhysicalDevice physical) {
   queue.queueFamilyIndex = static_cast<std::uint32_t>(family - families.begin());
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
-  Features features;
-  features.base.features.shaderFloat64 = facts_.has_float64 ? VK_TRUE : VK_FALSE;
-  features.twelve.bufferDeviceAddress = VK_TRUE;
+  const Features features(facts_);
   auto info = structure<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO);
   info.pNext = &features.base;
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
+  info.enabledExtensionCount = static_cast<std::uint32_t>(features.extensions.size());
+  info.ppEnabledExtensionNames = features.extensions.data();
   if (const VkResult made = instance_->calls.CreateDevice(physical, &info, nullptr, &handle_); made != VK_SUCCESS)
     return call_failed(made, "the start of " + facts_.name);
   DLLM_TRY(calls_, device_calls(*instance_, handle_));

@@ -11,6 +11,12 @@
 
 namespace dllm::vulkan {
 
+/// A cooperative matrix operation: [m][k] times [k][n].
+struct MatrixShape {
+  std::uint32_t m = 0, n = 0, k = 0;
+  bool operator==(const MatrixShape&) const = default;
+};
+
 /// What a device says about itself.
 struct DeviceFacts {
   std::string name;
@@ -20,6 +26,11 @@ struct DeviceFacts {
   bool keeps_subnormals = false;      ///< shaders may ask that float32 keeps subnormal numbers
   std::uint32_t most_groups = 65535;  ///< workgroups of a dispatch in each direction
   std::int64_t most_allocation = 0;   ///< bytes of one allocation
+  std::uint32_t subgroup = 0;         ///< invocations of a subgroup; 0: not always as many
+  std::uint32_t most_shared = 0;      ///< bytes of memory that a workgroup shares
+  bool has_dots = false;              ///< sums of four products of bytes as one instruction
+  std::vector<MatrixShape> matrices;  ///< of int8 that a subgroup multiplies into int32
+  double tick_ns = 0;                 ///< of timestamps; 0: it has none
   std::vector<std::string> lacks;     ///< what the backend needs and this device has not got, in Vulkan's words
 };
 

@@ -197,30 +197,50 @@ Expected<Launch> Operators::quantize(std::int64_t k, bool exact, Address x, cons
                 columns_of(k / 32));
 }
 
+Expected<const ProductUnits*> Operators::product_units() {
+  if (!units_) {
+    DLLM_TRY(units_, find_product_units(device_, arithmetic_));
+  }
+  return &*units_;
+}
+
 Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const DeviceCodes& codes, Address bias,
-                                   Address count, Address out, const ExpertPairs& pairs) {
+                                   const RowCount& rows, Address out, const ExpertPairs& pairs) {
   const cpu::PackedFormat& format = *matrix.format;
   const cpu::PackedLayout& layout = matrix.layout;
   const std::uint32_t k = word(matrix.k), n = word(matrix.n), has_bias = bias != 0 ? 1 : 0;
   const std::uint32_t panel_words = word(layout.bytes / 4), expert_words = word(matrix.expert_bytes / 4);
-  const std::uint32_t used = word(pairs.used), shared = pairs.shared_rows ? 1 : 0, experts = pairs.route != 0 ? 1 : 0;
-  const std::uint32_t rows = experts != 0 ? 1 : kProductRows;
-  if (cpu::packs_floats(format))
-    return launch("linear_floats", {number_of(format.type), 0, 0, 0, 0, experts},
-                  LinearFloatsPush{matrix.panels, x, bias, out, count, pairs.route, k, n, panel_words, has_bias, used,
-                                   expert_words, shared, 0},
-                  columns_of(matrix.n), rows);
-  const Constants constants{
-      *number_of(kShaderCodes, format.codes),   *number_of(kShaderScales, format.scales), format.has_min ? 1U : 0U,
-      static_cast<std::uint32_t>(format.group), static_cast<std::uint32_t>(format.zero),  experts};
-  return launch("linear_codes", constants,
+  const std::uint32_t used = word(pairs.used), shared = pairs.shared_rows ? 1 : 0;
+  const bool each_pair = pairs.route != 0;
+  if (cpu::packs_floats(format)) {
+    const std::uint32_t tile = each_pair ? 1 : kProductRows;
+    const Constants constants{number_of(format.type), 0, 0, 0, 0, each_pair ? 1U : 0U, tile};
+    return launch("linear_floats", constants,
+                  LinearFloatsPush{matrix.panels, x, bias, out, rows.count, pairs.route, k, n, panel_words, has_bias,
+                                   used, expert_words, shared, 0},
+                  columns_of(matrix.n), tile);
+  }
+  DLLM_TRY(const ProductUnits* const units, product_units());
+  ProductPlan plan = plan_product(format, matrix.n, rows.most, each_pair, *units);
+  const bool fits = forced_ && !(each_pair && forced_->shader == ProductShader::kMatrices);
+  if (fits && runs(*forced_, format, *units)) plan = *forced_;
+  if (each_pair) plan.rows = 1;
+  const Constants constants{*number_of(kShaderCodes, format.codes),
+                            *number_of(kShaderScales, format.scales),
+                            format.has_min ? 1U : 0U,
+                            static_cast<std::uint32_t>(format.group),
+                            static_cast<std::uint32_t>(format.zero),
+                            each_pair ? 1U : 0U,
+                            plan.rows,
+                            plan.layout};
+  return launch(plan.name(), constants,
                 LinearCodesPush{matrix.panels,
                                 codes.values,
                                 codes.scales,
                                 codes.sums,
                                 bias,
                                 out,
-                                count,
+                                rows.count,
                                 pairs.route,
                                 k,
                                 n,
@@ -235,7 +255,7 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
                                 expert_words,
                                 shared,
                                 0},
-                columns_of(matrix.n), rows);
+                (matrix.n + plan.outputs() - 1) / plan.outputs(), plan.rows);
 }
 
 Expected<Launch> Operators::route_scores(const op::Route& o, std::int64_t experts, Address logits, Address bias,

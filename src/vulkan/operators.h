@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,11 +17,12 @@
 #include "numerics/tensor_type.h"
 #include "vulkan/commands.h"
 #include "vulkan/device.h"
+#include "vulkan/product.h"
 #include "vulkan/self_test.h"
 
 namespace dllm::vulkan {
 
-/// Rows that an invocation of a product computes at once.
+/// Rows that an invocation of a product with floats computes at once.
 inline constexpr std::uint32_t kProductRows = 8;
 /// Largest head_dim of attention.
 inline constexpr std::int64_t kMostHeadDim = 256;
@@ -65,6 +67,12 @@ struct DeviceMatrix {
   std::int64_t k = 0;
   std::int64_t n = 0;
   std::int64_t expert_bytes = 0;  ///< of stacks: from a matrix to the next
+};
+
+/// Rows of a product: their number's address, and the most that it may be.
+struct RowCount {
+  VkDeviceAddress count = 0;
+  std::int64_t most = 0;
 };
 
 /// Products of op::Experts: of every row with each of its experts.
@@ -128,10 +136,14 @@ class Operators {
                         VkDeviceAddress out);
   /// `exact`: scales are not rounded (KernelSet::quantize_row).
   Expected<Launch> quantize(std::int64_t k, bool exact, VkDeviceAddress x, const DeviceCodes& to);
-  /// Products with packed codes read `codes`, those with packed floats `x`. `bias` may be 0; `count` is the address of
-  /// the number of rows.
+  /// Products with packed codes read `codes`, those with packed floats `x`. `bias` may be 0.
   Expected<Launch> linear(const DeviceMatrix& matrix, VkDeviceAddress x, const DeviceCodes& codes, VkDeviceAddress bias,
-                          VkDeviceAddress count, VkDeviceAddress out, const ExpertPairs& pairs = {});
+                          const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs = {});
+  /// What products can use of the device. Errors: kResource.
+  Expected<const ProductUnits*> product_units();
+  /// For benchmarks and tests: how products with packed codes run from now on, where they can; nothing: as they do
+  /// best.
+  void force(const std::optional<ProductPlan>& plan) { forced_ = plan; }
   /// The two halves of a route; `bias` and `scale` may be 0.
   Expected<Launch> route_scores(const op::Route& o, std::int64_t experts, VkDeviceAddress logits, VkDeviceAddress bias,
                                 const RouteScratch& to);
@@ -147,7 +159,7 @@ class Operators {
                              VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles, VkDeviceAddress out);
 
  private:
-  using Constants = std::array<std::uint32_t, 6>;  ///< from constant_id 2 on
+  using Constants = std::array<std::uint32_t, 8>;  ///< from constant_id 2 on
   Expected<const Pipeline*> pipeline(std::string_view shader, const Constants& extra = {});
   template <class Push>
   Expected<Launch> launch(std::string_view shader, const Constants& extra, const Push& push, std::int64_t columns,
@@ -155,6 +167,8 @@ class Operators {
 
   std::shared_ptr<Device> device_;
   Arithmetic arithmetic_;
+  std::optional<ProductUnits> units_;
+  std::optional<ProductPlan> forced_;
   std::map<std::pair<std::string, Constants>, Pipeline, std::less<>> pipelines_;
 };
 

@@ -110,10 +110,14 @@ class Pass::Recorder {
     } else {
       DLLM_CHECK_OK(check_iterations(down.k));
     }
-    DLLM_CHECK_OK(add(operators().linear(down, scratch.gate, scratch.codes, 0, arguments().count(false), scratch.down,
-                                         {route, used, false}),
-                      o.x, used));
+    DLLM_CHECK_OK(
+        add(operators().linear(down, scratch.gate, scratch.codes, 0, rows_of(o.x), scratch.down, {route, used, false}),
+            o.x, used));
     return add(operators().mix_experts(used, width(o.out), scratch.down, route, value(o.out)), o.out);
+  }
+
+  RowCount rows_of(ValueId x) const {
+    return {arguments().count(scored(x)), scored(x) ? pass_.room_.scored : pass_.room_.rows};
   }
 
   /// The factor of rows of a region.
@@ -139,7 +143,7 @@ class Pass::Recorder {
     } else {
       DLLM_CHECK_OK(check_iterations(matrix.k));
     }
-    return add(operators().linear(matrix, value(x), codes, bias, arguments().count(scored(x)), out, pairs), x,
+    return add(operators().linear(matrix, value(x), codes, bias, rows_of(x), out, pairs), x,
                pairs.route == 0 ? 1 : pairs.used);
   }
 
@@ -204,7 +208,8 @@ std::int64_t code_bytes_of(const Graph& graph) {
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) longest(head->x);
     if (const auto* experts = std::get_if<op::Experts>(&op)) longest(experts->x);
   }
-  return k + k / 32 * 4 + k / 16 * 4;
+  // A multiple of 64, so that both halves are aligned to what shaders load.
+  return (k + k / 32 * 4 + k / 16 * 4 + 63) / 64 * 64;
 }
 
 /// The largest sizes of what experts need, of any layer.

@@ -30,11 +30,12 @@ layout(push_constant) uniform Push {
 #include "exact.glsl"
 #include "experts.glsl"
 
-float total[8];
+float total[kRows];
+uint source[kRows];
 
-void step_of(uint k, float weight, Part part) {
+void step_of(uint k, float weight) {
   [[unroll]] for (uint r = 0; r < kRows; ++r) {
-    const float x = p.x.at[min(part.source + r, part.last) * p.k + k];
+    const float x = p.x.at[source[r] * p.k + k];
     total[r] = fused(kType == kBF16 ? uintBitsToFloat(bf16_bits(x)) : x, weight, total[r]);
   }
 }
@@ -42,24 +43,28 @@ void step_of(uint k, float weight, Part part) {
 void main() {
   const uint output_index = gl_GlobalInvocationID.x;
   if (output_index >= p.n) return;
-  const Part part = part_of_group();
-  const uint base = part.base + output_index / 16 * p.panel_words, lane = output_index % 16;
-  [[unroll]] for (uint r = 0; r < kRows; ++r) total[r] = 0.0;
+  const Tile tile = tile_of_group();
+  if (tile.count == 0) return;
+  const uint base = tile.base + output_index / 16 * p.panel_words, lane = output_index % 16;
+  [[unroll]] for (uint r = 0; r < kRows; ++r) {
+    total[r] = 0.0;
+    source[r] = source_of(target_of(tile, r));
+  }
   if (kType == kBF16) {
     for (uint k = 0; k < p.k; k += 2) {
       const uint pair = p.panels.at[base + k / 2 * 16 + lane];
-      if (k + 1 < p.k) step_of(k + 1, uintBitsToFloat(pair & 0xffff0000u), part);
-      step_of(k, uintBitsToFloat(pair << 16), part);
+      if (k + 1 < p.k) step_of(k + 1, uintBitsToFloat(pair & 0xffff0000u));
+      step_of(k, uintBitsToFloat(pair << 16));
     }
   } else {
     for (uint k = 0; k < p.k; ++k) {
       const uint at = 16 * k + lane;
       const float weight =
           kType == kF32 ? uintBitsToFloat(p.panels.at[base + at]) : unpackHalf2x16(p.panels.at[base + at / 2])[at % 2];
-      step_of(k, weight, part);
+      step_of(k, weight);
     }
   }
   [[unroll]] for (uint r = 0; r < kRows; ++r)
-    if (part.source + r <= part.last)
-      p.result.at[(part.first + r) * p.n + output_index] = p.has_bias != 0 ? add(total[r], p.bias.at[output_index]) : total[r];
+    if (r < tile.count)
+      p.result.at[target_of(tile, r) * p.n + output_index] = p.has_bias != 0 ? add(total[r], p.bias.at[output_index]) : total[r];
 }

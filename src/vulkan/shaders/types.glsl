@@ -17,3 +17,4 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words { uint at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Ints { int at[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer Pieces { uvec4 at[]; };

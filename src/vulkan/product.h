@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cpu/kernels/packed.h"
+#include "dllm/error.h"
+#include "vulkan/device.h"
+#include "vulkan/self_test.h"
+#include "vulkan/shaders.h"
+
+// Products with packed codes have three shaders with the same bits. Which one runs, and with what tiles, is decided
+// here by what the device has and by the shape.
+
+namespace dllm::vulkan {
+
+enum class ProductShader : std::uint8_t {
+  kCodes,     ///< linear_codes.comp: on every device
+  kDots,      ///< linear_dots.comp: integer dot products
+  kMatrices,  ///< matrices/linear_matrices.comp: cooperative matrices
+};
+
+/// A shader with its tiles.
+struct ProductPlan {
+  ProductShader shader = ProductShader::kCodes;
+  std::uint32_t rows = 8;       ///< of a workgroup
+  std::uint32_t subgroups = 0;  ///< kMatrices: of a workgroup, each with a panel
+  std::uint32_t chunk = 0;      ///< kMatrices: groups that are in shared memory at once
+  std::uint32_t layout = 0;     ///< kMatrices: of accumulators
+
+  /// Of the shader: "linear_matrices_r32s2c8".
+  std::string name() const;
+  /// Outputs of a workgroup.
+  std::uint32_t outputs() const;
+  /// Bytes of memory that a workgroup shares.
+  std::int64_t shared_bytes(bool has_minimum) const;
+};
+
+/// What products can use of a device.
+struct ProductUnits {
+  DeviceFacts facts;
+  ShaderForm form = ShaderForm::kFloat64;
+  std::optional<std::uint32_t> layout;  ///< of the accumulators of linear_matrices.comp; nothing: it cannot run
+};
+
+/// The cooperative matrix operation that linear_matrices.comp has in a form.
+constexpr MatrixShape matrix_shape(ShaderForm form) {
+  return form == ShaderForm::kFloat64 ? MatrixShape{8, 8, 8} : MatrixShape{16, 8, 32};
+}
+
+/// The layout of accumulators: `places` has for [element][invocation] 16 m + n. Nothing unless every bit of an
+/// element's and an invocation's number is one bit of the place, and rows come before outputs among an element's bits.
+std::optional<std::uint32_t> layout_of(const MatrixShape& shape, std::uint32_t subgroup,
+                                       std::span<const std::int32_t> places);
+
+/// Looks at a device. Errors: kResource.
+Expected<ProductUnits> find_product_units(const std::shared_ptr<Device>& device, const Arithmetic& arithmetic);
+
+/// Whether a plan can run a product: the device has what it needs, and this build the shader.
+bool runs(const ProductPlan& plan, const cpu::PackedFormat& format, const ProductUnits& units);
+
+/// The plan for at most `rows` rows of x and n outputs; `each_pair`: every row has a matrix of its own.
+ProductPlan plan_product(const cpu::PackedFormat& format, std::int64_t n, std::int64_t rows, bool each_pair,
+                         const ProductUnits& units);
+
+}  // namespace dllm::vulkan
