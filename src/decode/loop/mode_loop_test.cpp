@@ -277,5 +277,17 @@ TEST(DraftWindow, FollowsTheCostOfPasses) {
   EXPECT_GT(wrong.next(1000, 100), 1) << "now and then they are tried again";
 }
 
+TEST(DraftWindow, ADrafterBoundsItsRoundsAndCostsItsOwn) {
+  DraftWindow bounded({.draft_min = 8, .draft_max = 32}, nullptr, {.block = 6, .cost = 0.2});
+  EXPECT_EQ(bounded.next(1000, 100), 6);
+  bounded.observe(6, 6, false);
+  EXPECT_EQ(bounded.next(1000, 100), 6);
+  const DraftOptions rate{.draft_min = 2, .draft_max = 32, .draft_objective = DraftObjective::kRate};
+  const LatencyTable flat({{1, 10}, {32, 10.5}}, 0);
+  EXPECT_GT(DraftWindow(rate, &flat, {.block = 16, .cost = 0.1}).next(1000, 100), 8);
+  EXPECT_LE(DraftWindow(rate, &flat, {.block = 16, .cost = 0.1}).next(1000, 100), 16);
+  EXPECT_EQ(DraftWindow(rate, &flat, {.block = 16, .cost = 50}).next(1000, 100), 1) << "a drafter that never pays";
+}
+
 }  // namespace
 }  // namespace dllm
