@@ -305,8 +305,8 @@ TEST(NotRun, NamesWhatIsMissing) {
   DeviceFacts facts;
   EXPECT_EQ(not_run(op::Add{}, graph, facts), "");
   op::Attention attention{};
-  attention.head_dim = 320;
-  EXPECT_EQ(not_run(attention, graph, facts), "a head_dim of 320; 256 is the most");
+  attention.head_dim = 2048;
+  EXPECT_EQ(not_run(attention, graph, facts), "a head_dim of 2048; 1024 is the most");
   op::Route route{};
   EXPECT_EQ(not_run(route, graph, facts), "experts on a device without float64, in which their scores are added");
   facts.has_float64 = true;

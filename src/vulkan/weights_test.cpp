@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +15,8 @@
 #include "cpu/packed_weights.h"
 #include "cpu/testing/backend_logits.h"
 #include "cpu/testing/tiny_model.h"
+#include "vulkan/buffer.h"
+#include "vulkan/commands.h"
 #include "vulkan/on_device.h"
 #include "vulkan/testing/operator_rig.h"
 #include "vulkan/testing/test_device.h"
@@ -89,6 +94,24 @@ TEST_F(LoadedWeights, AreCopiedInOnePieceOfMemory) {
   EXPECT_LE(card->allocations(), matrices + 2) << "a buffer each, the vectors, and a piece";
   EXPECT_EQ(difference(all_logits(**backend), logits_here(model)), "");
   EXPECT_EQ(card->messages(), "");
+}
+
+TEST_F(LoadedWeights, TakeSeveralPiecesEach) {
+  const auto card = *Device::open({.device = "", .validate = true, .as_card = true});
+  std::vector<std::uint32_t> numbers(std::size_t{9} << 20);  // 36 MB
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint32_t>(i * 2654435761U);
+  const auto bytes = static_cast<std::int64_t>(numbers.size() * 4);
+  const auto own = Buffer::make(card, bytes, Place::kDevice, "a test"),
+             shared = Buffer::make(card, bytes, Place::kShared, "a test");
+  ASSERT_TRUE(own && shared);
+  Uploader uploader(card);
+  ASSERT_TRUE(uploader.copy(*own, std::as_bytes(std::span(numbers))));
+  auto commands = Commands::begin(card);
+  ASSERT_TRUE(commands);
+  commands->copy(*own, 0, *shared, 0, bytes);
+  ASSERT_TRUE(commands->end());
+  ASSERT_TRUE(commands->run("a test"));
+  EXPECT_EQ(std::memcmp(shared->data(), numbers.data(), static_cast<std::size_t>(bytes)), 0);
 }
 
 TEST_F(LoadedWeights, ThatDoNotFitAreRefusedBeforeTheyArePacked) {
