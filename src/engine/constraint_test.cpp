@@ -137,6 +137,8 @@ TEST_F(ConstraintTest, AnswersOfABatchEqualSingleOnes) {
 TEST_F(ConstraintTest, WhatCannotBeCombinedIsRefused) {
   const std::vector<std::pair<OptionMap, std::string>> cases = {
       {{{"temperature", 0.5}}, "--temperature"},
+      {{{"algorithm", "origin"}, {"top_p", 0.9}}, "--top-p"},
+      {{{"algorithm", "origin"}, {"min_p", 0.1}}, "--min-p"},
       {{{"exact_length", true}}, "--exact-length"},
       {{{"defer_eos", true}}, "--defer-eos"},
       {{{"compat", true}}, "--compat"},
