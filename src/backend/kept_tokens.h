@@ -30,7 +30,7 @@ class KeptTokens {
   KeptTokens(const Sampling& sampling, std::int64_t vocab);
 
   bool all() const { return !filters_; }
-  bool needs_mass() const { return top_p_ < 1; }
+  bool needs_mass() const { return needs_mass_; }
   std::int64_t limit() const { return limit_; }  ///< most tokens kept
   bool is_limited() const { return limit_ < vocab_; }
   double inverse_temperature() const { return inverse_temperature_; }
@@ -44,11 +44,11 @@ class KeptTokens {
   float bound(float top, double mass) const;
 
  private:
+  Sampling sampling_;
   std::int64_t vocab_, limit_;
-  double top_p_;
   double inverse_temperature_;
   double least_distance_ = -std::numeric_limits<double>::infinity();  ///< of a kept token: ln min_p
-  bool filters_;
+  bool needs_mass_, filters_;
 };
 
 }  // namespace dllm
