@@ -293,7 +293,7 @@ TEST(DiffusionGemma, GenerationsAreTokenForTokenThoseOfTheReference) {
     options.seed = run["options"]["seed"].get<std::uint64_t>();
     const auto resolved = resolve_options(options, runner.model->desc());
     ASSERT_TRUE(resolved) << resolved.error().message();
-    const auto answer = generate(*runner.backend, nullptr, prompt, *resolved, nullptr, {}, {});
+    const auto answer = generate({*runner.backend}, prompt, *resolved);
     ASSERT_TRUE(answer) << answer.error().message();
     ASSERT_EQ(answer->ids.size(), static_cast<std::size_t>(*options.length));
     EXPECT_TRUE(std::equal(ids.begin(), ids.end(), answer->ids.begin())) << run["options"].dump();
@@ -319,23 +319,22 @@ TEST(DiffusionGemma, AnswersAreCutAndBatchesAndThreadsChangeNothing) {
   EXPECT_EQ(resolved.decoder.name, "entropy-bound");
   EXPECT_TRUE(resolved.decoder.options.contains("steps"));
   std::int32_t last_masked = 13;
-  const auto answer = *generate(*runner.backend, nullptr, golden.ids(), resolved, nullptr,
-                                [&](const StepEvent& event) {
-                                  EXPECT_LE(event.masked, last_masked);
-                                  last_masked = event.masked;
-                                  return true;
-                                },
-                                {});
+  const auto look = [&](const StepEvent& event) {
+    EXPECT_LE(event.masked, last_masked);
+    last_masked = event.masked;
+    return true;
+  };
+  const auto answer = *generate({*runner.backend}, golden.ids(), resolved, {.on_step = look});
   EXPECT_EQ(answer.ids.size(), 13u);
   EXPECT_EQ(answer.stats.committed_tokens, 13);
   const auto whole = run["ids"].get<std::vector<std::int32_t>>();
   EXPECT_TRUE(std::equal(answer.ids.begin(), answer.ids.end(), whole.begin()));
-  EXPECT_EQ(generate(*single.backend, nullptr, golden.ids(), resolved, nullptr, {}, {})->ids, answer.ids);
+  EXPECT_EQ(generate({*single.backend}, golden.ids(), resolved)->ids, answer.ids);
   std::vector<std::vector<TokenId>> prompts = {{104, 105}, golden.ids(), {}, {33, 34, 35}};
-  const auto batch = generate_batch(*runner.backend, nullptr, prompts, resolved, nullptr, 3, {}, {});
+  const auto batch = generate_batch({*runner.backend}, prompts, resolved, {.batch = 3});
   ASSERT_TRUE(batch) << batch.error().message();
   for (std::size_t i = 0; i < prompts.size(); ++i)
-    EXPECT_EQ((*batch)[i].ids, generate(*runner.backend, nullptr, prompts[i], resolved, nullptr, {}, {})->ids) << i;
+    EXPECT_EQ((*batch)[i].ids, generate({*runner.backend}, prompts[i], resolved)->ids) << i;
 }
 
 TEST(DiffusionGemma, OptionsOfOtherMethodsAreErrors) {

@@ -72,7 +72,7 @@ Brought expect_lossless(const Variant& variant) {
   std::vector<std::vector<std::int32_t>> expected;
   const auto one = speculation.backend(1);
   for (const auto& prompt : prompts) {
-    const auto ar = generate(*one, nullptr, prompt, speculation.resolved("ar"), nullptr, {}, {});
+    const auto ar = generate({*one}, prompt, speculation.resolved("ar"));
     EXPECT_TRUE(ar);
     EXPECT_EQ(ar->stats.nfe, 24);
     EXPECT_EQ(ar->stats.rows_forwarded, static_cast<std::int64_t>(prompt.size()) + 23);
@@ -85,7 +85,7 @@ Brought expect_lossless(const Variant& variant) {
   for (const OptionMap& window : windows) {
     const ResolvedOptions resolved = speculation.resolved("self-speculation", window);
     for (const std::int32_t batch : {1, 3}) {
-      const auto answers = generate_batch(*three, nullptr, prompts, resolved, nullptr, batch, {}, {});
+      const auto answers = generate_batch({*three}, prompts, resolved, {.batch = batch});
       EXPECT_TRUE(answers);
       for (std::size_t i = 0; i < prompts.size(); ++i) {
         EXPECT_EQ((*answers)[i].ids, expected[i]);
@@ -129,11 +129,11 @@ TEST(ModeReplay, FollowsItsRecording) {
   for (const char* mode : {"ar", "diffusion", "self-speculation"}) {
     SCOPED_TRACE(mode);
     const ResolvedOptions resolved = speculation.resolved(mode);
-    const auto recorded = generate(*backend, nullptr, prompt, resolved, nullptr, {}, {});
+    const auto recorded = generate({*backend}, prompt, resolved);
     ASSERT_TRUE(recorded);
     const auto schedule = schedule_of(*recorded);
     ASSERT_TRUE(schedule) << schedule.error().message();
-    const auto again = generate(*backend, nullptr, other, resolved, nullptr, {}, {}, nullptr, &*schedule);
+    const auto again = generate({*backend}, other, resolved, {.replay = &*schedule});
     ASSERT_TRUE(again) << again.error().message();
     EXPECT_NE(again->ids, recorded->ids) << "the same predictions would prove nothing";
     EXPECT_TRUE(check_replayed(*again, *schedule));
@@ -145,7 +145,7 @@ TEST(ModeReplay, RoundsOfATrainedModelAreReplayedAndCut) {
   const Speculation speculation({tiny()});
   const auto backend = speculation.backend(1);
   const ResolvedOptions resolved = speculation.resolved("self-speculation");
-  Generation trained = *generate(*backend, nullptr, {3, 1, 4}, resolved, nullptr, {}, {});
+  Generation trained = *generate({*backend}, {3, 1, 4}, resolved);
   std::int32_t position = 0;
   for (const auto& [pass, tokens] : {std::pair{0, 1}, {2, 5}, {4, 8}, {6, 7}, {8, 3}})
     for (std::int32_t i = 0; i < tokens; ++i) trained.commit_step[static_cast<std::size_t>(position++)] = pass;
@@ -159,7 +159,7 @@ TEST(ModeReplay, RoundsOfATrainedModelAreReplayedAndCut) {
     GenerateOptions options = recording.replay_options(length);
     options.exact_length = true;
     const auto cut = *resolve_options(options, backend->desc());
-    const auto answer = generate(*backend, nullptr, {7, 7, 7}, cut, nullptr, {}, {}, nullptr, &schedule);
+    const auto answer = generate({*backend}, {7, 7, 7}, cut, {.replay = &schedule});
     ASSERT_TRUE(answer) << answer.error().message();
     const auto followed = check_replayed(*answer, schedule);
     EXPECT_TRUE(followed) << followed.error().message();
@@ -167,11 +167,11 @@ TEST(ModeReplay, RoundsOfATrainedModelAreReplayedAndCut) {
   }
   const CommitSchedule whole = *recording.schedule(0, 24);
   const auto narrow = speculation.resolved("self-speculation", {{"draft_min", 2}, {"draft_max", 4}});
-  const auto misfit = generate(*backend, nullptr, {7, 7, 7}, narrow, nullptr, {}, {}, nullptr, &whole);
+  const auto misfit = generate({*backend}, {7, 7, 7}, narrow, {.replay = &whole});
   ASSERT_TRUE(misfit);
   EXPECT_EQ(check_replayed(*misfit, whole).error().code, ErrorCode::kMismatch);
   const auto sure = speculation.resolved("self-speculation", {{"draft_confidence", 0.5}});
-  const auto refused = generate(*backend, nullptr, {7, 7, 7}, sure, nullptr, {}, {}, nullptr, &whole);
+  const auto refused = generate({*backend}, {7, 7, 7}, sure, {.replay = &whole});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().where, "--draft-confidence");
 }

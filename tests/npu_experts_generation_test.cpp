@@ -59,7 +59,7 @@ void expect_equal_generations(const test::RandomModel& spec, const ExpertsMethod
   const auto resolved = resolve_options(options, model->desc());
   ASSERT_TRUE(resolved.has_value()) << resolved.error().message();
   const std::vector<TokenId> prompt = {3, 17, 42, 8, 61};
-  const auto run = [&](Backend& backend) { return generate(backend, nullptr, prompt, *resolved, nullptr, {}, {}); };
+  const auto run = [&](Backend& backend) { return generate({backend}, prompt, *resolved); };
   const auto got = run(**npu), expected = run(reference);
   ASSERT_TRUE(got.has_value()) << got.error().message();
   ASSERT_TRUE(expected.has_value()) << expected.error().message();

@@ -57,7 +57,7 @@ Expected<Generation> generate_on(Backend& backend, const std::string& text, Gene
   const std::vector<TokenId> prompt = tokenizer.encode(text, true);
   auto resolved = resolve_options(options, backend.desc());
   if (!resolved) return resolved.error();
-  return generate(backend, &tokenizer, prompt, *resolved, nullptr, {}, {});
+  return generate({backend, &tokenizer}, prompt, *resolved);
 }
 
 const char* const kPrompt =

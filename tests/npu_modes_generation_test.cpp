@@ -33,9 +33,7 @@ TEST(NpuModes, GenerationsEqualTheReference) {
     if (options.mode.name == "self-speculation") options.mode.options = {{"draft_min", 4}, {"draft_max", 6}};
     const auto resolved = resolve_options(options, model->desc());
     ASSERT_TRUE(resolved.has_value()) << resolved.error().message();
-    const auto run = [&](Backend& backend) {
-      return generate(backend, nullptr, {3, 17, 42, 8, 61}, *resolved, nullptr, {}, {});
-    };
+    const auto run = [&](Backend& backend) { return generate({backend}, {3, 17, 42, 8, 61}, *resolved); };
     const auto got = run(**npu), expected = run(reference);
     ASSERT_TRUE(got.has_value()) << got.error().message();
     ASSERT_TRUE(expected.has_value()) << expected.error().message();

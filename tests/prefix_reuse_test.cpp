@@ -128,6 +128,21 @@ TEST_P(PrefixReuse, AnswersAreThoseOfRequestsAlone) {
   }
 }
 
+TEST_P(PrefixReuse, FinishedAnswersAreKeptToo) {
+  if (refines()) GTEST_SKIP() << "nothing reads the last canvas as context";
+  const auto scheduler = *Scheduler::create(model_, {.parallel = 1, .queue = 64, .prefix_bytes = 64 << 20});
+  const std::vector<std::pair<const char*, const char*>> whole = {{"length", "64"}, {"exact_length", "true"}};
+  std::vector<Asked> asked = {{conversation(whole).front().prompt, whole}};
+  const Generation first = answers(*scheduler, asked, false).front();
+  Prompt& next = asked.front().prompt;
+  const auto before = static_cast<std::int32_t>(next.size());
+  next.insert(next.end(), first.ids.begin(), first.ids.end());
+  next.insert(next.end(), {97, 98, 99});
+  const Generation second = answers(*scheduler, asked, false).front();
+  EXPECT_GE(second.stats.cached_tokens, before + 64 - 16 - 16) << "of the answer too";
+  EXPECT_EQ(second.ids, model_.generate_ids(next, options(asked.front()))->ids);
+}
+
 // The next canvas starts from the rows that the one before it has left.
 TEST_P(PrefixReuse, AnswersThatGoOnAfterTheirCanvas) {
   for (const auto& method : methods())

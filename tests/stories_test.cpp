@@ -109,7 +109,7 @@ TEST(Stories260K, GreedyTextIsThePublishedOne) {
     options.cache.name = cache;
     const auto resolved = resolve_options(options, (*model)->desc());
     ASSERT_TRUE(resolved) << resolved.error().message();
-    const auto result = generate(**backend, nullptr, {kBos}, *resolved, nullptr, {}, {});
+    const auto result = generate({**backend}, {kBos}, *resolved);
     ASSERT_TRUE(result) << result.error().message();
     EXPECT_EQ(result->stats.nfe, 200);
     const auto pieces = read_pieces(folder + "tok512.bin", 512);

@@ -133,12 +133,11 @@ TEST_F(VulkanAnswers, AGenerationRecordsItsStepOnce) {
     const auto resolved = resolve_options(options, (*model)->desc());
     ASSERT_TRUE(resolved);
     std::int64_t bytes = 0;
-    const auto answer = generate(**backend, nullptr, {5, 17, 200, 9}, *resolved, nullptr,
-                                 [&](const StepEvent&) {
-                                   if (bytes == 0) bytes = (*backend)->device_bytes();
-                                   return true;
-                                 },
-                                 {});
+    const auto look = [&](const StepEvent&) {
+      if (bytes == 0) bytes = (*backend)->device_bytes();
+      return true;
+    };
+    const auto answer = generate({**backend}, {5, 17, 200, 9}, *resolved, {.on_step = look});
     ASSERT_TRUE(answer) << answer.error().message();
     EXPECT_GE(answer->stats.nfe, 4);
     EXPECT_GT(bytes, 0);

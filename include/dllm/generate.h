@@ -50,7 +50,7 @@ struct GenerateStats {
   std::int64_t rows_scored = 0;
   /// Of the prompt: their K/V were taken from earlier requests (SchedulerOptions::prefix_bytes).
   std::int32_t cached_tokens = 0;
-  double seconds = 0;
+  double seconds = 0;  ///< of its passes; of those that it shares with other answers, its share. Without callbacks
 };
 
 /// Virtual seconds by cause (docs/design/npu-answers.md); they sum to seconds().

@@ -48,7 +48,7 @@ struct LoadOptions {
   std::string rope_scaling;
   double rope_scale = 0;                   ///< how many times as long contexts become; 0: not given
   std::int32_t rope_original_context = 0;  ///< positions of the training; 0: the file's
-  std::string backend;                     ///< what runs the model: cpu (empty), npu, ...
+  std::string backend;                     ///< what runs the model: cpu (empty), vulkan, ...
   std::string device;  ///< of that backend, as list_devices() names it, or a file; empty: its default
   /// Low-rank adapters, "FILE" or "FILE:SCALE": a GGUF adapter, or a PEFT folder. Those of `lora` change every pass,
   /// those of `lora_draft` the drafts of self-speculation and the passes over masks of the mode `diffusion`.
@@ -56,17 +56,10 @@ struct LoadOptions {
   /// A drafter (DFlash) that was trained for the model, or the same model in another quantization, which computes those
   /// passes. Neither changes what self-speculation answers. Empty: the model itself.
   std::string draft_model;
-  std::vector<std::string> device_changes;  ///< npu: changed keys of the profile, "numerics.weight=mxint8:32:ocp"
-  /// npu: what computes the values, which are the same: "executor" (empty), or "machine", the compiled programs (slow;
-  /// formats of the functional machine only).
-  std::string npu_values;
-  std::string npu_processor;  ///< npu: whose virtual time counts: "device" (empty), or "host", its processor alone
-  /// npu: what times its operators: "analytic" (empty), or "simulated", the cycle-accurate model for every shape of a
-  /// step that can be compiled, once, stored on disk.
-  std::string npu_timing;
-  bool npu_paging = false;      ///< npu: without the memory runtime
-  bool npu_all_logits = false;  ///< npu: the LM head computes every row
-  bool warnings = true;         ///< report oddities of the file to stderr
+  std::vector<std::string> device_changes;  ///< changed keys of the device's profile, "numerics.weight=mxint8:32:ocp"
+  /// Options that only one backend has, by key: {"npu_timing", "simulated"}. load_options_info() describes them.
+  OptionMap backend_options;
+  bool warnings = true;  ///< report oddities of the file to stderr
   /// Called with the fraction loaded, in [0, 1]; false cancels the load (kCancelled). Called in the calling thread.
   std::function<bool(double done)> progress{};
   /// Called before each forward pass of a call, and now and then while the call waits for those of other threads, in

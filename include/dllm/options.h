@@ -81,8 +81,18 @@ struct GenerateOptions {
   Expected<void> set(std::string_view key, std::string_view text);
 };
 
+/// How a token is chosen from a row of logits z. One value goes unchanged from the resolved options to the scored row.
+struct Sampling {
+  /// 0: arg-max. Otherwise the token is drawn from softmax(z / temperature), restricted by the members below, by the
+  /// Gumbel-max rule arg max (z/T + g) in float64.
+  double temperature = 0;
+  std::int32_t top_k = 0;  ///< 0: off
+  double top_p = 1;        ///< 1: off. Nucleus: tokens whose predecessors' cumulative probability is <= p.
+  double min_p = 0;        ///< 0: off. Tokens with at least this part of the likeliest token's probability.
+};
+
 /// Every option with the value that a generation used. Made by LanguageModel::resolve(); stored in the Generation.
-struct ResolvedOptions {
+struct ResolvedOptions : Sampling {
   std::string preset;
   std::int32_t length = 128;    ///< of the canvas
   bool own_length = false;      ///< `length` was not given: it is the model's own, and shrinks with the context
@@ -92,10 +102,6 @@ struct ResolvedOptions {
   bool exact_length = false;
   bool suppress_eos = false;
   bool defer_eos = false;
-  double temperature = 0;
-  std::int32_t top_k = 0;
-  double top_p = 1;
-  double min_p = 0;
   double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
   std::string logit_bias;
   double cfg_scale = 0;

@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "cpu/cpu_backend.h"
+#include "engine/backends.h"
 #include "engine/generate.h"
 #include "engine/resolve.h"
 #include "eval/eval_set.h"
@@ -119,7 +120,8 @@ Expected<const ShapeModel*> Lab::shape(const std::string& name) {
   const std::string& wanted = name.empty() ? inputs_.shape : name;
   auto known = shapes_.find(wanted);
   if (known == shapes_.end()) {
-    DLLM_TRY(ShapeModel shape, ShapeModel::open(wanted, true));
+    DLLM_TRY(const BackendEntry* const npu, find_backend("npu"));
+    DLLM_TRY(ShapeModel shape, ShapeModel::open(*npu, wanted, true));
     known = shapes_.emplace(wanted, std::move(shape)).first;
   }
   return &known->second;
@@ -160,7 +162,7 @@ Expected<const std::vector<Lab::Passes>*> Lab::passes(const std::string& decodin
   for (const auto& prompt : prompts_) {
     NotedBackend noted(model_->backend());
     NotedRunner second(noted);
-    DLLM_TRY(const Generation answer, generate(noted, nullptr, prompt, resolved, stairs, {}, stop_, &second));
+    DLLM_TRY(const Generation answer, generate({noted, nullptr, stairs, &second}, prompt, resolved, {.stop = stop_}));
     if (answer.finish == FinishReason::kCancelled)
       return Error{ErrorCode::kCancelled, "the experiment was interrupted", "", ""};
     all.push_back(std::move(noted.passes));
@@ -181,7 +183,8 @@ Expected<EvalReport> Lab::answers(const std::string& path, const EvalSet& items,
     DLLM_TRY(const auto ids, text.apply_template({{"user", prompt}}));
     NotedBackend noted(model.backend());
     NotedRunner second(noted);
-    DLLM_TRY(Generation answer, generate(noted, model.model->tokenizer(), ids, resolved, stairs, {}, stop_, &second));
+    DLLM_TRY(Generation answer,
+             generate({noted, model.model->tokenizer(), stairs, &second}, ids, resolved, {.stop = stop_}));
     if (generations != nullptr) generations->push_back(answer);
     return answer;
   };

@@ -7,6 +7,7 @@
 #include "backend/logit_adjustments.h"
 #include "base/rng.h"
 #include "base/types.h"
+#include "dllm/options.h"
 
 namespace dllm {
 
@@ -82,7 +83,7 @@ struct TokenRule {
 /// Which distribution confidence, margin and entropy describe.
 enum class ScoreDistribution {
   kRaw,      ///< softmax of the (guided) logits at temperature 1: LLaDA, Fast-dLLM, dInfer
-  kSampled,  ///< after temperature, top-k and top-p: Dream
+  kSampled,  ///< after temperature and the filters of sampling: Dream
 };
 
 /// One logit of a scored row.
@@ -91,14 +92,12 @@ struct LogitQuery {
   TokenId token = 0;
 };
 
-/// What a backend computes for each scored row of a sequence.
-struct ScoreRequest {
-  /// 0: arg-max. Otherwise the token is drawn from softmax(z / temperature) restricted by top_k, top_p and min_p, by
-  /// the Gumbel-max rule arg max (z/T + g) in float64, with g keyed by (rng, step, position, token).
-  double temperature = 0;
-  std::int32_t top_k = 0;  ///< 0: off
-  double top_p = 1;        ///< 1: off. Nucleus: tokens whose predecessors' cumulative probability is <= p.
-  double min_p = 0;        ///< 0: off. Tokens with at least this part of the likeliest token's probability.
+/// What a backend computes for each scored row of a sequence. The noise of draws is keyed by (rng, step, position,
+/// token).
+struct ScoreRequest : Sampling {
+  ScoreRequest() = default;
+  explicit ScoreRequest(const Sampling& sampling) : Sampling(sampling) {}
+
   ScoreDistribution distribution = ScoreDistribution::kRaw;
   RngKey rng;
   std::uint32_t step = 0;  ///< forward pass of the sequence, keys the draws

@@ -82,12 +82,11 @@ std::vector<CpuIsa> cpu_isas() {
 
 class CpuBackend::Impl {
  public:
-  Impl(ModelDesc desc, GraphFactory graph, Weights weights, const cpu::KernelSet& kernels, int threads,
-       const CpuOptions& options, bool bf16_attention, TensorType kv, std::vector<cpu::KvShape> kv_shapes)
+  Impl(ModelDesc desc, GraphFactory graph, Weights weights, const cpu::ExecutorOptions& options, TensorType kv,
+       std::vector<cpu::KvShape> kv_shapes)
       : desc_(std::move(desc)),
-        executor_(std::move(graph), std::move(weights), kernels, threads, options.activations == CpuActivations::kF32,
-                  options.weight_cache, options.progress, super_weights(options.arithmetic, kernels), bf16_attention),
-        f32_(options.activations == CpuActivations::kF32),
+        executor_(std::move(graph), std::move(weights), options),
+        f32_(!options.packs),
         kv_(kv),
         kv_shapes_(std::move(kv_shapes)) {}
   Impl(const Impl& other, int threads)
@@ -125,9 +124,16 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
     const int threads = options.threads == 0 ? default_thread_count() : options.threads;
     const TensorType kv = cpu::storage_type(options.kv, graph, weights);
     DLLM_TRY(std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv));
-    const bool bf16_attention = rounds_attention(options.attention, *kernels, graph, weights);
-    auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), *kernels, threads,
-                                       options, bf16_attention, kv, std::move(shapes));
+    const cpu::ExecutorOptions executor{
+        .kernels = *kernels,
+        .threads = threads,
+        .packs = options.activations != CpuActivations::kF32,
+        .weight_cache = options.weight_cache,
+        .progress = options.progress,
+        .super = super_weights(options.arithmetic, *kernels),
+        .bf16_attention = rounds_attention(options.attention, *kernels, graph, weights)};
+    auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), executor, kv,
+                                       std::move(shapes));
     impl->executor_.set_profile(options.profile);
     return std::unique_ptr<CpuBackend>(new CpuBackend(std::move(impl)));
   } catch (const cpu::PackingStopped&) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/to_size.h"
 #include "cpu/embedding.h"
 #include "cpu/model_memory.h"
 #include "numerics/tensor_type.h"
@@ -27,30 +28,30 @@ namespace {
 
 std::vector<float> decode(const WeightView& view) {
   const std::int64_t count = element_count(view.shape);
-  std::vector<float> values(static_cast<std::size_t>(count));
+  std::vector<float> values(to_size(count));
   codec(view.type).dequantize(view.data.data(), values.data(), count);
   return values;
 }
 
 }  // namespace
 
-Executor::Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
-                   const WeightCacheOptions& weight_cache, const std::function<bool(double)>& progress,
-                   SuperWeights super, bool bf16_attention)
+Executor::Executor(Factory factory, Weights weights, const ExecutorOptions& options)
     : factory_(std::move(factory)),
       weights_(std::move(weights)),
-      kernels_(kernels),
-      pool_(threads),
-      linear_(kernels, pool_),
+      kernels_(options.kernels),
+      pool_(options.threads),
+      linear_(kernels_, pool_),
       shared_packed_(std::make_shared<PackedWeights>()),
       packed_(*shared_packed_),
-      attention_(kernels, pool_, bf16_attention),
-      route_(kernels, pool_),
-      experts_(kernels, pool_, linear_),
-      head_(kernels, pool_, linear_) {
+      attention_(kernels_, pool_, options.bf16_attention),
+      route_(kernels_, pool_),
+      experts_(kernels_, pool_, linear_),
+      head_(kernels_, pool_, linear_) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
-  if (!exact) *shared_packed_ = PackedWeights::pack(graph, weights_, pool_, weight_cache, progress, super);
+  if (options.packs)
+    *shared_packed_ =
+        PackedWeights::pack(graph, weights_, pool_, options.weight_cache, options.progress, options.super);
 }
 
 Executor::Executor(const Executor& other, int threads)
@@ -73,17 +74,17 @@ void Executor::decode_vectors(const Graph& graph) {
   vectors_.resize(weights_.size());
   hadamards_ = Hadamards(graph);
   const auto need = [this](WeightId id) {
-    if (id == kNoId || !weight(id).present() || !vectors_[static_cast<std::size_t>(id)].empty()) return;
-    vectors_[static_cast<std::size_t>(id)] = decode(weight(id));
+    if (id == kNoId || !weight(id).present() || !vectors_[to_size(id)].empty()) return;
+    vectors_[to_size(id)] = decode(weight(id));
   };
   for (const Op& op : graph.ops) {
     if (const auto* norm = std::get_if<op::RmsNorm>(&op)) {
       need(norm->gain);
-      const auto slice = static_cast<std::size_t>(graph.values[static_cast<std::size_t>(norm->x)].width / norm->groups);
+      const auto slice = to_size(graph.values[to_size(norm->x)].width / norm->groups);
       if (norm->gain == kNoId && ones_.size() < slice) ones_.resize(slice, 1.f);
     }
     if (const auto* glu = std::get_if<op::Glu>(&op); glu != nullptr && glu->up == kNoId) {
-      const auto n = static_cast<std::size_t>(graph.values[static_cast<std::size_t>(glu->gate)].width);
+      const auto n = to_size(graph.values[to_size(glu->gate)].width);
       if (ones_.size() < n) ones_.resize(n, 1.f);
     }
     if (const auto* scale = std::get_if<op::Scale>(&op)) {
@@ -259,7 +260,7 @@ void Executor::run_gated(const OpRun& part) {
 }
 
 void Executor::row(const op::Embed& o, std::int64_t r) {
-  const Row& at = rows_[static_cast<std::size_t>(r)];
+  const Row& at = rows_[to_size(r)];
   const std::int64_t n = width(o.out);
   embed_row(o, weight(o.table), at.token, at.mixture, n, value(o.out) + r * n);
 }
@@ -275,15 +276,15 @@ RopeTable& Executor::rope_table(const op::Rope& o) {
   for (RopeEntry& entry : ropes_)
     if (entry.serves(o)) return entry.table;
   const float* factors = vector(o.factors);
-  ropes_.push_back({o, RopeTable(o, factors == nullptr ? std::span<const float>()
-                                                       : std::span(factors, static_cast<std::size_t>(o.dims / 2)))});
+  ropes_.push_back(
+      {o, RopeTable(o, factors == nullptr ? std::span<const float>() : std::span(factors, to_size(o.dims / 2)))});
   return ropes_.back().table;
 }
 
 void Executor::row(const op::Rope& o, std::int64_t r) {
   const RopeTable& table = rope_table(o);
   const std::int64_t n = width(o.x);
-  const Position position = rows_[static_cast<std::size_t>(r)].position;
+  const Position position = rows_[to_size(r)].position;
   kernels_.rope(
       {o.heads, o.head_dim, o.dims, o.layout == RopeLayout::kInterleaved, table.cos(position), table.sin(position)},
       value(o.x) + r * n, value(o.out) + r * n);
@@ -296,7 +297,7 @@ void Executor::row(const op::Hadamard& o, std::int64_t r) {
 
 void Executor::row(const op::StoreKv& o, std::int64_t r) {
   const std::int64_t n = width(o.k);
-  const Row& at = rows_[static_cast<std::size_t>(r)];
+  const Row& at = rows_[to_size(r)];
   if (at.shadow) return;
   CpuKvCache& kv = cache(at.sequence);
   const KvShape shape = kv.shape(o.layer);
@@ -345,7 +346,7 @@ void Executor::row(const op::Glu& o, std::int64_t r) {
 }
 
 void Executor::row(const op::Scale& o, std::int64_t r) {
-  const bool canvas = rows_[static_cast<std::size_t>(r)].region == Region::kCanvas;
+  const bool canvas = rows_[to_size(r)].region == Region::kCanvas;
   const float* const weight = vector(canvas ? o.canvas : o.context);
   const float factor = weight == nullptr ? o.factor : o.factor * *weight;
   const std::int64_t n = width(o.out);
@@ -355,11 +356,10 @@ void Executor::row(const op::Scale& o, std::int64_t r) {
 }
 
 void Executor::row(const op::Select& o, std::int64_t r) {
-  const bool canvas = rows_[static_cast<std::size_t>(r)].region == Region::kCanvas;
+  const bool canvas = rows_[to_size(r)].region == Region::kCanvas;
   const std::int64_t n = width(o.out);
   // Source and result may be the same memory.
-  std::memmove(value(o.out) + r * n, value(canvas ? o.canvas : o.context) + r * n,
-               static_cast<std::size_t>(n) * sizeof(float));
+  std::memmove(value(o.out) + r * n, value(canvas ? o.canvas : o.context) + r * n, to_size(n) * sizeof(float));
 }
 
 void Executor::row(const op::Add& o, std::int64_t r) {
@@ -371,8 +371,7 @@ void Executor::run(const op::GatherScored& o) {
   const std::span<const std::int64_t> from = head_.gather();
   const std::int64_t n = width(o.out);
   for (std::size_t i = 0; i < from.size(); ++i)
-    std::memcpy(value(o.out) + static_cast<std::int64_t>(i) * n, value(o.x) + from[i] * n,
-                static_cast<std::size_t>(n) * sizeof(float));
+    std::memcpy(value(o.out) + static_cast<std::int64_t>(i) * n, value(o.x) + from[i] * n, to_size(n) * sizeof(float));
 }
 
 void Executor::run(const op::ScoreHead& o) {

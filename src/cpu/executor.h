@@ -20,14 +20,26 @@
 #include "cpu/hadamards.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
+#include "cpu/packed_weights.h"
 #include "cpu/profile.h"
 #include "cpu/rope_table.h"
 #include "cpu/route.h"
 #include "cpu/score_head.h"
+#include "cpu/weight_cache.h"
 #include "graph/plan.h"
 #include "model/weights.h"
 
 namespace dllm::cpu {
+
+struct ExecutorOptions {
+  const KernelSet& kernels;
+  int threads = 1;
+  bool packs = true;  ///< quantized weights, in the order of the kernels; false: all are read as the file has them
+  WeightCacheOptions weight_cache{};
+  std::function<bool(double)> progress{};  ///< of packing, in [0, 1]; false stops it
+  SuperWeights super = SuperWeights::kNone;
+  bool bf16_attention = false;
+};
 
 /// Runs graphs: owns the arena, the scratch memory and data derived from the weights (vectors as float32, RoPE tables).
 /// After the first steps of the largest shape, a forward pass allocates only the scores it returns, a few dozen bytes
@@ -37,10 +49,8 @@ class Executor {
  public:
   using Factory = std::function<Graph(StepShape)>;
 
-  /// The weights fit the graph (checked by the backend). `exact`: nothing is packed. Throws std::bad_alloc.
-  Executor(Factory factory, Weights weights, const KernelSet& kernels, int threads, bool exact,
-           const WeightCacheOptions& weight_cache = {}, const std::function<bool(double)>& progress = {},
-           SuperWeights super = SuperWeights::kNone, bool bf16_attention = false);
+  /// The weights fit the graph (checked by the backend). Throws std::bad_alloc, PackingStopped.
+  Executor(Factory factory, Weights weights, const ExecutorOptions& options);
 
   /// An executor with its own threads and memory that shares the packed weights of `other` and may run at the same
   /// time. Throws std::bad_alloc.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/rng.h"
+#include "base/to_size.h"
 
 namespace dllm::cpu {
 namespace {
@@ -11,11 +12,6 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// top_p and min_p rarely keep more tokens; if they do, the head runs again for that row.
 constexpr std::int64_t kKeptList = 256;
-
-/// beta (a - b) in float64, with equal infinities at distance 0.
-double distance(float a, float b, double beta) {
-  return a == b ? 0 : (static_cast<double>(a) - static_cast<double>(b)) * beta;
-}
 
 /// Adds the terms of a tail and of its maximum, which is at distance d (<= 0) from `to`'s: sum e^(d + d_i) = e^d (1 +
 /// rest), and the weighted sum of (d + d_i) e^(d + d_i) = e^d (weighted + d (1 + rest)).
@@ -38,7 +34,7 @@ double key_of(const ReductionSpec& spec, Position position, TokenId token, float
 }
 
 /// Whether the keys of a scan include the noise: with filters only the few kept tokens draw, at the end.
-bool draws_in_scan(const ReductionSpec& spec) { return spec.draws && !spec.filters; }
+bool draws_in_scan(const ReductionSpec& spec) { return spec.draws && spec.kept.all(); }
 
 /// Largest and second largest of a chunk without rules. Removes the largest from `z` by setting it to NaN.
 void find_top(const KernelSet& kernels, TokenId first, std::span<float> z, Partial& out) {
@@ -46,7 +42,7 @@ void find_top(const KernelSet& kernels, TokenId first, std::span<float> z, Parti
   for (TopToken* place : {&out.top, &out.second}) {
     const std::int64_t i = kernels.arg_max(z.data(), n);
     if (i < 0) return;
-    float& logit = z[static_cast<std::size_t>(i)];
+    float& logit = z[to_size(i)];
     *place = {first + static_cast<TokenId>(i), logit};
     if (place == &out.top) logit = std::numeric_limits<float>::quiet_NaN();
   }
@@ -71,7 +67,7 @@ void draw(const KernelSet& kernels, const ReductionSpec& spec, Position position
   const ScoreRequest& r = spec.request;
   const DrawArgs args{.logits = z.data(),
                       .count = static_cast<std::int64_t>(z.size()),
-                      .inverse_temperature = spec.inverse_temperature,
+                      .inverse_temperature = spec.kept.inverse_temperature(),
                       .seed = r.rng.seed,
                       .first_token = static_cast<std::uint32_t>(first),
                       .position = static_cast<std::uint32_t>(position + r.draw_ahead),
@@ -82,7 +78,7 @@ void draw(const KernelSet& kernels, const ReductionSpec& spec, Position position
     const double best = out.chosen.key;
     i = kernels.next_draw(args, i, best - 1e-12 * (std::abs(best) + 64));
     if (i == args.count) return;
-    const float logit = z[static_cast<std::size_t>(i)];
+    const float logit = z[to_size(i)];
     if (std::isnan(logit)) continue;
     const TokenId token = first + static_cast<TokenId>(i);
     offer(out.chosen, token, logit, key_of(spec, position, token, logit));
@@ -107,14 +103,15 @@ void describe_row(const Partial& all, double beta, const Tail& tail, bool possib
   // H = ln S - (1/S) sum d e^d, both terms >= 0.
   score.entropy = std::log(total) - tail.weighted / total;
   score.margin = 1 / total;
-  if (all.second.token != kNoToken) score.margin = -std::expm1(distance(all.second.logit, all.top.logit, beta)) / total;
+  if (all.second.token != kNoToken)
+    score.margin = -std::expm1(logit_distance(all.second.logit, all.top.logit, beta)) / total;
   if (!possible) return;
   if (score.token == all.top.token) {
     score.confidence = 1 / total;
     score.log_odds = -std::log(tail.rest);
     return;
   }
-  const double d = distance(all.chosen.logit, all.top.logit, beta);
+  const double d = logit_distance(all.chosen.logit, all.top.logit, beta);
   const double e = std::exp(d);
   score.confidence = e / total;
   score.log_odds = d - std::log1p(std::max(0.0, tail.rest - e));
@@ -133,7 +130,8 @@ bool is_counted(const ReductionSpec& spec, TokenId token) {
 
 }  // namespace
 
-ReductionSpec::ReductionSpec(const ScoreRequest& from, std::int64_t vocab) : request(from) {
+ReductionSpec::ReductionSpec(const ScoreRequest& from, std::int64_t vocab)
+    : request(from), draws(from.temperature > 0), kept(from, vocab) {
   std::vector<TokenRule>& rules = request.rules;
   std::stable_sort(rules.begin(), rules.end(),
                    [](const TokenRule& a, const TokenRule& b) { return a.token < b.token; });
@@ -147,20 +145,13 @@ ReductionSpec::ReductionSpec(const ScoreRequest& from, std::int64_t vocab) : req
   for (const TokenRule& rule : merged) uncounted += rule.count ? 0 : 1;
   rules = std::move(merged);
 
-  const bool top_k = request.top_k > 0 && request.top_k < vocab;
-  draws = request.temperature > 0;
-  nucleus = request.top_p < 1;
-  if (request.min_p > 0) least_distance = std::log(request.min_p);
-  filters = nucleus || top_k || request.min_p > 0;
-  kept_limit = top_k ? request.top_k : vocab;
-  inverse_temperature = draws ? 1 / request.temperature : 1;
-  beta[0] = request.distribution == ScoreDistribution::kRaw ? 1 : inverse_temperature;
-  if (nucleus && beta[0] != inverse_temperature) {
-    beta[1] = inverse_temperature;
+  beta[0] = request.distribution == ScoreDistribution::kRaw ? 1 : kept.inverse_temperature();
+  if (kept.needs_mass() && beta[0] != kept.inverse_temperature()) {
+    beta[1] = kept.inverse_temperature();
     sums = 2;
-    nucleus_sum = 1;
+    mass_sum = 1;
   }
-  if (filters) list = (top_k ? kept_limit : kKeptList) + uncounted;
+  if (!kept.all()) list = (kept.is_limited() ? kept.limit() : kKeptList) + uncounted;
   list = std::min(vocab, std::max<std::int64_t>(list, request.top_tokens));
 }
 
@@ -178,7 +169,7 @@ void merge(const ReductionSpec& spec, const Partial& b, Partial& a) {
   const Partial& low = a_leads ? b : a;
   Partial high = a_leads ? a : b;
   for (int s = 0; s < spec.sums; ++s)
-    add_shifted(low.tail[s], distance(low.top.logit, high.top.logit, spec.beta[s]), high.tail[s]);
+    add_shifted(low.tail[s], logit_distance(low.top.logit, high.top.logit, spec.beta[s]), high.tail[s]);
   if (high.second.token == kNoToken || better(low.top, high.second)) high.second = low.top;
   a.top = high.top;
   a.second = high.second;
@@ -195,14 +186,14 @@ Partial reduce_chunk(const KernelSet& kernels, const ReductionSpec& spec, Positi
   int count = 0;
   const auto ruled = rule;
   for (; rule != last && rule->token < end && count < kChunkRules; ++rule, ++count) {
-    float& logit = z[static_cast<std::size_t>(rule->token - first)];
+    float& logit = z[to_size(rule->token - first)];
     saved[count] = logit;
     logit = std::numeric_limits<float>::quiet_NaN();
   }
   if (rule != last && rule->token < end) {
     // More rules than fit: split the chunk at the next one.
-    const auto cut = static_cast<std::size_t>(rule->token - first);
-    for (int i = 0; i < count; ++i) z[static_cast<std::size_t>(ruled[i].token - first)] = saved[i];
+    const auto cut = to_size(rule->token - first);
+    for (int i = 0; i < count; ++i) z[to_size(ruled[i].token - first)] = saved[i];
     Partial all = reduce_chunk(kernels, spec, position, first, z.first(cut));
     merge(spec, reduce_chunk(kernels, spec, position, rule->token, z.subspan(cut)), all);
     return all;
@@ -246,7 +237,7 @@ void TopList::offer(const KernelSet& kernels, TokenId first, std::span<const flo
     // Once the list is full, only logits that reach its worst entry are examined.
     if (size == capacity_) i = kernels.find_at_least(z.data(), i, count, storage_[0].logit);
     if (i == count) break;
-    const TopToken here{first + static_cast<TokenId>(i), z[static_cast<std::size_t>(i)]};
+    const TopToken here{first + static_cast<TokenId>(i), z[to_size(i)]};
     if (std::isnan(here.logit)) continue;
     if (size == capacity_) {
       if (!better(here, storage_[0])) continue;
@@ -259,32 +250,7 @@ void TopList::offer(const KernelSet& kernels, TokenId first, std::span<const flo
   *size_ = static_cast<std::int32_t>(size);
 }
 
-std::int64_t kept_count(const ReductionSpec& spec, const Partial& all, std::span<const TopToken> counted,
-                        bool complete) {
-  const auto available = static_cast<std::int64_t>(counted.size());
-  const std::int64_t limit = std::min(spec.kept_limit, available);
-  const double mass = spec.nucleus ? spec.request.top_p * (1 + all.tail[spec.nucleus_sum].rest) : kInfinity;
-  std::int64_t kept = 0;
-  for (double before = 0; kept < limit && (kept == 0 || before <= mass); ++kept) {
-    const double d = distance(counted[static_cast<std::size_t>(kept)].logit, all.top.logit, spec.inverse_temperature);
-    if (d < spec.least_distance) return kept;
-    before += std::exp(d);
-    // The list ended before a filter did.
-    if (kept + 1 == available && before <= mass && available < spec.kept_limit && !complete) return kNeedsMore;
-  }
-  return kept;
-}
-
-float kept_bound(const ReductionSpec& spec, const Partial& all, std::int64_t vocab) {
-  double least = spec.least_distance;
-  if (spec.nucleus) {
-    const double mass = (1 - std::max(0.0, spec.request.top_p)) * (1 + all.tail[spec.nucleus_sum].rest);
-    least = std::max(least, std::log(mass / static_cast<double>(vocab)));
-  }
-  const double bound = static_cast<double>(all.top.logit) + least / spec.inverse_temperature;
-  // One part in a million lower, to allow for the rounding of this line; extra tokens are sorted out later.
-  return std::min(all.top.logit, static_cast<float>(bound - 1e-6 * std::abs(bound)));
-}
+double kept_mass(const ReductionSpec& spec, const Partial& all) { return 1 + all.tail[spec.mass_sum].rest; }
 
 RowScore finish(const ReductionSpec& spec, Position position, const Partial& all) {
   RowScore score;
@@ -325,7 +291,7 @@ RowScore finish_filtered(const ReductionSpec& spec, Position position, const Par
   Tail tail;
   result.second = kept.size() > 1 ? kept[1] : TopToken{kNoToken, kMinusInfinity};
   for (std::size_t i = 1; i < kept.size(); ++i)
-    add_shifted({}, distance(kept[i].logit, all.top.logit, spec.beta[0]), tail);
+    add_shifted({}, logit_distance(kept[i].logit, all.top.logit, spec.beta[0]), tail);
   possible = possible &&
              std::any_of(kept.begin(), kept.end(), [&](const TopToken& token) { return token.token == score.token; });
   describe_row(result, spec.beta[0], tail, possible, score);

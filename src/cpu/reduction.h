@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/kept_tokens.h"
 #include "backend/scores.h"
 #include "backend/step_plan.h"
 #include "cpu/kernels/kernel_set.h"
@@ -14,9 +15,7 @@
 // - NaN logits are ignored, as are tokens whose rule says neither choose nor count.
 // - The distribution is the softmax of z * beta over the counted tokens, beta = 1/T for kSampled with T > 0, else 1;
 //   for kSampled restricted to the kept tokens and renormalised.
-// - Kept tokens (top_p first, over the whole distribution at temperature T, then top_k, as in Dream, then min_p at
-//   temperature T, as in Nguyen et al. 2024, arXiv:2407.01082): a prefix of the counted tokens by descending logit,
-//   ties by ascending id. Without these filters all are kept, and a token that is not counted may still be chosen.
+// - Kept tokens: see KeptTokens. Without filters all are kept, and a token that is not counted may still be chosen.
 // - The prediction is the choosable token with the largest key among the kept ones: z at T = 0, z/T + gumbel above. If
 //   no kept token may be chosen it is the choosable token with the largest logit. `overruled`: a kept token that may
 //   not be chosen had a larger key.
@@ -28,28 +27,17 @@ namespace dllm::cpu {
 inline constexpr TokenId kNoToken = -1;
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-/// The order of candidates: larger logit, then lower id. It is total, so a set of the best does not depend on the order
-/// in which tokens were examined.
-inline bool better(const TopToken& a, const TopToken& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-}
-
 /// What all rows of a request share.
 struct ReductionSpec {
   explicit ReductionSpec(const ScoreRequest& request, std::int64_t vocab);
 
-  ScoreRequest request;            ///< rules merged per token, ascending
-  bool draws = false;              ///< T > 0
-  bool nucleus = false;            ///< top_p is on
-  bool filters = false;            ///< top_p, top_k or min_p is on
-  std::int64_t kept_limit = 0;     ///< top_k, or the vocabulary
-  std::int64_t list = 0;           ///< best tokens to collect per row, 0: none
-  double inverse_temperature = 1;  ///< 1/T, or 1
-  /// Least (z - max) / T of a kept token: ln min_p.
-  double least_distance = -std::numeric_limits<double>::infinity();
+  ScoreRequest request;  ///< rules merged per token, ascending
+  bool draws = false;    ///< T > 0
+  KeptTokens kept;
+  std::int64_t list = 0;    ///< best tokens to collect per row, 0: none
   double beta[2] = {1, 1};  ///< inverse temperatures of the two sums
   int sums = 1;
-  int nucleus_sum = 0;  ///< which sum is the mass that top_p refers to
+  int mass_sum = 0;  ///< which sum is the mass that `kept` refers to
 };
 
 /// Sums of exponentials relative to the largest logit, which is excluded.
@@ -106,14 +94,8 @@ class TopList {
   std::int32_t* size_;
 };
 
-/// Number of kept tokens among `counted`, which are all counted tokens or the best of them in the order of better().
-/// kNeedsMore if they may extend beyond the list; `complete` says that the list has all tokens.
-std::int64_t kept_count(const ReductionSpec& spec, const Partial& all, std::span<const TopToken> counted,
-                        bool complete);
-inline constexpr std::int64_t kNeedsMore = -1;
-
-/// A counted token below this logit is not kept: min_p excludes it, or the tokens at or below it have less than 1 - p.
-float kept_bound(const ReductionSpec& spec, const Partial& all, std::int64_t vocab);
+/// The mass that KeptTokens asks for.
+double kept_mass(const ReductionSpec& spec, const Partial& all);
 
 /// The scores of a row without filters.
 RowScore finish(const ReductionSpec& spec, Position position, const Partial& all);

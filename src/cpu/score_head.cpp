@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/to_size.h"
+
 namespace dllm::cpu {
 namespace {
 
@@ -23,7 +25,7 @@ void ScoreHead::add_sequence(std::span<const SequenceStep> batch, std::size_t se
               step.guidance.has_value(),           step.guidance ? step.guidance->scale : 0.f};
     gather_.push_back(origin[sequence] + index);
     if (step.guidance) {
-      const auto other = static_cast<std::size_t>(step.guidance->unconditional);
+      const auto other = to_size(step.guidance->unconditional);
       gather_.push_back(origin[other] + batch[other].plan.scored[i]);
     }
     units_.push_back(unit);
@@ -93,7 +95,7 @@ void ScoreHead::arrange(std::span<const SequenceStep> batch, std::int64_t vocab,
     specs_.emplace_back(step.request, vocab);
     origin.push_back(rows);
     rows += step.plan.row_count();
-    if (step.guidance) unconditional[static_cast<std::size_t>(step.guidance->unconditional)] = true;
+    if (step.guidance) unconditional[to_size(step.guidance->unconditional)] = true;
   }
   for (std::size_t s = 0; s < batch.size(); ++s)
     if (!unconditional[s]) add_sequence(batch, s, origin);
@@ -105,7 +107,7 @@ void ScoreHead::arrange(std::span<const SequenceStep> batch, std::int64_t vocab,
 void ScoreHead::reserve() {
   std::int64_t capacity = 0;
   for (const Unit& unit : units_) capacity = std::max(capacity, spec(unit).list);
-  list_capacity_ = static_cast<std::size_t>(capacity);
+  list_capacity_ = to_size(capacity);
   const auto units = static_cast<std::int64_t>(units_.size()), workers = static_cast<std::int64_t>(pool_.size());
   tiles_.reserve(bytes_of<float>(workers * tile_rows_ * kHeadChunk));
   partials_.reserve(bytes_of<Partial>(units * chunks_));
@@ -134,9 +136,8 @@ float* ScoreHead::compute_tile(const LogitTile& logits, const Group& group, std:
     for (std::int64_t i = 0; i < size; ++i) c[i] = uncond[i] + weight * (c[i] - uncond[i]);
   }
   for (std::size_t u = group.first_unit; u < group.first_unit + group.units; ++u)
-    spec(units_[u]).request.adjustments.apply(
-        static_cast<std::size_t>(units_[u].index), static_cast<TokenId>(origin),
-        {tile + (units_[u].row - group.first_row) * kHeadChunk, static_cast<std::size_t>(size)});
+    spec(units_[u]).request.adjustments.apply(to_size(units_[u].index), static_cast<TokenId>(origin),
+                                              {tile + (units_[u].row - group.first_row) * kHeadChunk, to_size(size)});
   return tile;
 }
 
@@ -147,22 +148,22 @@ void ScoreHead::report_queries(const Unit& unit, TokenId first, std::span<const 
   for (; query != queries.end() && query->scored == unit.index; ++query) {
     const std::int64_t i = query->token - first;
     if (i >= 0 && i < static_cast<std::int64_t>(logits.size()))
-      scores.queried[static_cast<std::size_t>(query - queries.begin())] = logits[static_cast<std::size_t>(i)];
+      scores.queried[to_size(query - queries.begin())] = logits[to_size(i)];
   }
 }
 
 void ScoreHead::score_tile(const LogitTile& source, const Group& group, std::int64_t chunk, int worker,
                            std::vector<Scores>& scores) {
   float* tile = compute_tile(source, group, chunk, worker);
-  const auto size = static_cast<std::size_t>(chunk_size(chunk));
+  const auto size = to_size(chunk_size(chunk));
   const auto first = static_cast<TokenId>(chunk * kHeadChunk);
   for (std::size_t u = group.first_unit; u < group.first_unit + group.units; ++u) {
     const Unit& unit = units_[u];
     const std::span<float> logits(tile + (unit.row - group.first_row) * kHeadChunk, size);
     if (spec(unit).request.logits)
-      std::memcpy(scores[static_cast<std::size_t>(unit.sequence)].logits.data() + unit.index * vocab_ + first,
-                  logits.data(), size * sizeof(float));
-    report_queries(unit, first, logits, scores[static_cast<std::size_t>(unit.sequence)]);
+      std::memcpy(scores[to_size(unit.sequence)].logits.data() + unit.index * vocab_ + first, logits.data(),
+                  size * sizeof(float));
+    report_queries(unit, first, logits, scores[to_size(unit.sequence)]);
     if (spec(unit).list > 0)
       TopList(list(worker, u), spec(unit).list, list_size(worker, u)).offer(kernels_, first, logits);
     partial(u, chunk) = reduce_chunk(kernels_, spec(unit), unit.position, first, logits);
@@ -186,11 +187,11 @@ std::int64_t drop_uncounted(const ReductionSpec& spec, std::span<TopToken> token
 bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
   const Unit& unit = units_[u];
   const ReductionSpec& s = spec(unit);
-  Scores& out = scores[static_cast<std::size_t>(unit.sequence)];
+  Scores& out = scores[to_size(unit.sequence)];
   // The sum over chunks begins with the first chunk, in place.
   Partial& all = partial(u, 0);
   for (std::int64_t chunk = 1; chunk < chunks_; ++chunk) merge(s, partial(u, chunk), all);
-  RowScore& score = out.rows[static_cast<std::size_t>(unit.index)];
+  RowScore& score = out.rows[to_size(unit.index)];
   if (s.list == 0) {
     score = finish(s, unit.position, all);
     return true;
@@ -201,24 +202,23 @@ bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
     best.insert(best.end(), list(worker, u), list(worker, u) + *list_size(worker, u));
   std::sort(best.begin(), best.end(), better);
   const bool complete = static_cast<std::int64_t>(best.size()) < s.list || s.list == vocab_;
-  if (static_cast<std::int64_t>(best.size()) > s.list) best.resize(static_cast<std::size_t>(s.list));
+  if (static_cast<std::int64_t>(best.size()) > s.list) best.resize(to_size(s.list));
   for (std::int32_t i = 0; i < s.request.top_tokens; ++i)
-    out.top[static_cast<std::size_t>(unit.index * s.request.top_tokens + i)] = static_cast<std::size_t>(i) < best.size()
-                                                                                   ? best[static_cast<std::size_t>(i)]
-                                                                                   : TopToken{kNoToken, kMinusInfinity};
-  if (!s.filters) {
+    out.top[to_size(unit.index * s.request.top_tokens + i)] =
+        to_size(i) < best.size() ? best[to_size(i)] : TopToken{kNoToken, kMinusInfinity};
+  if (s.kept.all()) {
     score = finish(s, unit.position, all);
     return true;
   }
-  best.resize(static_cast<std::size_t>(drop_uncounted(s, best)));
-  const std::int64_t kept = kept_count(s, all, best, complete);
-  if (kept == kNeedsMore) return false;
-  score = finish_filtered(s, unit.position, all, std::span(best).first(static_cast<std::size_t>(kept)));
+  best.resize(to_size(drop_uncounted(s, best)));
+  const std::int64_t kept = s.kept.count(best, kept_mass(s, all), complete);
+  if (kept == KeptTokens::kNeedsMore) return false;
+  score = finish_filtered(s, unit.position, all, std::span(best).first(to_size(kept)));
   return true;
 }
 
 void ScoreHead::collect_nuclei(const LogitTile& source, const Group& group, std::vector<Scores>& scores) {
-  const auto workers = static_cast<std::size_t>(pool_.size());
+  const auto workers = to_size(pool_.size());
   std::vector<std::vector<TopToken>> found(workers * group.units);
   parallel(pool_, chunks_, [&](std::int64_t chunk, int worker) {
     const float* tile = compute_tile(source, group, chunk, worker);
@@ -226,28 +226,28 @@ void ScoreHead::collect_nuclei(const LogitTile& source, const Group& group, std:
     for (std::size_t i = 0; i < group.units; ++i) {
       const Unit& unit = units_[group.first_unit + i];
       if (unfinished_[group.first_unit + i] == 0) continue;
-      const float bound = kept_bound(spec(unit), partial(group.first_unit + i, 0), vocab_);
+      const Partial& whole = partial(group.first_unit + i, 0);
+      const float bound = spec(unit).kept.bound(whole.top.logit, kept_mass(spec(unit), whole));
       const float* logits = tile + (unit.row - group.first_row) * kHeadChunk;
       for (std::int64_t t = 0; t < chunk_size(chunk); ++t)
         if (logits[t] >= bound)
-          found[static_cast<std::size_t>(worker) * group.units + i].push_back(
-              {first + static_cast<TokenId>(t), logits[t]});
+          found[to_size(worker) * group.units + i].push_back({first + static_cast<TokenId>(t), logits[t]});
     }
   });
   parallel(pool_, static_cast<std::int64_t>(group.units), [&](std::int64_t i, int) {
-    const std::size_t u = group.first_unit + static_cast<std::size_t>(i);
+    const std::size_t u = group.first_unit + to_size(i);
     if (unfinished_[u] == 0) return;
     const ReductionSpec& s = spec(units_[u]);
-    std::vector<TopToken>& all = found[static_cast<std::size_t>(i)];
+    std::vector<TopToken>& all = found[to_size(i)];
     for (std::size_t worker = 1; worker < workers; ++worker) {
-      const auto& more = found[worker * group.units + static_cast<std::size_t>(i)];
+      const auto& more = found[worker * group.units + to_size(i)];
       all.insert(all.end(), more.begin(), more.end());
     }
     std::sort(all.begin(), all.end(), better);
-    all.resize(static_cast<std::size_t>(drop_uncounted(s, all)));
-    const std::int64_t kept = kept_count(s, partial(u, 0), all, true);
-    scores[static_cast<std::size_t>(units_[u].sequence)].rows[static_cast<std::size_t>(units_[u].index)] =
-        finish_filtered(s, units_[u].position, partial(u, 0), std::span(all).first(static_cast<std::size_t>(kept)));
+    all.resize(to_size(drop_uncounted(s, all)));
+    const std::int64_t kept = s.kept.count(all, kept_mass(s, partial(u, 0)), true);
+    scores[to_size(units_[u].sequence)].rows[to_size(units_[u].index)] =
+        finish_filtered(s, units_[u].position, partial(u, 0), std::span(all).first(to_size(kept)));
   });
 }
 
@@ -272,12 +272,12 @@ void ScoreHead::reduce(const DeviceHead& device, std::int64_t vocab, std::vector
 
 void ScoreHead::size_scores(std::int64_t vocab, std::vector<Scores>& scores) const {
   for (const Unit& unit : units_) {
-    Scores& out = scores[static_cast<std::size_t>(unit.sequence)];
+    Scores& out = scores[to_size(unit.sequence)];
     if (unit.index != 0) continue;
     std::size_t rows = 0;
     for (const Unit& other : units_) rows += other.sequence == unit.sequence ? 1 : 0;
     out.rows.resize(rows);
-    out.top.resize(rows * static_cast<std::size_t>(spec(unit).request.top_tokens));
+    out.top.resize(rows * to_size(spec(unit).request.top_tokens));
     out.queried.resize(spec(unit).request.queries.size());
     if (spec(unit).request.logits) out.logits.resize(bytes_of<char>(static_cast<std::int64_t>(rows) * vocab));
   }
@@ -293,12 +293,11 @@ void ScoreHead::run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::
   // Groups innermost: the weights of a chunk are read from memory once and stay in cache for all rows.
   const auto groups = static_cast<std::int64_t>(groups_.size());
   parallel(pool_, chunks_ * groups, [&](std::int64_t task, int worker) {
-    score_tile(logits, groups_[static_cast<std::size_t>(task % groups)], task / groups, worker, scores);
+    score_tile(logits, groups_[to_size(task % groups)], task / groups, worker, scores);
   });
   parallel(pool_, static_cast<std::int64_t>(units_.size()), [&](std::int64_t u, int) {
-    if (!rows_[static_cast<std::size_t>(units_[static_cast<std::size_t>(u)].row)].logits)
-      take_chunks(static_cast<std::size_t>(u), scores);
-    unfinished_[static_cast<std::size_t>(u)] = finish_unit(static_cast<std::size_t>(u), scores) ? 0 : 1;
+    if (!rows_[to_size(units_[to_size(u)].row)].logits) take_chunks(to_size(u), scores);
+    unfinished_[to_size(u)] = finish_unit(to_size(u), scores) ? 0 : 1;
   });
   for (const Group& group : groups_) {
     const auto first = unfinished_.begin() + static_cast<std::ptrdiff_t>(group.first_unit);

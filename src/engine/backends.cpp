@@ -6,7 +6,6 @@
 
 #include "base/nearest.h"
 #include "base/try.h"
-#include "engine/method.h"
 
 namespace dllm {
 
@@ -62,20 +61,6 @@ const std::deque<BackendEntry>& backends() { return known_backends(); }
 bool add_backend(BackendEntry entry) {
   known_backends().push_back(std::move(entry));
   return true;
-}
-
-Expected<std::unique_ptr<PassRunner>> second_path_runner(const RunningBackend& running, int threads) {
-  if (!running.second_path)
-    return Error{ErrorCode::kUnsupported, "this backend runs one pass at a time", "--refresh-path",
-                 "leave the option out"};
-  return running.second_path(threads);
-}
-
-Expected<std::unique_ptr<PassRunner>> make_second_path(const RunningBackend& running, const ResolvedOptions& resolved,
-                                                       const ModelDesc& desc) {
-  const auto wanted = second_path_of(resolved, desc);
-  if (!wanted) return std::unique_ptr<PassRunner>();
-  return second_path_runner(running, wanted->refresh_threads);
 }
 
 Expected<const BackendEntry*> find_backend(const std::string& name) {

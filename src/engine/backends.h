@@ -39,16 +39,15 @@ struct RunningBackend {
   std::unique_ptr<VirtualClock> clock;
 };
 
-/// A runner of the second path with `threads` of its own. Errors: kUnsupported (the backend runs one pass at a time),
-/// kUsage, kResource.
-Expected<std::unique_ptr<PassRunner>> second_path_runner(const RunningBackend& running, int threads);
-
-/// The same if these options ask for one; null: they do not.
-Expected<std::unique_ptr<PassRunner>> make_second_path(const RunningBackend& running, const ResolvedOptions& resolved,
-                                                       const ModelDesc& desc);
-
 /// Builds the graph of a step.
 using GraphOfStep = std::function<Graph(StepShape)>;
+
+/// A model of which only the shape counts.
+struct ModelOutline {
+  std::string name;
+  ModelDesc desc;
+  GraphOfStep graph;
+};
 
 /// What LoadOptions::device means to a backend.
 struct DeviceNames {
@@ -92,6 +91,9 @@ struct BackendEntry {
   /// The same without weights, for replays of recorded commits, which need no values; null: it has no such mode.
   Expected<RunningBackend> (*make_valueless)(const ModelDesc& desc, const GraphOfStep& graph,
                                              const LoadOptions& options) = nullptr;
+  /// Models for that mode that have no weights, by name or file; nullopt: the name is of none of them. Null: it knows
+  /// none.
+  Expected<std::optional<ModelOutline>> (*outline)(const std::string& name) = nullptr;
 };
 
 /// The backends that are known; the first is the default. A new one needs a file in engine/backend/ and a line in

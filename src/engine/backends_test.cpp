@@ -348,7 +348,7 @@ TEST(Backends, WhatItsReaderRefuses) {
   EXPECT_EQ(model.error().what, "rows do not read it");
   EXPECT_EQ(model.error().where, "--arithmetic");
   options = on("test-rows");
-  options.npu_timing = "analytic";
+  options.backend_options["npu_timing"] = std::string("analytic");
   EXPECT_EQ(LanguageModel::load("", options).error().hint, "add --backend npu");
 }
 

@@ -1,15 +1,23 @@
 #include "engine/common_options.h"
 
+#include <algorithm>
+
 namespace dllm {
 namespace {
 
 using G = GenerateOptions;
 using R = ResolvedOptions;
 
-/// `arguments`: of option(), after the member.
-template <class V, class... Arguments>
-CommonOption common(const char* key, std::optional<V> G::* given, V R::* resolved, const Arguments&... arguments) {
-  return {option(key, given, arguments...), option(key, resolved, arguments...)};
+template <class V>
+std::function<void(G&)> clearing(std::optional<V> G::* given) {
+  return [given](G& options) { (options.*given).reset(); };
+}
+
+/// `arguments`: of option(), after the member. `Resolved`: R, or a base of it.
+template <class V, class Resolved, class... Arguments>
+CommonOption common(const char* key, std::optional<V> G::* given, V Resolved::* resolved,
+                    const Arguments&... arguments) {
+  return {option(key, given, arguments...), option(key, resolved, arguments...), clearing(given)};
 }
 
 CommonOption choice(const char* key, std::optional<std::string> G::* given, std::string R::* resolved,
@@ -17,7 +25,7 @@ CommonOption choice(const char* key, std::optional<std::string> G::* given, std:
   std::vector<std::pair<std::string, std::optional<std::string>>> maybe;
   std::vector<std::pair<std::string, std::string>> sure;
   for (const std::string& name : names) maybe.emplace_back(name, name), sure.emplace_back(name, name);
-  return {option(key, given, maybe, meaning), option(key, resolved, sure, meaning)};
+  return {option(key, given, maybe, meaning), option(key, resolved, sure, meaning), clearing(given)};
 }
 
 CommonOption spelled(CommonOption one, const std::vector<std::string>& flags) {
@@ -33,6 +41,11 @@ CommonOption standing(CommonOption one, const char* words) {
 
 CommonOption on_canvas(CommonOption one) {
   one.canvas = true;
+  return one;
+}
+
+CommonOption filter(CommonOption one) {
+  one.filter = true;
   return one;
 }
 
@@ -80,11 +93,11 @@ std::vector<CommonOption> sampling_options() {
       spelled(
           common("temperature", &G::temperature, &R::temperature, 0, 1e6, "", "randomness of the tokens; 0: greedy"),
           {"--temperature", "--temp"}),
-      common("top_k", &G::top_k, &R::top_k, 0, kMostInteger, "", "sample from the k likeliest tokens; 0: off"),
-      common("top_p", &G::top_p, &R::top_p, 0, 1, "",
-             "sample from the likeliest tokens of this total probability; 1: off"),
-      common("min_p", &G::min_p, &R::min_p, 0, 1, "",
-             "sample from the tokens with at least this part of the likeliest one's probability; 0: off"),
+      filter(common("top_k", &G::top_k, &R::top_k, 0, kMostInteger, "", "sample from the k likeliest tokens; 0: off")),
+      filter(common("top_p", &G::top_p, &R::top_p, 0, 1, "",
+                    "sample from the likeliest tokens of this total probability; 1: off")),
+      filter(common("min_p", &G::min_p, &R::min_p, 0, 1, "",
+                    "sample from the tokens with at least this part of the likeliest one's probability; 0: off")),
       spelled(common("repetition_penalty", &G::repetition_penalty, &R::repetition_penalty, 1e-3, 1e3, "",
                      "divide the logits of tokens that prompt or answer contain (multiply negative ones); 1: off"),
               {"--repetition-penalty", "--repeat-penalty"}),
@@ -113,6 +126,18 @@ const std::vector<CommonOption>& common_options() {
     return rows;
   }();
   return all;
+}
+
+const CommonOption* filter_of(std::string_view flag) {
+  for (const CommonOption& one : common_options())
+    if (one.filter && std::ranges::count(one.info().flags, flag) > 0) return &one;
+  return nullptr;
+}
+
+const CommonOption* filter_in(const ResolvedOptions& resolved) {
+  for (const CommonOption& one : common_options())
+    if (one.filter && one.resolved.load(resolved) != one.info().standard) return &one;
+  return nullptr;
 }
 
 }  // namespace dllm

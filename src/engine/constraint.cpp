@@ -16,6 +16,7 @@
 #include "constrain/tool_calls.h"
 #include "decode/registry.h"
 #include "engine/answer_length.h"
+#include "engine/common_options.h"
 #include "engine/logit_bias.h"
 
 namespace dllm {
@@ -94,17 +95,15 @@ Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& 
 
 /// Options that would choose other tokens than the constraint's.
 Expected<void> check_options(const ResolvedOptions& resolved) {
-  const auto refuse = [](const char* what, const char* flag) {
+  const auto refuse = [](const char* what, const std::string& flag) {
     return Error{ErrorCode::kUsage, what, flag, "leave the option out"};
   };
   if (!resolved.regex.empty() && !resolved.json_schema.empty())
     return refuse("an answer follows an expression or a schema", "--regex");
   // Filters of the distribution that confidences are taken from: the structure's tokens might not be among the kept.
-  for (const auto& [filtered, flag] :
-       {std::pair(resolved.top_k > 0, "--top-k"), std::pair(resolved.top_p < 1, "--top-p"),
-        std::pair(resolved.min_p > 0, "--min-p")})
-    if (filtered && resolved.temperature <= 0)
-      return refuse("at temperature 0 a constrained answer is the most probable one: nothing is drawn", flag);
+  if (const CommonOption* const filter = filter_in(resolved); filter != nullptr && resolved.temperature <= 0)
+    return refuse("at temperature 0 a constrained answer is the most probable one: nothing is drawn",
+                  filter->info().flags.front());
   if (resolved.exact_length) return refuse("a constrained answer ends where its text does", "--exact-length");
   if (resolved.defer_eos) return refuse("where a constrained answer ends depends on its text", "--defer-eos");
   if (!resolved.stop.empty()) return refuse("a stop text would cut the constrained answer", "--stop");

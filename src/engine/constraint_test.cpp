@@ -181,6 +181,8 @@ TEST_F(ConstraintTest, DrawnAnswersKeepTheStructure) {
 TEST_F(ConstraintTest, WhatCannotBeCombinedIsRefused) {
   const std::vector<std::pair<OptionMap, std::string>> cases = {
       {{{"top_k", std::int64_t{5}}, {"algorithm", "sdar-dynamic"}}, "--top-k"},
+      {{{"algorithm", "origin"}, {"top_p", 0.9}}, "--top-p"},
+      {{{"algorithm", "origin"}, {"min_p", 0.1}}, "--min-p"},
       {{{"exact_length", true}}, "--exact-length"},
       {{{"defer_eos", true}}, "--defer-eos"},
       {{{"compat", true}}, "--compat"},

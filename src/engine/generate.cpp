@@ -1,12 +1,113 @@
 #include "engine/generate.h"
 
-#include <chrono>
+#include <fmt/format.h>
+
+#include <deque>
+#include <optional>
+#include <utility>
 
 #include "base/hash.h"
-#include "base/try.h"
-#include "engine/sequence.h"
+#include "base/to_size.h"
+#include "engine/rounds.h"
 
 namespace dllm {
+namespace {
+
+struct BatchJob : RoundJob {
+  std::size_t index = 0;  ///< of the request
+};
+
+ResolvedOptions with_seed(ResolvedOptions options, std::uint64_t seed) {
+  options.seed = seed;
+  for (auto& [key, value] : options.values)
+    if (key == "seed") value = OptionValue(seed);
+  return options;
+}
+
+/// Requests of one set of options, in their order.
+class Batch final : Rounds<BatchJob>::Owner {
+ public:
+  Batch(const AnswerHost& host, std::span<const std::vector<TokenId>> prompts, const ResolvedOptions& resolved,
+        const BatchCall& call, const GenerateCall* single = nullptr)
+      : host_(host),
+        prompts_(prompts),
+        resolved_(resolved),
+        call_(call),
+        single_(single),
+        answers_(prompts.size()),
+        rounds_(to_size(call.batch), *this) {
+    for (Generation& answer : answers_) answer.finish = FinishReason::kCancelled;
+  }
+
+  std::optional<std::size_t> failed_request() const { return failed_; }
+
+  Expected<std::vector<Generation>> run() {
+    // A single answer says what was asked even if it is stopped at once.
+    if (single_ != nullptr)
+      if (auto job = next()) rounds_.running().push_back(*std::move(job));
+    while (!stopped()) {
+      const std::vector<SequenceStep> steps = rounds_.gather();
+      if (steps.empty() || stopped()) break;
+      if (RoundWork work = rounds_.forward(host_.backend, steps); work.failure) return *std::move(work.failure);
+    }
+    if (error_) return *std::move(error_);
+    for (BatchJob& job : rounds_.running()) answers_[job.index] = job.sequence->finish(/*cancelled=*/true, job.seconds);
+    return std::move(answers_);
+  }
+
+ private:
+  bool stopped() const { return ended_ || error_ || call_.stop.stop_requested(); }
+
+  std::optional<BatchJob> next() override {
+    if (next_ == prompts_.size() || ended_ || error_) return std::nullopt;
+    if (single_ == nullptr && call_.stop.stop_requested()) return std::nullopt;
+    BatchJob job;
+    job.index = next_++;
+    const bool own = !call_.seeds.empty();
+    if (own) options_.push_back(with_seed(resolved_, call_.seeds[job.index]));
+    auto sequence =
+        Sequence::start(host_, prompts_[job.index], own ? options_.back() : resolved_, {.constraint = call_.constraint},
+                        call_.replays.empty() ? nullptr : &call_.replays[job.index]);
+    if (!sequence) {
+      failed(job, std::move(sequence).error());
+      return std::nullopt;
+    }
+    job.sequence = *std::move(sequence);
+    return job;
+  }
+
+  void ended(BatchJob& job) override {
+    answers_[job.index] = job.sequence->finish(/*cancelled=*/false, job.seconds);
+    if (call_.on_answer && !call_.on_answer(job.index, answers_[job.index])) ended_ = true;
+  }
+
+  void failed(BatchJob& job, Error error) override {
+    if (error_) return;
+    error_ = std::move(error);
+    failed_ = job.index;
+  }
+
+  void stepped(BatchJob& job, const DenoiseStep& step) override {
+    if (single_ == nullptr) return;
+    if (single_->on_settled) single_->on_settled(job.sequence->settled());
+    if (single_->on_step && !single_->on_step(job.sequence->event(step))) ended_ = true;
+  }
+
+  const AnswerHost host_;
+  const std::span<const std::vector<TokenId>> prompts_;
+  const ResolvedOptions& resolved_;
+  const BatchCall& call_;
+  const GenerateCall* const single_;     ///< null: there may be many
+  std::deque<ResolvedOptions> options_;  ///< with seeds of their own; sequences refer to them
+  std::vector<Generation> answers_;
+  Rounds<BatchJob> rounds_;
+  std::size_t next_ = 0;
+  bool ended_ = false;  ///< by a callback
+  std::optional<Error> error_;
+  std::optional<std::size_t> failed_;  ///< the request of `error_`
+};
+
+}  // namespace
 
 std::uint64_t hash_ids(const std::vector<TokenId>& ids) {
   Fnv1a hash;
@@ -14,26 +115,25 @@ std::uint64_t hash_ids(const std::vector<TokenId>& ids) {
   return hash.value();
 }
 
-Expected<Generation> generate(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
-                              const ResolvedOptions& resolved, const LatencyTable* latency, const StepCallback& on_step,
-                              std::stop_token stop, PassRunner* second, const CommitSchedule* replay,
-                              const ConstraintPtr& constraint) {
-  DLLM_TRY(const auto sequence,
-           Sequence::start(backend, tokenizer, prompt, resolved, latency, second, {.constraint = constraint}, replay));
-  const auto start = std::chrono::steady_clock::now();
-  bool cancelled = false;
-  for (;;) {
-    cancelled = stop.stop_requested();
-    if (cancelled) break;
-    DLLM_TRY(const auto batch, sequence->prepare());
-    if (batch.empty()) break;
-    DLLM_TRY(const auto scores, backend.forward(batch));
-    DLLM_TRY(const DenoiseStep step, sequence->absorb(scores));
-    cancelled = on_step && !on_step(sequence->event(step));
-    if (cancelled) break;
-  }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return sequence->finish(cancelled, seconds.count());
+Expected<Generation> generate(const AnswerHost& host, const std::vector<TokenId>& prompt,
+                              const ResolvedOptions& resolved, const GenerateCall& call) {
+  BatchCall one{.stop = call.stop, .constraint = call.constraint};
+  if (call.replay != nullptr) one.replays = {call.replay, 1};
+  Batch batch(host, {&prompt, 1}, resolved, one, &call);
+  auto answers = batch.run();
+  if (!answers) return std::move(answers).error();
+  return std::move(answers->front());
+}
+
+Expected<std::vector<Generation>> generate_batch(const AnswerHost& host,
+                                                 const std::vector<std::vector<TokenId>>& prompts,
+                                                 const ResolvedOptions& resolved, const BatchCall& call) {
+  Batch batch(host, prompts, resolved, call);
+  auto answers = batch.run();
+  if (answers || !batch.failed_request()) return answers;
+  Error error = std::move(answers).error();
+  error.where = fmt::format("request {}{}{}", *batch.failed_request(), error.where.empty() ? "" : ", ", error.where);
+  return error;
 }
 
 }  // namespace dllm

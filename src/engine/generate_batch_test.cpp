@@ -71,6 +71,44 @@ TEST(GenerateBatch, StopsWhenToldTo) {
   for (const Generation& answer : *none) EXPECT_EQ(answer.finish, FinishReason::kCancelled);
 }
 
+TEST(GenerateBatch, EachRequestHasItsSeed) {
+  const LanguageModel model = *LanguageModel::load("");
+  GenerateOptions options;
+  options.length = 32;
+  options.temperature = 20;  // the model is sure of its answers
+  const auto same = questions().front();
+  const auto answers = model.generate_batch({same, same, same}, options, 2, {}, {}, {3, 4, 5});
+  ASSERT_TRUE(answers) << answers.error().message();
+  for (std::size_t i = 0; i < 3; ++i) {
+    options.seed = 3 + i;
+    EXPECT_EQ((*answers)[i].ids, model.generate(same, options)->ids) << i;
+    EXPECT_EQ((*answers)[i].options.seed, 3 + i);
+  }
+  EXPECT_NE((*answers)[0].ids, (*answers)[1].ids);
+}
+
+TEST(Generate, AnAnswerThatIsStoppedSaysWhatWasAsked) {
+  const LanguageModel model = *LanguageModel::load("");
+  GenerateOptions options;
+  options.length = 24;
+  options.exact_length = true;
+  options.decoder.name = "low-confidence";
+  std::stop_source stop;
+  stop.request_stop();
+  const auto at_once = model.generate("3 + 4 =", options, {}, stop.get_token());
+  ASSERT_TRUE(at_once);
+  EXPECT_EQ(at_once->finish, FinishReason::kCancelled);
+  EXPECT_FALSE(at_once->prompt_ids.empty());
+  EXPECT_EQ(at_once->ids.size(), 24u);
+  EXPECT_EQ(at_once->options.length, 24);
+  int steps = 0;
+  const auto later = model.generate("3 + 4 =", options, [&](const StepEvent&) { return ++steps < 3; });
+  ASSERT_TRUE(later);
+  EXPECT_EQ(later->finish, FinishReason::kCancelled);
+  EXPECT_EQ(later->stats.nfe, 3);
+  EXPECT_EQ(steps, 3);
+}
+
 TEST(GenerateBatch, RefusesWhatMakesNoSense) {
   const LanguageModel model = *LanguageModel::load("");
   EXPECT_FALSE(model.generate_batch(questions(), {}, 0));
@@ -79,6 +117,13 @@ TEST(GenerateBatch, RefusesWhatMakesNoSense) {
   const auto answers = model.generate_batch(questions(), options, 2);
   ASSERT_FALSE(answers);
   EXPECT_NE(answers.error().where.find("request 0"), std::string::npos);
+  options = {};
+  options.length = 16;
+  options.context = 64;
+  const std::string endless(2000, 'x');
+  const auto second = model.generate_batch({{{"user", "a"}}, {{"user", endless}}, {{"user", "b"}}}, options, 1);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().where.find("request 1"), 0u) << second.error().message();
 }
 
 }  // namespace

@@ -14,10 +14,10 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "dllm/model.h"
+#include "engine/answer_host.h"
 #include "engine/backends.h"
 #include "engine/constraint.h"
 #include "engine/generate.h"
-#include "engine/latency_file.h"
 #include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/resolve.h"
@@ -73,19 +73,18 @@ struct LanguageModel::Impl {
   /// answer at a time, which then has the backend until its end.
   struct Answering {
     std::unique_ptr<SharedBackend> backend;
-    const LatencyTable* latency = nullptr;
-    PassRunner* second = nullptr;
+    AnswerHost host;
   };
   Expected<Answering> begin(const ResolvedOptions& resolved, std::stop_token stop) {
-    Answering answering;
     DLLM_TRY(Turns::Turn turn, passes.take());
-    DLLM_TRY(answering.latency, latency_table(resolved, std::move(stop)));
-    DLLM_TRY(answering.second, second_path(resolved));
+    DLLM_TRY(const LatencyTable* const latency, latency_table(resolved, std::move(stop)));
+    DLLM_TRY(PassRunner* const second, second_path(resolved));
     if (running.clock) running.clock->reset();
     std::optional<Turns::Turn> whole;
     if (running.clock) whole.emplace(std::move(turn));
-    answering.backend = std::make_unique<SharedBackend>(*running.backend, passes, std::move(whole));
-    return answering;
+    auto backend = std::make_unique<SharedBackend>(*running.backend, passes, std::move(whole));
+    const AnswerHost host{*backend, model->tokenizer(), latency, second};
+    return Answering{std::move(backend), host};
   }
 
   /// Null: the options ask for none.
@@ -99,9 +98,8 @@ struct LanguageModel::Impl {
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
     DLLM_TRY(const ConstraintPtr constraint, constraint_of(resolved, stop));
     DLLM_TRY(const Answering answering, begin(resolved, stop));
-    DLLM_TRY(Generation answer,
-             checked(dllm::generate(*answering.backend, model->tokenizer(), prompt, resolved, answering.latency,
-                                    on_step, std::move(stop), answering.second, nullptr, constraint)));
+    const GenerateCall call{.on_step = on_step, .stop = std::move(stop), .constraint = constraint};
+    DLLM_TRY(Generation answer, checked(dllm::generate(answering.host, prompt, resolved, call)));
     if (running.clock) answer.virtual_time = running.clock->read(answer);
     return answer;
   }
@@ -109,9 +107,8 @@ struct LanguageModel::Impl {
   Expected<Generation> replay(const Generation& recorded, std::stop_token stop) {
     DLLM_TRY(const CommitSchedule schedule, schedule_of(recorded));
     DLLM_TRY(const Answering answering, begin(recorded.options, stop));
-    DLLM_TRY(Generation again,
-             checked(dllm::generate(*answering.backend, model->tokenizer(), recorded.prompt_ids, recorded.options,
-                                    answering.latency, {}, std::move(stop), answering.second, &schedule)));
+    const GenerateCall call{.stop = std::move(stop), .replay = &schedule};
+    DLLM_TRY(Generation again, checked(dllm::generate(answering.host, recorded.prompt_ids, recorded.options, call)));
     if (again.finish == FinishReason::kCancelled) return again;
     DLLM_CHECK_OK(check_replayed(again, schedule));
     DLLM_CHECK_OK(check_same_work(again, recorded));
@@ -126,8 +123,9 @@ struct LanguageModel::Impl {
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
     DLLM_TRY(const ConstraintPtr constraint, constraint_of(resolved, stop));
     DLLM_TRY(const Answering answering, begin(resolved, stop));
-    return checked(dllm::generate_batch(*answering.backend, model->tokenizer(), prompts, resolved, answering.latency,
-                                        batch, on_answer, std::move(stop), answering.second, {}, constraint, seeds));
+    const BatchCall call{
+        .batch = batch, .on_answer = on_answer, .stop = std::move(stop), .constraint = constraint, .seeds = seeds};
+    return checked(dllm::generate_batch(answering.host, prompts, resolved, call));
   }
 
   /// The cost of steps, if the request or one of its methods needs it; else null.
@@ -135,15 +133,7 @@ struct LanguageModel::Impl {
     const std::string name = latency_name(resolved);
     if (name.empty()) return nullptr;
     if (const auto known = latency_tables.find(name); known != latency_tables.end()) return &known->second;
-    if (running.clock && name == "auto") {
-      DLLM_TRY(LatencyTable stairs, running.clock->latency_table());
-      return &latency_tables.emplace(name, std::move(stairs)).first->second;
-    }
-    if (!running.latency && name == "auto")
-      return Error{ErrorCode::kUsage, "steps of a simulated processor are not timed by this machine's clock",
-                   "--latency", "name a file with a table of its steps"};
-    DLLM_TRY(LatencyTable table,
-             requested_latency(name, *running.backend, running.latency.value_or(LatencyKey()), log, std::move(stop)));
+    DLLM_TRY(LatencyTable table, step_costs(running, name, log, std::move(stop)));
     return &latency_tables.emplace(name, std::move(table)).first->second;
   }
 

@@ -77,6 +77,14 @@ Error error_about(const LoadOption& one, Error error) {
   return error;
 }
 
+/// `suits`: the options that could have been meant.
+Error unknown_option(std::string_view key, bool (*suits)(const LoadOption&)) {
+  std::vector<std::string> known;
+  for (const LoadOption& other : load_options())
+    if (suits(other)) known.push_back(other.info().key);
+  return {ErrorCode::kUsage, "there is no such option of loading a model", std::string(key), choice_hint(key, known)};
+}
+
 bool reads_it(const BackendEntry& entry, const LoadOption& one) {
   return std::ranges::any_of(entry.readers, [&](const LoadReader& reader) { return reader.reads(one); });
 }
@@ -128,6 +136,9 @@ bool is_given(const LoadOption& option, const LoadOptions& load) {
 }
 
 Expected<void> check_load(const LoadOptions& load, const LoadReader& reader) {
+  for (const auto& [key, value] : load.backend_options)
+    if (const LoadOption* const one = find_load_option(key); one == nullptr || !one->of_backend)
+      return unknown_option(key, [](const LoadOption& other) { return other.of_backend; });
   for (const LoadOption& one : load_options()) {
     if (!is_given(one, load)) continue;
     if (!reader.reads(one)) return unread(one, reader);
@@ -145,12 +156,7 @@ std::string load_key(const LoadOptions& load) {
 
 Expected<void> LoadOptions::set(std::string_view key, std::string_view text) {
   const LoadOption* const one = find_load_option(key);
-  if (one == nullptr) {
-    std::vector<std::string> known;
-    for (const LoadOption& other : load_options()) known.push_back(other.info().key);
-    return Error{ErrorCode::kUsage, "there is no such option of loading a model", std::string(key),
-                 choice_hint(key, known)};
-  }
+  if (one == nullptr) return unknown_option(key, [](const LoadOption&) { return true; });
   auto value = parse_option(one->info(), text);
   if (!value) return error_about(*one, value.error());
   one->row.store(*this, *value);

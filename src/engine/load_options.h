@@ -17,6 +17,7 @@ struct LoadOption {
   std::string placeholder;     ///< of the value in the help: "NAME"
   bool usual = false;          ///< also in the short help
   bool of_model = false;       ///< changes the model before a backend sees it, so that all of them read it
+  bool of_backend = false;     ///< a value in LoadOptions::backend_options
 
   const OptionInfo& info() const { return row.info; }
 };

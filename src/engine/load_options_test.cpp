@@ -41,7 +41,9 @@ constexpr std::size_t member_count() {
 }
 
 TEST(LoadOptions, EveryMemberHasARow) {
-  EXPECT_EQ(load_options().size(), member_count<LoadOptions>() - 3) << "warnings, progress and poll have none";
+  const auto own = std::ranges::count_if(load_options(), &LoadOption::of_backend);
+  EXPECT_EQ(load_options().size() - static_cast<std::size_t>(own), member_count<LoadOptions>() - 4)
+      << "backend_options, warnings, progress and poll have none";
 }
 
 TEST(LoadOptions, DeclarationsAreWhole) {
@@ -113,10 +115,21 @@ TEST(LoadOptions, WrongMembersAreRefused) {
   EXPECT_EQ(refused.error().where, "--cache-type");
   EXPECT_EQ(LanguageModel::load("", load).error().where, "--cache-type");
   load = {};
-  load.npu_timing = "guessed";
+  load.backend_options["npu_timing"] = std::string("guessed");
   EXPECT_EQ(check_load(load, reader("npu", 1)).error().where, "--npu-timing");
   load = {};
-  load.npu_timing = "simulated";
+  load.backend_options["npu_timing"] = true;
+  EXPECT_EQ(check_load(load, reader("npu", 1)).error().where, "--npu-timing") << "of another type";
+  load = {};
+  for (const char* key : {"npu_timings", "threads"}) {
+    load.backend_options = {{key, std::string("simulated")}};
+    const auto unknown = check_load(load, reader("npu", 1));
+    ASSERT_FALSE(unknown) << key;
+    EXPECT_EQ(unknown.error().where, key);
+  }
+  EXPECT_EQ(LanguageModel::load("", load).error().where, "threads") << "a member, not an option of one backend";
+  load = {};
+  load.backend_options["npu_timing"] = std::string("simulated");
   load.numerics = "bf16";
   EXPECT_EQ(LanguageModel::load("", load).error().where, "--npu-timing") << "read by nothing that runs here";
 }

@@ -1,6 +1,7 @@
 #include "engine/load_rows.h"
 
 #include <utility>
+#include <variant>
 
 namespace dllm::load_rows {
 
@@ -57,6 +58,58 @@ LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member,
     return all;
   };
   return one;
+}
+
+namespace {
+
+/// `none`: the value of an option that is not given.
+LoadOption own(const char* key, OptionType type, const OptionValue& none, const std::string& meaning) {
+  LoadOption one;
+  one.of_backend = true;
+  OptionInfo& info = one.row.info;
+  info.key = key;
+  info.flags = {detail::flag_of(key)};
+  info.type = type;
+  info.meaning = meaning;
+  one.row.store = [name = info.key](LoadOptions& load, const OptionValue& value) {
+    load.backend_options.insert_or_assign(name, value);
+  };
+  one.row.load = [name = info.key, none](const LoadOptions& load) -> std::optional<OptionValue> {
+    const auto given = load.backend_options.find(name);
+    return given == load.backend_options.end() ? none : given->second;
+  };
+  return one;
+}
+
+}  // namespace
+
+LoadOption own_named(const char* key, const std::vector<std::string>& names, const char* otherwise,
+                     const std::string& meaning) {
+  LoadOption one = own(key, OptionType::kChoice, std::string(), meaning);
+  one.placeholder = "NAME";
+  one.row.info.choices = names;
+  one.row.info.standard_text = otherwise;
+  return one;
+}
+
+LoadOption own_toggle(const char* key, const char* meaning) {
+  LoadOption one = own(key, OptionType::kBool, false, meaning);
+  one.row.info.standard = false;
+  return one;
+}
+
+std::string own_text(const LoadOptions& load, std::string_view key) {
+  const auto given = load.backend_options.find(key);
+  if (given == load.backend_options.end()) return "";
+  const auto* const text = std::get_if<std::string>(&given->second);
+  return text == nullptr ? "" : *text;
+}
+
+bool own_flag(const LoadOptions& load, std::string_view key) {
+  const auto given = load.backend_options.find(key);
+  if (given == load.backend_options.end()) return false;
+  const auto* const flag = std::get_if<bool>(&given->second);
+  return flag != nullptr && *flag;
 }
 
 LoadOption with_flags(LoadOption one, std::vector<std::string> flags) {

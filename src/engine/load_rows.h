@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/load_options.h"
@@ -28,6 +29,14 @@ LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meani
 /// May be given several times.
 LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* placeholder,
                 const char* meaning);
+
+/// Options of one backend, whose values are in LoadOptions::backend_options: one of `names`, and a switch.
+LoadOption own_named(const char* key, const std::vector<std::string>& names, const char* otherwise,
+                     const std::string& meaning);
+LoadOption own_toggle(const char* key, const char* meaning);
+/// Their values; empty, and false, if they are not given.
+std::string own_text(const LoadOptions& load, std::string_view key);
+bool own_flag(const LoadOptions& load, std::string_view key);
 
 /// The same with these flags; the last is the long spelling.
 LoadOption with_flags(LoadOption one, std::vector<std::string> flags);

@@ -36,10 +36,7 @@ Expected<DenoiseOptions> denoise_options(const ResolvedOptions& resolved, const 
   DenoiseOptions options;
   options.exact_length = resolved.exact_length;
   options.stop_ids = desc.stop_ids;
-  options.temperature = resolved.temperature;
-  options.top_k = resolved.top_k;
-  options.top_p = resolved.top_p;
-  options.min_p = resolved.min_p;
+  options.sampling = resolved;
   options.penalties = {
       resolved.repetition_penalty, resolved.presence_penalty, resolved.frequency_penalty, {}, desc.stop_ids};
   DLLM_TRY(options.penalties.biased, parse_logit_bias(resolved.logit_bias, desc.vocab));
@@ -62,10 +59,7 @@ Expected<ModeLoopOptions> mode_options(const ResolvedOptions& resolved, const Mo
   options.block_length = resolved.block_length;
   options.exact_length = resolved.exact_length;
   options.stop_ids = desc.stop_ids;
-  options.temperature = resolved.temperature;
-  options.top_k = resolved.top_k;
-  options.top_p = resolved.top_p;
-  options.min_p = resolved.min_p;
+  options.sampling = resolved;
   DLLM_TRY(options.biased, parse_logit_bias(resolved.logit_bias, desc.vocab));
   options.rng = {resolved.seed, 0};
   options.suppress_eos = resolved.suppress_eos;

@@ -178,6 +178,11 @@ TEST(Options, WhatNothingReadsIsNamed) {
   options = {};
   options.top_k = 40;
   EXPECT_NE(error_of(options).find("--top-k: it has no effect at temperature 0"), std::string::npos);
+  for (const char* filter : {"top_p", "min_p"}) {
+    GenerateOptions other;
+    ASSERT_TRUE(other.set(filter, "0.5"));
+    EXPECT_NE(error_of(other).find("it has no effect at temperature 0"), std::string::npos) << filter;
+  }
   options.temperature = 0.5;
   EXPECT_EQ(error_of(options), "");
   options.temperature = 0;

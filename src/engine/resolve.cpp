@@ -303,9 +303,10 @@ class Resolution {
   Expected<void> filters(ScoreDistribution distribution) {
     // Where the likeliest token is taken and confidence is that of the model itself, the filters change nothing.
     if (resolved_.temperature > 0 || distribution == ScoreDistribution::kSampled) return {};
-    for (const char* key : {"top_k", "top_p", "min_p"})
-      DLLM_CHECK_OK(unread(key, "it has no effect at temperature 0, where the likeliest token is taken",
-                           "give --temperature above 0, or leave the option out"));
+    for (const CommonOption& one : common_options())
+      if (one.filter)
+        DLLM_CHECK_OK(unread(one.info().key, "it has no effect at temperature 0, where the likeliest token is taken",
+                             "give --temperature above 0, or leave the option out"));
     return {};
   }
 

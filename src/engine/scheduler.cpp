@@ -9,13 +9,14 @@
 #include <set>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "engine/language_model_impl.h"
 #include "engine/prefix_store.h"
 #include "engine/scheduler_job.h"
 
 namespace dllm {
-struct Scheduler::Impl {
+struct Scheduler::Impl final : Rounds<SchedulerJob>::Owner {
   LanguageModel::Impl& model;
   SchedulerOptions options;
 
@@ -29,8 +30,15 @@ struct Scheduler::Impl {
   SchedulerCounters totals{};   ///< without momentary counts, which counters() adds
   RequestId next_id = 1;
 
-  std::vector<SchedulerJob> running{};    ///< owned by the thread that steps
+  SharedBackend backend;
+  Rounds<SchedulerJob> rounds;            ///< owned by the thread that steps
   std::optional<PrefixStore> prefixes{};  ///< guarded by the model's passes
+
+  Impl(LanguageModel::Impl& of, const SchedulerOptions& with)
+      : model(of),
+        options(with),
+        backend(*of.running.backend, of.passes, std::nullopt),
+        rounds(to_size(with.parallel), *this) {}
 
   Expected<std::vector<RequestId>> submit(std::vector<ScheduledRequest> requests, std::size_t* refused);
   bool cancel(RequestId id);
@@ -43,11 +51,13 @@ struct Scheduler::Impl {
   bool leave();
   void drop_waiting();
   void check_device(const Error& failed);
-  bool admit();
   Expected<void> start(SchedulerJob& job);
-  std::vector<SequenceStep> gather();
   void forward(const std::vector<SequenceStep>& steps);
-  void report(SchedulerJob& job, const DenoiseStep& step);
+  // Of Rounds.
+  std::optional<SchedulerJob> next() override;
+  void ended(SchedulerJob& job) override { finish(job, /*cancelled=*/false); }
+  void failed(SchedulerJob& job, Error error) override { end(job, std::move(error)); }
+  void stepped(SchedulerJob& job, const DenoiseStep& step) override;
   void show();
   void show_prefixes(const PrefixCounters& now);
   SchedulerCounters counters() const;
@@ -61,12 +71,12 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
     DLLM_CHECK_OK(Sequence::check(model.desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
     const Preamble preamble{requests[i].preamble, requests[i].shown};
     DLLM_TRY(ConstraintPtr constraint, model.constraint_of(resolved, requests[i].stop, preamble));
-    made.push_back({0, std::move(requests[i]), std::move(resolved), std::move(constraint)});
+    made.push_back({{}, 0, std::move(requests[i]), std::move(resolved), std::move(constraint)});
   }
   const std::lock_guard lock(mutex);
   if (lost) return *lost;
   // A request slot that is free in the next round does not add to the queue's capacity.
-  const auto places = static_cast<std::size_t>(options.queue) + static_cast<std::size_t>(options.parallel);
+  const auto places = to_size(options.queue) + to_size(options.parallel);
   if (waiting.size() + shown.size() + made.size() > places) {
     totals.refused += made.size();
     return Error{ErrorCode::kResource,
@@ -135,6 +145,7 @@ bool Scheduler::Impl::leave() {
     cancelled = to_cancel;
   }
   std::vector<SchedulerJob> staying;
+  std::vector<SchedulerJob>& running = rounds.running();
   for (SchedulerJob& job : running) {
     if (cancelled.contains(job.id))
       finish(job, /*cancelled=*/true);
@@ -164,7 +175,8 @@ void Scheduler::Impl::drop_waiting() {
     const auto has = [](const auto& list, RequestId id) {
       return std::ranges::any_of(list, [id](const SchedulerJob& job) { return job.id == id; });
     };
-    std::erase_if(to_cancel, [&](RequestId id) { return !has(waiting, id) && !has(running, id) && !has(gone, id); });
+    std::erase_if(to_cancel,
+                  [&](RequestId id) { return !has(waiting, id) && !has(rounds.running(), id) && !has(gone, id); });
   }
   for (SchedulerJob& job : gone) end(job, job.late() ? Expected<Generation>(job.late_error()) : job.nothing());
 }
@@ -182,71 +194,40 @@ void Scheduler::Impl::check_device(const Error& failed) {
 }
 
 Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
-  DLLM_TRY(const Turns::Turn turn, model.passes.take());
-  DLLM_TRY(const LatencyTable* const latency, model.latency_table(job.resolved, {}));
-  DLLM_TRY(PassRunner* const second, model.second_path(job.resolved));
-  DLLM_TRY(job.sequence, Sequence::start(*model.running.backend, model.model->tokenizer(), job.request.prompt,
-                                         job.resolved, latency, second, job.given()));
-  if (prefixes) {
-    job.sequence->read_prefix(*prefixes);
-    show_prefixes(prefixes->counters());
+  AnswerHost host{backend, model.model->tokenizer()};
+  {
+    DLLM_TRY(const Turns::Turn turn, model.passes.take());
+    DLLM_TRY(host.latency, model.latency_table(job.resolved, {}));
+    DLLM_TRY(host.second, model.second_path(job.resolved));
   }
+  DLLM_TRY(job.sequence, Sequence::start(host, job.request.prompt, job.resolved, job.given()));
+  if (!prefixes) return {};
+  DLLM_TRY(const Turns::Turn turn, model.passes.take());
+  job.sequence->read_prefix(*prefixes);
+  show_prefixes(prefixes->counters());
   return {};
 }
 
-/// Starts the request that has waited longest. False: none is waiting, or no slot is free.
-bool Scheduler::Impl::admit() {
-  if (running.size() >= static_cast<std::size_t>(options.parallel)) return false;
-  SchedulerJob job;
-  {
-    const std::lock_guard lock(mutex);
-    if (waiting.empty()) return false;
-    job = std::move(waiting.front());
-    waiting.pop_front();
-    totals.prompt_tokens += job.request.prompt.size();
-    shown.join(job);  // atomically between the two lists: submit() counts both
-  }
-  if (const auto started = start(job); !started)
+/// Starts the request that has waited longest, and those after it if it cannot start.
+std::optional<SchedulerJob> Scheduler::Impl::next() {
+  for (;;) {
+    SchedulerJob job;
+    {
+      const std::lock_guard lock(mutex);
+      if (waiting.empty()) return std::nullopt;
+      job = std::move(waiting.front());
+      waiting.pop_front();
+      totals.prompt_tokens += job.request.prompt.size();
+      shown.join(job);  // atomically between the two lists: submit() counts both
+    }
+    const auto started = start(job);
+    if (started) return job;
     end(job, started.error());
-  else
-    running.push_back(std::move(job));
-  return true;
+  }
 }
 
-/// The steps of the next round. Finished requests leave, and others take their slots in the same
-/// round.
-std::vector<SequenceStep> Scheduler::Impl::gather() {
-  std::vector<SequenceStep> steps;
-  std::vector<SchedulerJob> staying;
-  do {
-    for (SchedulerJob& job : running) {
-      const auto turn = model.passes.take();  // an answer that goes on asks for memory
-      const auto prepared = turn ? job.sequence->prepare() : Expected<std::span<const SequenceStep>>(turn.error());
-      if (!prepared) {
-        end(job, prepared.error());
-        continue;
-      }
-      const std::span<const SequenceStep> mine = *prepared;
-      if (mine.empty()) {
-        finish(job, /*cancelled=*/false);
-        continue;
-      }
-      job.first = steps.size();
-      job.count = mine.size();
-      append_steps(steps, mine);
-      staying.push_back(std::move(job));
-    }
-    // From here on `running` contains only requests that have not been prepared in this round.
-    running.clear();
-    const std::size_t asked = staying.size();
-    while (asked + running.size() < static_cast<std::size_t>(options.parallel) && admit()) {
-    }
-  } while (!running.empty());
-  running = std::move(staying);
-  return steps;
-}
-
-void Scheduler::Impl::report(SchedulerJob& job, const DenoiseStep& step) {
+void Scheduler::Impl::stepped(SchedulerJob& job, const DenoiseStep& step) {
+  if (job.sequence->counters().nfe == static_cast<std::int32_t>(job.count)) keep_prefix(job);  // it has its prompt
   if (!job.request.on_step) return;
   const StepDetail detail = job.request.detail;
   const StepEvent event =
@@ -257,45 +238,23 @@ void Scheduler::Impl::report(SchedulerJob& job, const DenoiseStep& step) {
 }
 
 void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto scores = [&]() -> Expected<std::vector<Scores>> {
-    DLLM_TRY(const Turns::Turn turn, model.passes.take());
-    return model.running.backend->forward(steps);
-  }();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const double share = seconds / static_cast<double>(running.size());
-  std::vector<SchedulerJob> staying;
-  std::uint64_t nfe = 0, rows = 0;
-  for (const SequenceStep& step : steps) rows += static_cast<std::uint64_t>(step.plan.row_count());
-  for (SchedulerJob& job : running) {
-    job.seconds += share;
-    nfe += job.count;
+  const RoundWork work = rounds.forward(backend, steps);
+  if (work.failure) {
     // A failed pass does not tell whose rows were too many.
-    if (!scores) {
-      end(job, scores.error());
-      continue;
-    }
-    const auto step = job.sequence->absorb(std::span(*scores).subspan(job.first, job.count));
-    if (!step) {
-      end(job, step.error());
-      continue;
-    }
-    if (job.sequence->counters().nfe == static_cast<std::int32_t>(job.count)) keep_prefix(job);  // it has its prompt
-    report(job, *step);
-    staying.push_back(std::move(job));
+    for (SchedulerJob& job : rounds.running()) end(job, *work.failure);
+    rounds.running().clear();
   }
-  running = std::move(staying);
-  if (!scores) check_device(scores.error());
+  if (work.failure) check_device(*work.failure);
   const std::lock_guard lock(mutex);
   ++totals.rounds;
-  totals.nfe += nfe;
-  totals.rows += rows;
-  totals.round_seconds += seconds;
+  totals.nfe += work.nfe;
+  totals.rows += work.rows;
+  totals.round_seconds += work.seconds;
 }
 
 void Scheduler::Impl::show() {
   RunningRequests now;
-  for (const SchedulerJob& job : running) now.join(job);
+  for (const SchedulerJob& job : rounds.running()) now.join(job);
   const std::lock_guard lock(mutex);
   shown = std::move(now);
 }
@@ -332,7 +291,7 @@ bool Scheduler::Impl::step() {
   const bool left = leave();
   drop_waiting();
   if (left) show();
-  const std::vector<SequenceStep> steps = gather();
+  const std::vector<SequenceStep> steps = rounds.gather();
   show();
   if (!steps.empty()) forward(steps);
   show();
@@ -351,7 +310,7 @@ Scheduler::~Scheduler() {
   {
     const std::lock_guard lock(impl_->mutex);
     for (const SchedulerJob& job : impl_->waiting) impl_->to_cancel.insert(job.id);
-    for (const SchedulerJob& job : impl_->running) impl_->to_cancel.insert(job.id);
+    for (const SchedulerJob& job : impl_->rounds.running()) impl_->to_cancel.insert(job.id);
   }
   impl_->leave();
   impl_->drop_waiting();
@@ -359,7 +318,7 @@ Scheduler::~Scheduler() {
 
 Expected<std::unique_ptr<Scheduler>> Scheduler::create(const LanguageModel& model, const SchedulerOptions& options) {
   DLLM_CHECK_OK(check_scheduling(options));
-  auto impl = std::unique_ptr<Impl>(new Impl{*model.impl_, options});
+  auto impl = std::make_unique<Impl>(*model.impl_, options);
   if (const auto block = Sequence::prefix_block(model.impl_->desc()); block && options.prefix_bytes > 0)
     impl->prefixes.emplace(*block, options.prefix_bytes);
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(impl)));

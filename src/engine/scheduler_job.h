@@ -1,26 +1,22 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <vector>
 
 #include "dllm/error.h"
 #include "dllm/generate.h"
 #include "dllm/scheduler.h"
-#include "engine/sequence.h"
+#include "engine/rounds.h"
 
 namespace dllm {
 
-/// A scheduler's request from submission to end.
-struct SchedulerJob {
+/// A scheduler's request from submission to end. It has no sequence while it waits.
+struct SchedulerJob : RoundJob {
   RequestId id = 0;
   ScheduledRequest request;
   ResolvedOptions resolved;
   ConstraintPtr constraint{};  ///< null: none
   std::chrono::steady_clock::time_point submitted = std::chrono::steady_clock::now();
-  std::unique_ptr<Sequence> sequence{};  ///< null while waiting
-  std::size_t first = 0, count = 0;      ///< its steps in the round's batch
-  double seconds = 0;                    ///< its share of the rounds
 
   /// What is given of the answer.
   Given given() const { return {request.suffix, request.form, constraint, request.shown, !request.preamble.empty()}; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "engine/generate.h"
 
@@ -37,7 +38,7 @@ bool Sequence::is_cut() const { return length_.most < size_ && settled() >= leng
 Expected<DenoiseStep> Sequence::absorb(std::span<const Scores> scores) {
   DLLM_TRY(DenoiseStep step, in_loop([scores](auto& loop) { return loop.absorb(scores); }));
   for (const Edit& edit : step.edits) {
-    const auto i = static_cast<std::size_t>(edit.position - begin_);
+    const auto i = to_size(edit.position - begin_);
     if (shifts(edit.kind)) {
       move_record(edit);
       continue;
@@ -60,10 +61,10 @@ void Sequence::move_record(const Edit& edit) {
   const auto move = [&](auto& values, auto none) {
     if (edit.kind == EditKind::kInsert) {
       std::move_backward(values.begin() + first, values.begin() + last - 1, values.begin() + last);
-      values[static_cast<std::size_t>(first)] = none;
+      values[to_size(first)] = none;
     } else {
       std::move(values.begin() + first + 1, values.begin() + last, values.begin() + first);
-      values[static_cast<std::size_t>(last - 1)] = none;
+      values[to_size(last - 1)] = none;
     }
   };
   move(result_.commit_step, -1);
@@ -103,24 +104,24 @@ StepEvent Sequence::event(const DenoiseStep& step, bool with_canvas) const {
 
 void Sequence::show_canvas(const DenoiseStep& step, StepEvent& event) const {
   const Canvas& canvas = this->canvas();
-  event.canvas.resize(static_cast<std::size_t>(canvas.size()));
+  event.canvas.resize(to_size(canvas.size()));
   for (Position p = 0; p < canvas.size(); ++p) {
-    CanvasCell& cell = event.canvas[static_cast<std::size_t>(p)];
+    CanvasCell& cell = event.canvas[to_size(p)];
     cell.token = canvas.token(p);
     cell.masked = canvas.masked(p);
-    cell.confidence = p < begin_ ? 1.0 : result_.confidence[static_cast<std::size_t>(p - begin_)];
+    cell.confidence = p < begin_ ? 1.0 : result_.confidence[to_size(p - begin_)];
   }
   for (const Edit& edit : step.edits)
     for (Position p = edit.position; p < (shifts(edit.kind) ? edit.end : edit.position + 1); ++p)
-      event.canvas[static_cast<std::size_t>(p)].changed = true;
+      event.canvas[to_size(p)].changed = true;
 }
 
 Generation Sequence::finish(bool cancelled, double seconds) {
   const Canvas& canvas = this->canvas();
   const Position length = answer_size(), asked = begin_ + length;
   for (Position p = begin_; p < asked; ++p) result_.ids.push_back(canvas.token(p));
-  result_.commit_step.resize(static_cast<std::size_t>(length));
-  result_.confidence.resize(static_cast<std::size_t>(length));
+  result_.commit_step.resize(to_size(length));
+  result_.confidence.resize(to_size(length));
   Position end = answer_end();
   result_.text = text(end, /*complete=*/true);
   const auto stop_text = find_stop_text(end);
@@ -174,9 +175,9 @@ Position Sequence::answer_end() const {
 }
 
 std::optional<Sequence::StopText> Sequence::find_stop_text(Position end) const {
-  if (!tokenizer_ || stop_texts_.empty()) return std::nullopt;
+  if (!host_.tokenizer || stop_texts_.empty()) return std::nullopt;
   end = std::min(end, stop_position().value_or(end));
-  StreamDecoder decoder(*tokenizer_, /*with_special=*/false, shown_);
+  StreamDecoder decoder(*host_.tokenizer, /*with_special=*/false, shown_);
   std::string seen;
   for (Position p = begin_; p < end; ++p) {
     const std::size_t before = seen.size();
@@ -194,10 +195,10 @@ std::optional<Sequence::StopText> Sequence::find_stop_text(Position end) const {
 /// Text of the answer up to `end`, cut before the stop token. A UTF-8 character that `end` splits is left out, unless
 /// the answer is complete.
 std::string Sequence::text(Position end, bool complete) const {
-  if (!tokenizer_) return {};
+  if (!host_.tokenizer) return {};
   const Canvas& canvas = this->canvas();
   end = std::min(end, stop_position().value_or(end));
-  StreamDecoder decoder(*tokenizer_, /*with_special=*/false, shown_);
+  StreamDecoder decoder(*host_.tokenizer, /*with_special=*/false, shown_);
   std::string result;
   for (Position p = begin_; p < end; ++p) result += decoder.push(canvas.token(p));
   if (complete) result += decoder.flush();
@@ -207,14 +208,14 @@ std::string Sequence::text(Position end, bool complete) const {
 /// The text of each gap of the form; end-of-sequence tokens, which fill a gap that is too long, have none.
 std::vector<std::string> Sequence::slot_texts() const {
   std::vector<std::string> texts;
-  if (!tokenizer_) return texts;
+  if (!host_.tokenizer) return texts;
   for (std::size_t i = 0; i < form_.size();) {
     std::vector<TokenId> ids;
     for (; i < form_.size() && form_[i] == -1; ++i) {
       const Position p = begin_ + static_cast<Position>(i);
       if (!canvas().masked(p)) ids.push_back(canvas().token(p));
     }
-    if (i > 0 && form_[i - 1] == -1) texts.push_back(tokenizer_->decode(ids, /*with_special=*/false));
+    if (i > 0 && form_[i - 1] == -1) texts.push_back(host_.tokenizer->decode(ids, /*with_special=*/false));
     while (i < form_.size() && form_[i] != -1) ++i;
   }
   return texts;

@@ -10,17 +10,15 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/latency_table.h"
 #include "decode/decoder/replay_decoder.h"
 #include "decode/loop/denoiser.h"
 #include "decode/loop/mode_loop.h"
 #include "decode/loop/refiner.h"
-#include "decode/loop/second_path.h"
 #include "dllm/generate.h"
+#include "engine/answer_host.h"
 #include "engine/answer_length.h"
 #include "engine/constraint.h"
 #include "engine/prefix_store.h"
-#include "text/tokenizer/tokenizer.h"
 
 namespace dllm {
 
@@ -32,13 +30,12 @@ class Sequence {
   static Expected<void> check(const ModelDesc& desc, const std::vector<TokenId>& prompt,
                               const ResolvedOptions& resolved, const Given& given = {});
 
-  /// `tokenizer` may be null (no text), and so may `latency` and `second`. `resolved` comes from resolve_options(). All
-  /// are borrowed. `replay`: which pass commits what, instead of the method's choice; null: the method chooses. Errors:
-  /// kUsage (an id outside the vocabulary, too long for the context), kResource, kUnsupported.
-  static Expected<std::unique_ptr<Sequence>> start(Backend& backend, const Tokenizer* tokenizer,
-                                                   const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
-                                                   const LatencyTable* latency, PassRunner* second = nullptr,
-                                                   const Given& given = {}, const CommitSchedule* replay = nullptr);
+  /// `resolved` comes from resolve_options(). `replay`: which pass commits what, instead of the method's choice; null:
+  /// the method chooses. Errors: kUsage (an id outside the vocabulary, too long for the context), kResource,
+  /// kUnsupported.
+  static Expected<std::unique_ptr<Sequence>> start(const AnswerHost& host, const std::vector<TokenId>& prompt,
+                                                   const ResolvedOptions& resolved, const Given& given = {},
+                                                   const CommitSchedule* replay = nullptr);
 
   /// The block of the model's prefixes (PrefixStore); nullopt: its rows depend on later tokens.
   static std::optional<Position> prefix_block(const ModelDesc& desc);
@@ -67,14 +64,8 @@ class Sequence {
   Generation finish(bool cancelled, double seconds);
 
  private:
-  Sequence(Backend& backend, const Tokenizer* tokenizer, const LatencyTable* latency, PassRunner* second,
-           std::vector<TokenId> prompt, const AnswerLength& length)
-      : backend_(backend),
-        tokenizer_(tokenizer),
-        latency_(latency),
-        second_(second),
-        length_(length),
-        begin_(static_cast<Position>(prompt.size())) {
+  Sequence(const AnswerHost& host, std::vector<TokenId> prompt, const AnswerLength& length)
+      : host_(host), length_(length), begin_(static_cast<Position>(prompt.size())) {
     result_.prompt_ids = std::move(prompt);
   }
   static Expected<AnswerLength> checked(const ModelDesc& desc, const std::vector<TokenId>& prompt,
@@ -103,10 +94,7 @@ class Sequence {
   /// The first of the request's stop texts in the answer's tokens up to `end`.
   std::optional<StopText> find_stop_text(Position end) const;
 
-  Backend& backend_;
-  const Tokenizer* tokenizer_;
-  const LatencyTable* latency_;
-  PassRunner* second_;
+  const AnswerHost host_;
   ConstraintPtr constraint_;
   AnswerLength length_;
   const Position begin_;  ///< of the answer

@@ -33,7 +33,7 @@ Position Sequence::finished_rows() const {
 }
 
 Position Sequence::final_rows() const {
-  const auto block = prefix_block(backend_.desc());
+  const auto block = prefix_block(host_.backend.desc());
   if (!shares_prefix() || !block || cache_->bytes() == 0) return 0;
   return PrefixStore::final_rows(*cache_, *block, finished_rows(), canvas().mask());
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "decode/registry.h"
 #include "engine/method.h"
@@ -46,7 +47,7 @@ Position needed_capacity(const ModelDesc& desc, Position prompt, const ResolvedO
 
 /// What a form asks of the options. Its given tokens are checked as a suffix is.
 Expected<void> check_form(const ResolvedOptions& resolved, const Given& given) {
-  if (static_cast<std::size_t>(resolved.length) != given.form.size())
+  if (to_size(resolved.length) != given.form.size())
     return Error{
         ErrorCode::kUsage,
         fmt::format("the form has {} positions, and {} are to be generated", given.form.size(), resolved.length),
@@ -135,13 +136,12 @@ Expected<void> Sequence::check(const ModelDesc& desc, const std::vector<TokenId>
   return {};
 }
 
-Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Tokenizer* tokenizer,
-                                                    const std::vector<TokenId>& prompt, const ResolvedOptions& resolved,
-                                                    const LatencyTable* latency, PassRunner* second, const Given& given,
+Expected<std::unique_ptr<Sequence>> Sequence::start(const AnswerHost& host, const std::vector<TokenId>& prompt,
+                                                    const ResolvedOptions& resolved, const Given& given,
                                                     const CommitSchedule* replay) {
-  const ModelDesc& desc = backend.desc();
+  const ModelDesc& desc = host.backend.desc();
   DLLM_TRY(const AnswerLength length, checked(desc, prompt, resolved, given));
-  std::unique_ptr<Sequence> sequence(new Sequence(backend, tokenizer, latency, second, prompt, length));
+  std::unique_ptr<Sequence> sequence(new Sequence(host, prompt, length));
   if (replay != nullptr) sequence->length_.grows = false;
   const std::vector<TokenId>& suffix = given.suffix;
   const Position begin = sequence->begin_, filled = filled_length(desc, begin, resolved, length.canvas);
@@ -168,23 +168,23 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(Backend& backend, const Toke
 Expected<void> Sequence::make_caches(Position capacity, Position kept) {
   std::unique_ptr<KvCache> old = kept > 0 ? std::move(cache_) : nullptr;
   for (auto* const cache : {&cache_, &unconditional_, &side_}) cache->reset();  // before more memory is asked for
-  DLLM_TRY(cache_, backend_.make_cache(capacity));
+  DLLM_TRY(cache_, host_.backend.make_cache(capacity));
   if (old) cache_->copy(*old, {0, kept}, 0);
   if (result_.options.cfg_scale != 0) {
-    DLLM_TRY(unconditional_, backend_.make_cache(capacity));
+    DLLM_TRY(unconditional_, host_.backend.make_cache(capacity));
   }
   return {};
 }
 
 void Sequence::hold_records(const Canvas& canvas) {
-  const auto positions = static_cast<std::size_t>(canvas.size() - begin_);
+  const auto positions = to_size(canvas.size() - begin_);
   result_.commit_step.resize(positions, -1);
   result_.confidence.resize(positions, 0.0);
 }
 
 /// A loop of its own for every canvas: methods keep what they know of one canvas, and see an earlier one as prompt.
 Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay) {
-  const ModelDesc& desc = backend_.desc();
+  const ModelDesc& desc = host_.backend.desc();
   const ResolvedOptions& resolved = result_.options;
   if (desc.canvas.length > 0) {
     if (replay != nullptr)
@@ -193,27 +193,27 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
     loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *cache_);
     return {};
   }
-  if (traits_of(decoders(), resolved.decoder).shadows && (!backend_.runs_shadows() || !desc.modes.empty()))
+  if (traits_of(decoders(), resolved.decoder).shadows && (!host_.backend.runs_shadows() || !desc.modes.empty()))
     return Error{ErrorCode::kUnsupported,
                  fmt::format("'{}' judges tokens by rows of their own, which {} not have", resolved.decoder.name,
                              desc.modes.empty() ? "this backend does" : "models of several modes do"),
                  "--algorithm", "give another algorithm, or --backend cpu"};
-  DLLM_TRY(Method method, make_method(resolved, desc, latency_));
+  DLLM_TRY(Method method, make_method(resolved, desc, host_.latency));
   if (!desc.modes.empty() && !needs_plain_steps(desc, resolved)) {
-    const ModeStart start{desc, resolved, latency_, replay};
+    const ModeStart start{desc, resolved, host_.latency, replay};
     DLLM_TRY(loop_, start_mode(start, std::move(canvas), std::move(method), *cache_));
     return {};
   }
-  if (replay != nullptr) DLLM_CHECK_OK(begin_replay(desc, resolved, *replay, second_ != nullptr, method.decoder));
-  DLLM_TRY(DenoiseOptions denoise, denoise_options(resolved, desc, latency_));
+  if (replay != nullptr) DLLM_CHECK_OK(begin_replay(desc, resolved, *replay, host_.second != nullptr, method.decoder));
+  DLLM_TRY(DenoiseOptions denoise, denoise_options(resolved, desc, host_.latency));
   DLLM_TRY(denoise.constraint, constraint_config(resolved, constraint_, length_.language, replay != nullptr));
   // Text may be given after any token.
   if (!form_.empty()) denoise.stop_ids.clear();
-  if (const auto path = second_path_of(resolved, desc); path && second_ != nullptr) {
+  if (const auto path = second_path_of(resolved, desc); path && host_.second != nullptr) {
     denoise.second.delay = path->merge_delay;
     denoise.second.when_ready = path->refresh_merge == SecondPathOptions::Merge::kReady;
-    DLLM_TRY(side_, backend_.make_cache(canvas.size()));
-    denoise.second.runner = second_;
+    DLLM_TRY(side_, host_.backend.make_cache(canvas.size()));
+    denoise.second.runner = host_.second;
     denoise.second.cache = side_.get();
   }
   loop_ = std::make_unique<Denoiser>(desc, std::move(canvas), std::move(method), std::move(denoise), *cache_,
@@ -226,14 +226,14 @@ bool Sequence::goes_on() const {
   const Canvas& canvas = this->canvas();
   if (!length_.grows || size_ >= length_.most || canvas.masked_count() > 0) return false;
   if (stop_position() && !result_.options.exact_length) return false;
-  return next_capacity() <= backend_.desc().context_length;
+  return next_capacity() <= host_.backend.desc().context_length;
 }
 
 /// As long as the first one, whatever the bound: it is the length that the model reads.
 Position Sequence::next_length() const { return std::min(length_.canvas, length_.language - size_); }
 
 Position Sequence::next_capacity() const {
-  return needed_capacity(backend_.desc(), canvas().size(), result_.options, next_length(), 0);
+  return needed_capacity(host_.backend.desc(), canvas().size(), result_.options, next_length(), 0);
 }
 
 Expected<void> Sequence::go_on() {

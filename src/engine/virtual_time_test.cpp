@@ -16,7 +16,7 @@ LanguageModel on_device(const std::string& device, const std::string& values, st
   LoadOptions load;
   load.backend = "npu";
   load.device = device;
-  load.npu_values = values;
+  if (!values.empty()) load.backend_options["npu_values"] = values;
   load.device_changes = std::move(changes);
   auto model = LanguageModel::load("", load);
   EXPECT_TRUE(model) << model.error().message();
@@ -82,7 +82,7 @@ TEST(VirtualTime, SimulatedClock) {
   LoadOptions load;
   load.backend = "npu";
   load.device = "mobile-sm8750";
-  load.npu_timing = "simulated";
+  load.backend_options["npu_timing"] = std::string("simulated");
   const Generation first = answer(*LanguageModel::load("", load)), second = answer(*LanguageModel::load("", load));
   before == nullptr ? unsetenv("XDG_CACHE_HOME") : setenv("XDG_CACHE_HOME", kept.c_str(), 1);
   EXPECT_FALSE(std::filesystem::is_empty(cache / "dllm" / "npu"));
@@ -219,18 +219,18 @@ TEST(VirtualTime, SecondPathNeedsAHost) {
 
 TEST(VirtualTime, FlagsOfADeviceNeedOne) {
   LoadOptions load;
-  load.npu_paging = true;
+  load.backend_options["npu_paging"] = true;
   const auto model = LanguageModel::load("", load);
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().where, "--no-somr");
   load.backend = "npu";
   load.device = "dart-2048";
-  load.npu_timing = "guessed";
+  load.backend_options["npu_timing"] = std::string("guessed");
   EXPECT_EQ(LanguageModel::load("", load).error().where, "--npu-timing");
-  load.npu_timing = "simulated";
-  load.npu_processor = "host";
+  load.backend_options["npu_timing"] = std::string("simulated");
+  load.backend_options["npu_processor"] = std::string("host");
   EXPECT_EQ(LanguageModel::load("", load).error().where, "--npu-timing");
-  load.npu_timing = "";
+  load.backend_options.erase("npu_timing");
   EXPECT_NE(LanguageModel::load("", load).error().what.find("no host processor"), std::string::npos);
 }
 

@@ -117,10 +117,17 @@ Expected<std::string> option_text(const std::string& field, const std::string& k
   return wrong_type(field, "a number, a text, true or false");
 }
 
-/// A filter of drawn tokens that filters something.
-bool filters(std::string_view key, const Json& value) {
-  if (key == "top_p") return value != 1;
-  return value != 0 && !(key == "top_k" && value == -1);
+/// Takes the request's filters out of `options`, which decode greedily, and names those that would filter something.
+void ignore_filters(Fields& fields, const GenerateOptions& asked, const GenerateOptions& defaults,
+                    GenerateOptions& options) {
+  for (const CommonOption& one : common_options()) {
+    if (!one.filter) continue;
+    const std::string& key = one.info().key;
+    const auto value = one.given.load(asked);
+    if (value && value != one.info().standard && fields.find(key) != nullptr) fields.ignore(key);
+    one.clear(options);
+    if (const auto ours = one.given.load(defaults)) one.given.store(options, *ours);
+  }
 }
 
 /// Where the bound is the canvas, `length` alone says it. `asked`: by the request.
@@ -206,14 +213,8 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
   if (bound == Bound::kIsCanvas) DLLM_CHECK_OK(bound_to_canvas(asked, options));
   // Other servers ignore these in greedy decoding, and their clients always send them.
   if (options.temperature.value_or(0) == 0)
-    if (const auto resolved = model.resolve(options);
-        !resolved && std::ranges::count(std::array{"--top-p", "--top-k", "--min-p"}, resolved.error().where) > 0) {
-      options.top_p = server.defaults.top_p;
-      options.min_p = server.defaults.min_p;
-      options.top_k = server.defaults.top_k;
-      for (const char* filter : {"top_p", "top_k", "min_p"})
-        if (const Json* value = fields.find(filter); value != nullptr && filters(filter, *value)) fields.ignore(filter);
-    }
+    if (const auto resolved = model.resolve(options); !resolved && filter_of(resolved.error().where) != nullptr)
+      ignore_filters(fields, asked, server.defaults, options);
   if (!options.seed && options.temperature.value_or(0) > 0) options.seed = std::random_device{}();
   DLLM_CHECK_OK(limit_length(model, server, options));
   return options;

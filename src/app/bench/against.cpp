@@ -11,12 +11,11 @@
 #include "app/bench/workload.h"
 #include "app/cli/options.h"
 #include "base/try.h"
-#include "engine/latency_file.h"
+#include "engine/generate.h"
 #include "engine/method.h"
 #include "engine/presets.h"
 #include "engine/replay.h"
 #include "engine/resolve.h"
-#include "engine/sequence.h"
 #include "engine/trace.h"
 
 namespace dllm::app {
@@ -104,15 +103,11 @@ class Against {
     if (watch_.progress)
       watch_.progress(fmt::format("{}, {}: {} tokens after a prompt of {}", contest.method, contest.pattern, length_,
                                   prompt_tokens_));
-    std::optional<LatencyTable> latency;
-    if (const std::string name = latency_name(contest.work.options); !name.empty()) {
-      DLLM_TRY(latency, requested_latency(name, model_.backend(), *model_.running.latency, Log(), watch_.stop));
-    }
-    DLLM_TRY(const auto second, make_second_path(model_.running, contest.work.options, desc()));
+    DLLM_TRY(const AnswerMeans means, answer_means(model_.running, contest.work.options, watch_.stop));
     Played played;
     std::vector<double> firsts;
     const auto body = [&]() -> Expected<void> {
-      DLLM_TRY(played, play(contest.work, backend, latency ? &*latency : nullptr, second.get()));
+      DLLM_TRY(played, play(contest.work, means.on(backend)));
       firsts.push_back(played.first_seconds);
       return {};
     };
@@ -121,7 +116,7 @@ class Against {
     return {};
   }
 
-  Expected<Played> play(const Workload& work, Backend& backend, const LatencyTable* latency, PassRunner* second) const {
+  Expected<Played> play(const Workload& work, const AnswerHost& host) const {
     Played sum;
     for (std::size_t i = 0; i < work.prompts.size(); ++i) {
       const CommitSchedule* const replay = work.replays.empty() ? nullptr : &work.replays[i];
@@ -129,20 +124,16 @@ class Against {
       const auto elapsed = [start] {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       };
-      DLLM_TRY(const auto sequence,
-               Sequence::start(backend, nullptr, work.prompts[i], work.options, latency, second, {}, replay));
       std::optional<double> first;
-      for (;;) {
-        DLLM_TRY(const auto steps, sequence->prepare());
-        if (steps.empty()) break;
-        if (watch_.stop.stop_requested()) return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
-        DLLM_TRY(const auto scores, backend.forward(steps));
-        DLLM_CHECK_OK(sequence->absorb(scores));
-        if (!first && sequence->settled() > 0) first = elapsed();
-      }
-      const Generation answer = sequence->finish(/*cancelled=*/false, elapsed());
+      const SettledCallback settled = [&](Position positions) {
+        if (!first && positions > 0) first = elapsed();
+      };
+      DLLM_TRY(const Generation answer, generate(host, work.prompts[i], work.options,
+                                                 {.on_settled = settled, .stop = watch_.stop, .replay = replay}));
+      if (answer.finish == FinishReason::kCancelled)
+        return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
       if (replay) DLLM_CHECK_OK(check_replayed(answer, *replay));
-      sum.first_seconds += first.value_or(answer.stats.seconds);
+      sum.first_seconds += first.value_or(elapsed());
       sum.sum.answer_tokens += answer.stats.answer_tokens;
       sum.sum.nfe += answer.stats.nfe;
       sum.sum.rows_forwarded += answer.stats.rows_forwarded;

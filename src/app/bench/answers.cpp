@@ -10,21 +10,15 @@
 #include "app/cli/report.h"
 #include "base/try.h"
 #include "engine/generate.h"
-#include "engine/latency_file.h"
 #include "engine/load.h"
-#include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/trace.h"
 #include "engine/virtual_time.h"
-#include "npu_compiler/workload/model_shape.h"
-#include "npu_compiler/workload/workload.h"
 
 namespace dllm::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-bool is_shape(const std::string& name) { return npu::is_model_shape(name) || name.ends_with(".toml"); }
 
 /// Answers of a recording, one after the other.
 struct Replayed {
@@ -45,21 +39,14 @@ class AnswerBench {
 
   Expected<Json> run(const Workload& work) {
     VirtualClock& clock = *running_.clock;
-    DLLM_TRY(const auto second, make_second_path(running_, work.options, model_.desc));
-    std::optional<LatencyTable> latency;
-    if (const std::string name = latency_name(work.options); name == "auto") {
-      DLLM_TRY(latency, clock.latency_table());
-    } else if (!name.empty()) {
-      DLLM_TRY(latency, requested_latency(name, *running_.backend, LatencyKey(), Log(), watch_.stop));
-    }
+    DLLM_TRY(const AnswerMeans means, answer_means(running_, work.options, watch_.stop));
     const auto start = std::chrono::steady_clock::now();
     Replayed sum;
     for (std::size_t i = 0; i < work.prompts.size(); ++i) {
       if (watch_.progress) watch_.progress("answers in virtual time");
       clock.reset();
-      DLLM_TRY(const Generation answer,
-               generate(*running_.backend, nullptr, work.prompts[i], work.options, latency ? &*latency : nullptr, {},
-                        watch_.stop, second.get(), &work.replays[i]));
+      DLLM_TRY(const Generation answer, generate(means.on(*running_.backend), work.prompts[i], work.options,
+                                                 {.stop = watch_.stop, .replay = &work.replays[i]}));
       if (answer.finish == FinishReason::kCancelled)
         return Error{ErrorCode::kCancelled, "the benchmark was interrupted", "", ""};
       DLLM_CHECK_OK(check_replayed(answer, work.replays[i]));
@@ -125,18 +112,22 @@ class AnswerBench {
 
 }  // namespace
 
-Expected<ShapeModel> ShapeModel::open(const std::string& name, bool warnings) {
+Expected<ShapeModel> ShapeModel::open(const BackendEntry& backend, const std::string& name, bool warnings) {
   ShapeModel result;
-  if (is_shape(name)) {
-    DLLM_TRY(const npu::ModelShape shape, npu::load_model_shape(name));
-    result.name = shape.desc.name;
-    result.desc = shape.desc;
-    result.desc.mask = static_cast<TokenId>(shape.desc.vocab - 1);
+  std::optional<ModelOutline> outline;
+  if (backend.outline != nullptr) {
+    DLLM_TRY(outline, backend.outline(name));
+  }
+  if (outline) {
+    result.name = outline->name;
+    result.desc = outline->desc;
+    result.graph = outline->graph;
+    const auto vocab = static_cast<TokenId>(result.desc.vocab);
+    result.desc.mask = vocab - 1;
     // Two tokens that end answers, as most models have: a recorded answer may exchange one for the other.
-    result.desc.stop_ids = {static_cast<TokenId>(shape.desc.vocab - 2), static_cast<TokenId>(shape.desc.vocab - 3)};
+    result.desc.stop_ids = {vocab - 2, vocab - 3};
     constexpr std::int64_t kContext = 32768;
     result.desc.context_length = std::max(result.desc.context_length, kContext);
-    result.graph = [shape](StepShape step) { return shape.architecture->build(shape.desc, step); };
     return result;
   }
   DLLM_TRY(auto source, open_or_embedded(name));
@@ -152,7 +143,7 @@ Expected<void> bench_answers(const BackendEntry& backend, const std::string& mod
   if (options.replays.empty())
     return Error{ErrorCode::kUsage, "which positions a pass decides depends on values, which are not computed here",
                  "--backend " + backend.name, "add --replay FILE, or use `dllm run` for answers of the model itself"};
-  DLLM_TRY(const ShapeModel shape, ShapeModel::open(model, options.load.warnings));
+  DLLM_TRY(const ShapeModel shape, ShapeModel::open(backend, model, options.load.warnings));
   for (const std::string& file : options.replays)
     for (const std::int32_t tokens : options.prompts.empty() ? std::vector{0} : options.prompts) {
       // One for each recording, as it counts what it could not simulate.

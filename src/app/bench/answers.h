@@ -16,9 +16,10 @@ struct ShapeModel {
   std::shared_ptr<const Model> model;  ///< of a file; null: a shape without weights
   GraphOfStep graph;
 
-  /// `name`: of a shape (`llada-8b`), a shape's file (.toml), or a model's. A shape has a mask and tokens that end
-  /// answers, and the context of the largest recording. Errors: those of load_model_shape() and Model::load().
-  static Expected<ShapeModel> open(const std::string& name, bool warnings);
+  /// `name`: of an outline that `backend` knows (`llada-8b`, a .toml file), or a model's file. An outline gets a mask,
+  /// tokens that end answers, and the context of the largest recording. Errors: those of BackendEntry::outline and
+  /// Model::load().
+  static Expected<ShapeModel> open(const BackendEntry& backend, const std::string& name, bool warnings);
 };
 
 /// One record per recording x prompt length: answers in the virtual time of `backend`, without values. Precondition: it

@@ -175,7 +175,7 @@ TEST(BenchWorkload, TheCausalTwinIsTheModelUnderACausalMask) {
   const auto resolved = resolve_options(options, twin.desc());
   ASSERT_TRUE(resolved) << resolved.error().message();
   const std::vector<TokenId> prompt = bench_prompt(twin.desc(), 3, 0, 20);
-  const auto answer = generate(twin, nullptr, prompt, *resolved, nullptr, {}, {});
+  const auto answer = generate({twin}, prompt, *resolved);
   ASSERT_TRUE(answer) << answer.error().message();
   EXPECT_EQ(answer->stats.nfe, 12);
   EXPECT_EQ(answer->stats.rows_forwarded, 20 + 11) << "the prompt once, then a row per token";

@@ -13,8 +13,6 @@
 #include "base/hash.h"
 #include "base/try.h"
 #include "engine/generate.h"
-#include "engine/latency_file.h"
-#include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/resolve.h"
 #include "engine/trace.h"
@@ -57,11 +55,7 @@ class GenerateBench {
 
   /// The same requests in every batch, so that costs can be compared and results must be equal.
   Expected<void> run(const BenchSink& sink) {
-    std::optional<LatencyTable> latency;
-    if (const std::string name = latency_name(work_.options); !name.empty()) {
-      DLLM_TRY(latency, requested_latency(name, model_.backend(), *model_.running.latency, Log(), watch_.stop));
-    }
-    DLLM_TRY(const auto second, make_second_path(model_.running, work_.options, model_.model->desc()));
+    DLLM_TRY(const AnswerMeans means, answer_means(model_.running, work_.options, watch_.stop));
     std::optional<Answers> answers;
     for (const std::int32_t batch : options_.batches) {
       if (watch_.progress)
@@ -69,8 +63,8 @@ class GenerateBench {
                                     work_.options.length, prompt_tokens(), batch, model_.running.threads));
       const auto body = [&]() -> Expected<void> {
         DLLM_TRY(const auto generations,
-                 generate_batch(model_.backend(), nullptr, work_.prompts, work_.options, latency ? &*latency : nullptr,
-                                batch, {}, watch_.stop, second.get(), work_.replays));
+                 generate_batch(means.on(model_.backend()), work_.prompts, work_.options,
+                                {.batch = batch, .stop = watch_.stop, .replays = work_.replays}));
         DLLM_TRY(const Answers these, sum_up(generations));
         for (std::size_t i = 0; i < work_.replays.size(); ++i)
           DLLM_CHECK_OK(check_replayed(generations[i], work_.replays[i]));

@@ -88,8 +88,7 @@ void LiveAnswer::stream(const std::string& text) {
   streamed_ = text;
 }
 
-void LiveAnswer::finish(Generation& generation) {
-  generation.stats.seconds -= slept_.count();  // the delay is for viewing, not the engine's
+void LiveAnswer::finish(const Generation& generation) {
   progress_.clear();
   if (form_ != AnswerForm::kText) return;
   const std::string text = terminal_.out_tty ? sanitize(generation.text) : generation.text;

@@ -40,8 +40,8 @@ class LiveAnswer {
 
   /// Empty if nothing is shown: then the engine need not describe its steps.
   StepCallback callback();
-  /// Prints the remaining text; subtracts the delay between frames from the statistics.
-  void finish(Generation& generation);
+  /// Prints the remaining text.
+  void finish(const Generation& generation);
   bool timed_out() const { return timed_out_; }
 
  private:

@@ -11,16 +11,14 @@
 #include "decode/loop/soft_masks.h"
 #include "decode/loop/token_penalties.h"
 #include "decode/window/suffix.h"
+#include "dllm/options.h"
 
 namespace dllm {
 
 struct DenoiseOptions {
   bool exact_length = false;  ///< no stop at stop_ids
   std::vector<TokenId> stop_ids;
-  double temperature = 0;
-  std::int32_t top_k = 0;
-  double top_p = 1;
-  double min_p = 0;
+  Sampling sampling{};
   PenaltyConfig penalties{};  ///< not with a second path
   float cfg_scale = 0;
   RngKey rng;

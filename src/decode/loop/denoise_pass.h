@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "backend/scores.h"
+#include "decode/canvas.h"
 #include "decode/decoder/decoder.h"
+#include "decode/loop/denoise_step.h"
 #include "dllm/error.h"
 
 namespace dllm {
@@ -37,6 +39,11 @@ struct DenoisePass {
 
 /// The list of likeliest tokens of a scored row; empty if the pass computes none.
 std::span<const TopToken> top_of(const Scores& scores, std::size_t row);
+
+/// The progress rule: commits the candidate at a masked position whose predicted token is the surest one. False: no
+/// candidate predicts a token, other than the mask.
+bool force_progress(std::span<const Candidate> candidates, Canvas& canvas, DenoiseStep& step,
+                    DenoiseCounters& counters);
 
 /// The error for a prediction that is no number. `pass`: how many were made before.
 Error not_a_number(Position position, std::int64_t pass);

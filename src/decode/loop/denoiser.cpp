@@ -21,7 +21,7 @@ std::vector<TokenRule> token_rules(const ModelDesc& desc, const DenoiseOptions& 
   if (!options.defer_eos) return rules;
   for (const TokenId id : options.stop_ids) {
     // Upstream's flag works through a shared buffer: at temperature > 0 it misses the end-of-text token.
-    if (options.compat && options.temperature > 0 && desc.eos == id) continue;
+    if (options.compat && options.sampling.temperature > 0 && desc.eos == id) continue;
     if (options.suppress_eos && desc.eos == id) continue;
     rules.push_back({id, true, false});
   }
@@ -218,11 +218,7 @@ StepPlan Denoiser::plan(PositionRange window) {
 }
 
 ScoreRequest Denoiser::request(std::size_t scored) {
-  ScoreRequest request;
-  request.temperature = options_.temperature;
-  request.top_k = options_.top_k;
-  request.top_p = options_.top_p;
-  request.min_p = options_.min_p;
+  ScoreRequest request(options_.sampling);
   request.rng = options_.rng;
   request.step = static_cast<std::uint32_t>(counters_.steps);
   request.rules = rules_;
@@ -353,7 +349,7 @@ Expected<void> Denoiser::decide(std::span<const Candidate> candidates, WindowFee
   if (!drafts_.empty() && drafts_.acceptance() == DraftAcceptance::kRecheck)
     apply(drafts_.recheck(canvas_, candidates, feedback.drafts), step);
   const bool stuck = !pass_.draining && masks > 0 && canvas_.masked_count(window) >= masks;
-  const bool failed = stuck && !decoder_->keeps_schedule() && !force_progress(candidates, step);
+  const bool failed = stuck && !decoder_->keeps_schedule() && !force_progress(candidates, canvas_, step, counters_);
   // Under --compat, every prediction may have been a mask: the next pass reports the best other tokens.
   if (failed && (without_mask_ || !predicts_masks(candidates))) return not_a_number();
   without_mask_ = failed;
@@ -370,21 +366,6 @@ bool Denoiser::predicts_masks(std::span<const Candidate> candidates) const {
   return std::any_of(candidates.begin(), candidates.end(), [this](const Candidate& candidate) {
     return canvas_.masked(candidate.position) && candidate.token == canvas_.mask();
   });
-}
-
-/// Commits the best masked candidate; false if there is none, which means that the predictions are not numbers.
-bool Denoiser::force_progress(std::span<const Candidate> candidates, DenoiseStep& step) {
-  const Candidate* best = nullptr;
-  for (const Candidate& candidate : candidates)
-    if (canvas_.masked(candidate.position) && candidate.token >= 0 && candidate.token != canvas_.mask() &&
-        (!best || candidate.log_odds > best->log_odds))
-      best = &candidate;
-  if (!best) return false;
-  step.edits.push_back(commit(*best));
-  canvas_.apply(step.edits.back());
-  step.forced = true;
-  ++counters_.forced;
-  return true;
 }
 
 Error Denoiser::not_a_number() const {

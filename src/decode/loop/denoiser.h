@@ -85,7 +85,6 @@ class Denoiser {
   void grow(std::span<const Candidate> all, DenoiseStep& step);
   Expected<void> decide(std::span<const Candidate> candidates, WindowFeedback& feedback, DenoiseStep& step);
   bool predicts_masks(std::span<const Candidate> candidates) const;
-  bool force_progress(std::span<const Candidate> candidates, DenoiseStep& step);
   void apply(std::span<const Edit> edits, DenoiseStep& step);
   Error not_a_number() const;
 

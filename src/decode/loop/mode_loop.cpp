@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "decode/cache/kept_front.h"
 
@@ -36,7 +37,7 @@ void ModeLoop::begin_block() {
   if (options_.mode.mode == DecodingMode::kSelfSpeculation) rows = window_.next(rest - 1, read_ + 1);
   if (options_.mode.mode == DecodingMode::kDiffusion) rows = std::min(rest, options_.block_length);
   block_ = {read_, read_ + rows};
-  draft_.assign(static_cast<std::size_t>(rows), canvas_.mask());
+  draft_.assign(to_size(rows), canvas_.mask());
   draft_.front() = canvas_.token(read_);
   block_step_ = 0;
   block_masks_ = canvas_.masked_count(block_);
@@ -91,7 +92,7 @@ StepPlan ModeLoop::causal_plan() const {
   plan.causal_block = 1;
   plan.visible = {{0, rows.end}};
   for (Position p = rows.begin; p < rows.end; ++p) {
-    plan.rows.push_back({p, verifies ? draft_[static_cast<std::size_t>(p - rows.begin)] : canvas_.token(p)});
+    plan.rows.push_back({p, verifies ? draft_[to_size(p - rows.begin)] : canvas_.token(p)});
     if (verifies || p + 1 == rows.end) plan.scored.push_back(p - rows.begin);
   }
   return plan;
@@ -107,17 +108,13 @@ StepPlan ModeLoop::draft_plan() const {
   plan.region = drafts_by_other() ? Region::kDraft : Region::kCanvas;
   plan.visible = {{0, block_.end}};
   for (Position p = block_.begin; p < block_.end; ++p)
-    plan.rows.push_back({p, decoder_ ? canvas_.token(p) : draft_[static_cast<std::size_t>(p - block_.begin)]});
+    plan.rows.push_back({p, decoder_ ? canvas_.token(p) : draft_[to_size(p - block_.begin)]});
   for (const Position p : pass_.wanted) plan.scored.push_back(p - block_.begin);
   return plan;
 }
 
 ScoreRequest ModeLoop::causal_request() const {
-  ScoreRequest request;
-  request.temperature = options_.temperature;
-  request.top_k = options_.top_k;
-  request.top_p = options_.top_p;
-  request.min_p = options_.min_p;
+  ScoreRequest request(options_.sampling);
   request.adjustments.tokens = options_.biased;
   request.rng = options_.rng;
   request.hidden = drafts_by_other();
@@ -178,7 +175,7 @@ Expected<void> ModeLoop::append(std::span<const RowScore> rows, DenoiseStep& ste
     if (canvas_.apply(edit)) step.edits.push_back(edit);
     ++accepted;
     ended = !options_.exact_length && std::ranges::count(options_.stop_ids, token) > 0;
-    const auto next = static_cast<std::size_t>(accepted);
+    const auto next = to_size(accepted);
     if (ended || !verified || next >= draft_.size()) break;
     if (replay_ ? replay_->pass_of(place + 1) != pass_index() : draft_[next] != token) break;
   }
@@ -199,8 +196,7 @@ Expected<void> ModeLoop::draft(std::span<const RowScore> rows) {
     if (best == nullptr || row.log_odds > best->log_odds) best = &row;
   }
   for (const RowScore& row : rows)
-    if (&row == best || row.confidence >= threshold)
-      draft_[static_cast<std::size_t>(row.position - block_.begin)] = row.token;
+    if (&row == best || row.confidence >= threshold) draft_[to_size(row.position - block_.begin)] = row.token;
   cut(rows);
   return {};
 }
@@ -223,15 +219,7 @@ Expected<void> ModeLoop::decide(const Scores& scores, DenoiseStep& step) {
     if (canvas_.apply(edit)) step.edits.push_back(edit);
   ++block_step_;
   if (canvas_.masked_count(block_) < masks || decoder_->keeps_schedule()) return {};
-  const Candidate* best = nullptr;
-  for (const Candidate& candidate : candidates)
-    if (canvas_.masked(candidate.position) && candidate.token >= 0 && (!best || candidate.log_odds > best->log_odds))
-      best = &candidate;
-  if (best == nullptr) return not_a_number(block_.begin, counters_.nfe);
-  step.edits.push_back(commit(*best));
-  canvas_.apply(step.edits.back());
-  step.forced = true;
-  ++counters_.forced;
+  if (!force_progress(candidates, canvas_, step, counters_)) return not_a_number(block_.begin, counters_.nfe);
   return {};
 }
 

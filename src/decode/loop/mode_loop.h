@@ -15,6 +15,7 @@
 #include "decode/mode/mode.h"
 #include "decode/window/draft_window.h"
 #include "dllm/error.h"
+#include "dllm/options.h"
 
 namespace dllm {
 
@@ -23,10 +24,7 @@ struct ModeLoopOptions {
   Position block_length = 32;  ///< of the mode `diffusion`
   bool exact_length = false;
   std::vector<TokenId> stop_ids;
-  double temperature = 0;
-  std::int32_t top_k = 0;
-  double top_p = 1;
-  double min_p = 0;
+  Sampling sampling{};
   std::vector<LogitAdjustments::Token> biased{};  ///< ascending
   RngKey rng;
   bool suppress_eos = false;

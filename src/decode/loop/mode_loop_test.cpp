@@ -92,6 +92,26 @@ std::vector<TokenId> naive(FakeBackend& backend, Position length) {
   return tokens;
 }
 
+TEST(ModeLoop, EveryPassDrawsAsTheOptionsSay) {
+  FakeBackend backend(modes_desc());
+  ModeLoopOptions options = speculate(4, 4);
+  options.sampling = {.temperature = 0.7, .top_k = 9, .top_p = 0.8, .min_p = 0.1};
+  auto cache = *backend.make_cache(kPromptEnd + 12);
+  ModeLoop loop(backend.desc(), empty_canvas(12), nullptr, options, *cache);
+  int drafts = 0, others = 0;
+  for (auto batch = loop.prepare(); !batch.empty(); batch = loop.prepare()) {
+    const ScoreRequest& request = batch[0].request;
+    ++(batch[0].plan.region == Region::kCanvas ? drafts : others);
+    EXPECT_EQ(request.temperature, 0.7);
+    EXPECT_EQ(request.top_k, 9);
+    EXPECT_EQ(request.top_p, 0.8);
+    EXPECT_EQ(request.min_p, 0.1);
+    ASSERT_TRUE(loop.absorb(*backend.forward(batch)));
+  }
+  EXPECT_GT(drafts, 0);
+  EXPECT_GT(others, 1);
+}
+
 TEST(ModeLoop, ArForwardsEachTokenOnce) {
   FakeBackend backend(modes_desc());
   const auto expected = naive(backend, 20);

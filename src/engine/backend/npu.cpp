@@ -1,6 +1,9 @@
 // The simulated NPU: answers in a device's number formats, and in its virtual time.
 #include <fmt/format.h>
 
+#include <optional>
+#include <string>
+
 #include "base/cache_directory.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
@@ -14,6 +17,7 @@
 #include "npu_backend/timed/timed_backend.h"
 #include "npu_compiler/compiler/device_tiles.h"
 #include "npu_compiler/compiler/tiled_weights.h"
+#include "npu_compiler/workload/model_shape.h"
 #include "npu_core/device/keys.h"
 #include "npu_core/device/profile.h"
 #include "npu_core/device/readers.h"
@@ -71,10 +75,14 @@ Expected<void> check_order(const Model& model, const npu::Device& device) {
                std::string(npu::kTileOrderKey), "convert the model with --layout " + device.name};
 }
 
+bool by_machine(const LoadOptions& options) { return load_rows::own_text(options, "npu_values") == "machine"; }
+bool by_host(const LoadOptions& options) { return load_rows::own_text(options, "npu_processor") == "host"; }
+bool simulated(const LoadOptions& options) { return load_rows::own_text(options, "npu_timing") == "simulated"; }
+
 Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Device& device,
                                              const LoadOptions& options) {
   const auto graph = [&model](StepShape shape) { return model.build(shape); };
-  if (options.npu_values == "machine") {
+  if (by_machine(options)) {
     DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
     DLLM_TRY(std::unique_ptr<Backend> values, npu::NpuBackend::create(model.desc(), graph, model.weights(), machine));
     return values;
@@ -102,20 +110,20 @@ std::vector<LoadReader> npu_readers() {
 
 const LoadReader& reader_of(const LoadOptions& options) {
   static const std::vector<LoadReader> readers = npu_readers();
-  return readers[options.npu_values == "machine" ? 1 : 0];
+  return readers[by_machine(options) ? 1 : 0];
 }
 
 /// What answers read of the device; without `values`, which a replay of recorded answers does not compute.
 npu::VerbUse device_use(const LoadOptions& options, bool values) {
-  const bool host = options.npu_processor == "host";
+  const bool host = by_host(options);
   if (!values) {
     npu::VerbUse use = {host ? "bench --backend npu --npu-processor host" : "bench --backend npu"};
-    if (options.npu_timing == "simulated") use.add("bench --backend npu --npu-timing simulated");
+    if (simulated(options)) use.add("bench --backend npu --npu-timing simulated");
     return use;
   }
   npu::VerbUse use = {host ? "run --backend npu --npu-processor host" : "run --backend npu"};
-  if (options.npu_values == "machine") use.add("run --backend npu --npu-values machine");
-  if (options.npu_timing == "simulated") use.add("run --backend npu --npu-timing simulated");
+  if (by_machine(options)) use.add("run --backend npu --npu-values machine");
+  if (simulated(options)) use.add("run --backend npu --npu-timing simulated");
   return use;
 }
 
@@ -131,9 +139,10 @@ Expected<npu::Device> requested_device(const LoadOptions& options, const npu::Ve
 /// How its steps are timed, for options that check_load() has accepted. Errors: kUsage (steps of the host are not
 /// simulated).
 Expected<npu::TimerOptions> timer_options(const LoadOptions& options) {
-  npu::TimerOptions timing{.planner = !options.npu_paging, .skip_logits = !options.npu_all_logits};
-  if (options.npu_processor == "host") timing.processor = npu::StepProcessor::kHost;
-  timing.simulate = options.npu_timing == "simulated";
+  npu::TimerOptions timing{.planner = !load_rows::own_flag(options, "npu_paging"),
+                           .skip_logits = !load_rows::own_flag(options, "npu_all_logits")};
+  if (by_host(options)) timing.processor = npu::StepProcessor::kHost;
+  timing.simulate = simulated(options);
   if (const std::string base = cache_directory(); timing.simulate && !base.empty()) timing.timing_cache = base + "/npu";
   if (timing.simulate && timing.processor == npu::StepProcessor::kHost)
     return Error{ErrorCode::kUsage, "steps of the host are not simulated", "--npu-timing",
@@ -185,8 +194,7 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
   DLLM_CHECK_OK(check_order(model, device));
   DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
   return timed_values(
-      std::move(values),
-      options.npu_values == "machine" ? &npu::NpuBackend::copy_rows : &npu::accuracy::AccuracyBackend::copy_rows,
+      std::move(values), by_machine(options) ? &npu::NpuBackend::copy_rows : &npu::accuracy::AccuracyBackend::copy_rows,
       device, [&model](StepShape shape) { return model.build(shape); }, timing);
 }
 
@@ -199,6 +207,15 @@ Expected<RunningBackend> make_valueless_npu(const ModelDesc& desc, const GraphOf
                       timing);
 }
 
+Expected<std::optional<ModelOutline>> npu_outline(const std::string& name) {
+  std::optional<ModelOutline> outline;
+  if (!npu::is_model_shape(name) && !name.ends_with(".toml")) return outline;
+  DLLM_TRY(const npu::ModelShape shape, npu::load_model_shape(name));
+  outline = {shape.desc.name, shape.desc,
+             [shape](StepShape step) { return shape.architecture->build(shape.desc, step); }};
+  return outline;
+}
+
 std::vector<LoadOption> npu_options() {
   using namespace load_rows;
   return {
@@ -206,20 +223,19 @@ std::vector<LoadOption> npu_options() {
                       "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may "
                       "be repeated"),
                  {"--set"}),
-      named("npu_values", &LoadOptions::npu_values, {"executor", "machine"}, "NAME", "executor",
-            "what computes the values of --backend npu, which are the same: machine runs the compiled "
-            "programs"),
-      named("npu_processor", &LoadOptions::npu_processor, {"device", "host"}, "NAME", "device",
-            "whose virtual time counts: the device's, or that of its host alone"),
-      named("npu_timing", &LoadOptions::npu_timing, {"analytic", "simulated"}, "NAME", "analytic",
-            "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds "
-            "to minutes for each shape of a step, kept in the cache)"),
-      with_flags(toggle("npu_paging", &LoadOptions::npu_paging,
-                        "without the device's memory runtime: weights outside its window are paged"),
+      own_named("npu_values", {"executor", "machine"}, "executor",
+                "what computes the values of --backend npu, which are the same: machine runs the compiled "
+                "programs"),
+      own_named("npu_processor", {"device", "host"}, "device",
+                "whose virtual time counts: the device's, or that of its host alone"),
+      own_named("npu_timing", {"analytic", "simulated"}, "analytic",
+                "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds "
+                "to minutes for each shape of a step, kept in the cache)"),
+      with_flags(own_toggle("npu_paging", "without the device's memory runtime: weights outside its window are paged"),
                  {"--no-somr"}),
-      with_flags(toggle("npu_all_logits", &LoadOptions::npu_all_logits,
-                        "the device's LM head computes every row, not only those that are scored"),
-                 {"--all-logits"}),
+      with_flags(
+          own_toggle("npu_all_logits", "the device's LM head computes every row, not only those that are scored"),
+          {"--all-logits"}),
   };
 }
 
@@ -261,6 +277,7 @@ BackendEntry npu_backend() {
   entry.virtual_time = true;
   entry.tiles = DeviceTiles{"a phone's NPU (mobile-sm8750)", tiled_type, write_tiles};
   entry.make_valueless = make_valueless_npu;
+  entry.outline = npu_outline;
   return entry;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "backend/kept_tokens.h"
 #include "base/rng.h"
 
 namespace dllm::npu::accuracy {
@@ -48,6 +49,9 @@ void set_confidence(double confidence, RowScore& score) {
   score.log_odds = std::log(confidence) - std::log1p(-confidence);
 }
 
+/// A top_k of the whole vocabulary is a filter here too.
+constexpr std::int64_t kAnyVocabulary = std::numeric_limits<std::int64_t>::max();
+
 }  // namespace
 
 void store_logits(const NumericsProfile& profile, std::span<float> logits) {
@@ -76,8 +80,8 @@ void reduce_confidence(SamplingPrecision precision, std::span<const float> logit
 }
 
 bool draws_on_device(SamplingPrecision precision, const ScoreRequest& request) {
-  return precision != SamplingPrecision::kF64 && request.temperature > 0 && request.top_k <= 0 && request.top_p >= 1 &&
-         request.min_p <= 0 && request.adjustments.tokens.empty() &&
+  return precision != SamplingPrecision::kF64 && request.temperature > 0 && KeptTokens(request, kAnyVocabulary).all() &&
+         request.adjustments.tokens.empty() &&
          std::ranges::all_of(request.rules, [](const TokenRule& rule) { return rule.count; });
 }
 

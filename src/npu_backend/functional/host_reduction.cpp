@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/kept_tokens.h"
+#include "base/to_size.h"
+
 namespace dllm::npu {
 namespace {
 
@@ -15,22 +18,18 @@ struct Candidate {
   double key = -kInfinity;
 };
 
-bool better(const TopToken& a, const TopToken& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-}
-
-/// Equal logits, including infinite ones, have distance 0.
-double distance(float a, float b, double beta) {
-  return a == b ? 0 : (static_cast<double>(a) - static_cast<double>(b)) * beta;
-}
-
 class Reduction {
  public:
   Reduction(std::span<const float> logits, const ScoreRequest& request, Position position)
-      : z_(logits), r_(request), position_(position), choose_(logits.size(), true), count_(logits.size(), true) {
+      : z_(logits),
+        r_(request),
+        kept_(request, static_cast<std::int64_t>(logits.size())),
+        position_(position),
+        choose_(logits.size(), true),
+        count_(logits.size(), true) {
     for (const TokenRule& rule : request.rules) {
-      if (rule.token < 0 || static_cast<std::size_t>(rule.token) >= logits.size()) continue;
-      const auto i = static_cast<std::size_t>(rule.token);
+      if (rule.token < 0 || to_size(rule.token) >= logits.size()) continue;
+      const auto i = to_size(rule.token);
       choose_[i] = choose_[i] && rule.choose;
       count_[i] = count_[i] && rule.count;
     }
@@ -38,19 +37,17 @@ class Reduction {
       if (!std::isnan(z_[i])) sorted_.push_back({static_cast<TokenId>(i), z_[i]});
     std::sort(sorted_.begin(), sorted_.end(), better);
     for (const TopToken& t : sorted_)
-      if (count_[static_cast<std::size_t>(t.token)]) counted_.push_back(t);
+      if (count_[to_size(t.token)]) counted_.push_back(t);
   }
 
   HostScores run() {
     HostScores result;
     for (std::int32_t i = 0; i < r_.top_tokens; ++i)
-      result.top.push_back(static_cast<std::size_t>(i) < sorted_.size()
-                               ? sorted_[static_cast<std::size_t>(i)]
-                               : TopToken{-1, -std::numeric_limits<float>::infinity()});
+      result.top.push_back(to_size(i) < sorted_.size() ? sorted_[to_size(i)]
+                                                       : TopToken{-1, -std::numeric_limits<float>::infinity()});
     const bool draws = r_.temperature > 0;
-    const bool filters =
-        r_.top_p < 1 || r_.min_p > 0 || (r_.top_k > 0 && static_cast<std::size_t>(r_.top_k) < z_.size());
-    const std::size_t kept = filters ? kept_count() : counted_.size();
+    const bool filters = !kept_.all();
+    const std::size_t kept = kept_count();
     // A scan over all tokens; its keys include the noise only if nothing is filtered.
     Candidate chosen, winner;
     for (const TopToken& t : sorted_) scan(t, draws && !filters, chosen, winner);
@@ -70,7 +67,7 @@ class Reduction {
 
  private:
   void scan(const TopToken& t, bool noisy, Candidate& chosen, Candidate& winner) const {
-    const auto i = static_cast<std::size_t>(t.token);
+    const auto i = to_size(t.token);
     if (!choose_[i] && !count_[i]) return;
     double key = static_cast<double>(t.logit);
     if (noisy)
@@ -85,22 +82,12 @@ class Reduction {
     if (choose_[i]) offer(chosen);
   }
 
-  /// The counted tokens that remain, best first: top_p over the whole distribution at the request's temperature, then
-  /// top_k, then min_p.
   std::size_t kept_count() const {
-    const std::size_t limit =
-        r_.top_k > 0 ? std::min(counted_.size(), static_cast<std::size_t>(r_.top_k)) : counted_.size();
-    const double beta = r_.temperature > 0 ? 1 / r_.temperature : 1;
-    double total = 0;
-    for (const TopToken& t : counted_) total += std::exp(distance(t.logit, counted_.front().logit, beta));
-    double before = 0;
-    std::size_t kept = 0;
-    for (; kept < limit && (kept == 0 || r_.top_p >= 1 || before <= r_.top_p * total); ++kept) {
-      const double d = distance(counted_[kept].logit, counted_.front().logit, beta);
-      if (r_.min_p > 0 && d < std::log(r_.min_p)) break;
-      before += std::exp(d);
-    }
-    return kept;
+    if (kept_.all() || counted_.empty()) return counted_.size();
+    double mass = 0;
+    for (const TopToken& t : counted_)
+      mass += std::exp(logit_distance(t.logit, counted_.front().logit, kept_.inverse_temperature()));
+    return to_size(kept_.count(counted_, mass, /*complete=*/true));
   }
 
   /// Over the first `count` counted tokens. Sums exclude the largest, so that log-odds and entropy keep their
@@ -116,7 +103,7 @@ class Reduction {
     bool possible = chosen.token == top.token;
     for (std::size_t i = 1; i < count; ++i) {
       possible = possible || counted_[i].token == chosen.token;
-      const double d = distance(counted_[i].logit, top.logit, beta);
+      const double d = logit_distance(counted_[i].logit, top.logit, beta);
       if (!(d > -745)) continue;  // e^d is 0
       rest += std::exp(d);
       weighted += d * std::exp(d);
@@ -124,20 +111,21 @@ class Reduction {
     const double total = 1 + rest;
     score.entropy = std::log(total) - weighted / total;
     score.margin = 1 / total;
-    if (count > 1) score.margin = -std::expm1(distance(counted_[1].logit, top.logit, beta)) / total;
+    if (count > 1) score.margin = -std::expm1(logit_distance(counted_[1].logit, top.logit, beta)) / total;
     if (!possible || chosen.token == -1) return;
     if (chosen.token == top.token) {
       score.confidence = 1 / total;
       score.log_odds = -std::log(rest);
       return;
     }
-    const double d = distance(chosen.logit, top.logit, beta), e = std::exp(d);
+    const double d = logit_distance(chosen.logit, top.logit, beta), e = std::exp(d);
     score.confidence = e / total;
     score.log_odds = d - std::log1p(std::max(0.0, rest - e));
   }
 
   std::span<const float> z_;
   const ScoreRequest& r_;
+  const KeptTokens kept_;
   Position position_;
   std::vector<bool> choose_, count_;
   std::vector<TopToken> sorted_, counted_;
@@ -151,11 +139,11 @@ HostScores reduce_on_host(std::span<const float> logits, const ScoreRequest& req
 
 std::vector<Scores> score_on_host(std::span<const SequenceStep> batch, const std::vector<std::vector<float>>& logits,
                                   std::int64_t vocabulary) {
-  const auto vocab = static_cast<std::size_t>(vocabulary);
+  const auto vocab = to_size(vocabulary);
   std::vector<Scores> scores(batch.size());
   std::vector<bool> helper(batch.size(), false);
   for (const SequenceStep& step : batch)
-    if (step.guidance) helper[static_cast<std::size_t>(step.guidance->unconditional)] = true;
+    if (step.guidance) helper[to_size(step.guidance->unconditional)] = true;
   for (std::size_t s = 0; s < batch.size(); ++s) {
     if (helper[s]) continue;
     const SequenceStep& step = batch[s];
@@ -165,7 +153,7 @@ std::vector<Scores> score_on_host(std::span<const SequenceStep> batch, const std
       const auto first = logits[s].begin() + static_cast<std::ptrdiff_t>(i * vocab);
       std::vector<float> row(first, first + vocabulary);
       if (step.guidance) {
-        const std::vector<float>& other = logits[static_cast<std::size_t>(step.guidance->unconditional)];
+        const std::vector<float>& other = logits[to_size(step.guidance->unconditional)];
         const float weight = step.guidance->scale + 1.f;
         for (std::size_t t = 0; t < vocab; ++t)
           row[t] = other[i * vocab + t] + weight * (row[t] - other[i * vocab + t]);
@@ -175,8 +163,8 @@ std::vector<Scores> score_on_host(std::span<const SequenceStep> batch, const std
       HostScores reduced = reduce_on_host(row, step.request, position);
       scores[s].rows.push_back(reduced.score);
       scores[s].top.insert(scores[s].top.end(), reduced.top.begin(), reduced.top.end());
-      for (; query < queries.size() && static_cast<std::size_t>(queries[query].scored) == i; ++query)
-        scores[s].queried.push_back(row[static_cast<std::size_t>(queries[query].token)]);
+      for (; query < queries.size() && to_size(queries[query].scored) == i; ++query)
+        scores[s].queried.push_back(row[to_size(queries[query].token)]);
       if (step.request.logits) scores[s].logits.insert(scores[s].logits.end(), row.begin(), row.end());
     }
   }

@@ -9,7 +9,7 @@ namespace dllm::npu {
 /// Computes the scores of one row from its logits, on the host: for requests that the NPU's own reduction does not
 /// support (draws, rules, lists, entropies). The definitions are those of all backends: NaN logits are ignored; the
 /// distribution is the softmax over the counted tokens, at the request's temperature if it describes what is sampled;
-/// top_p, then top_k, then min_p keep a prefix of the counted tokens; ties go to the lower id. Sums in float64.
+/// the filters keep a prefix of the counted tokens (KeptTokens); ties go to the lower id. Sums in float64.
 struct HostScores {
   RowScore score;
   std::vector<TopToken> top;  ///< request.top_tokens of them, best first, padded with token -1
