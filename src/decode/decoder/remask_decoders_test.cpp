@@ -367,6 +367,20 @@ TEST(Cover, DoesNotJudgeAgainWhatHasNotChanged) {
   EXPECT_TRUE(pass(*decoder, canvas, rows, rows, 3).shadowed.empty());
 }
 
+TEST(Cover, TakesAPositionBackSoOftenAtMost) {
+  std::mt19937_64 random(3);
+  const auto decoder = test::decoder_of("cover", {{"max_remasks", std::int64_t{2}}, {"verify_threshold", 1.0}});
+  Canvas canvas({}, 12, kMasked);
+  std::map<Position, int> remasks;
+  for (std::int32_t step = 0; step < 100 && canvas.masked_count() > 0; ++step) {
+    const Passed passed = pass(*decoder, canvas, drawn_rows(random, 12), drawn_rows(random, 12), step);
+    for (const Position p : passed.remasks) EXPECT_LE(++remasks[p], 2);
+    apply(canvas, passed);
+  }
+  EXPECT_EQ(canvas.masked_count(), 0);
+  EXPECT_GT(remasks.size(), 3u);
+}
+
 // Without a bound that fails, it is the threshold rule.
 TEST(Cover, WithoutDoubtsItIsTheThresholdRule) {
   for (const auto& window : method_names(windows())) {
