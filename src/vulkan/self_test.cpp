@@ -215,6 +215,8 @@ Cases64 self_test_cases64() {
     if (i % 16 == 15) x[1] = std::ldexp(1, static_cast<int>(random[3] % 7));  // products without a low part
     cases.push_back(x);
   }
+  // 1 - 2^-54, whose rounded product is half a unit of the third operand: only the part beyond float64 decides.
+  for (int i = 0; i < 64; ++i) cases.push_back({1 + 0x1p-27, 1 - 0x1p-27, 0x1p53 + 2 * i});
   cases.push_back({0, 1, 0});
   cases.push_back({0, -1, -2.5});
   return cases;
