@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -288,6 +289,31 @@ TEST_F(Heads, WithoutFloat64TheProcessorReduces) {
   const auto expected = *here->forward({&step, 1});
   for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(actual[0].rows[i].confidence, expected[0].rows[i].confidence);
   EXPECT_GT(backend->logit_bytes(), 0);
+}
+
+/// Whatever this device's own form is, the other one is right.
+TEST_F(Heads, ExactFusedMultiplyAdds) {
+  struct {
+    VkDeviceAddress cases, results;
+    std::uint32_t count, zero;
+  } push{};
+  const Arithmetic& arithmetic = OperatorRig::operators().arithmetic();
+  const auto pipeline = Pipeline::make(test_device(), "fused64", arithmetic.form, arithmetic.constants());
+  ASSERT_TRUE(pipeline);
+  const Cases64 cases = self_test_cases64(), right = right_results64(cases);
+  OperatorRig rig;
+  const auto count = static_cast<std::int64_t>(cases.size());
+  push = {rig.put(cases), rig.room(6 * count), static_cast<std::uint32_t>(count), 0};
+  auto commands = Commands::begin(test_device());
+  ASSERT_TRUE(commands);
+  commands->dispatch(*pipeline, push, GroupCounts{static_cast<std::uint32_t>((count + 63) / 64)});
+  ASSERT_TRUE(commands->end());
+  ASSERT_TRUE(commands->run("a test"));
+  const auto seen = rig.get<std::array<double, 3>>(push.results, count);
+  int wrong = 0;
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    for (std::size_t j = 0; j < 3; ++j) wrong += same_bits(seen[i][j], right[i][j]) ? 0 : 1;
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(SelfTest64, ChoosesTheFormThatIsRight) {

@@ -248,10 +248,14 @@ Cases64 self_test_cases64() {
     }
     const double product = x[0] * x[1];
     if (i % 4 == 2) x[2] = -product * (1 + std::ldexp(static_cast<double>(random[3] % 8), -52));
-    if (i % 4 == 3) x[2] = std::ldexp(product, 53) * (random[3] % 2 == 0 ? 1 : 0.5);
+    // Of twice the product's size: every other product is half a unit too long, and its low part decides.
+    if (i % 4 == 3)
+      x[2] = std::copysign(std::ldexp(1 + static_cast<double>(random[3]) * 0x1p-34, std::ilogb(product) + 1), product);
     if (i % 16 == 15) x[1] = std::ldexp(1, static_cast<int>(random[3] % 7));  // products without a low part
     cases.push_back(x);
   }
+  // 1 - 2^-54, whose rounded product is half a unit of the third operand: only the part beyond float64 decides.
+  for (int i = 0; i < 64; ++i) cases.push_back({1 + 0x1p-27, 1 - 0x1p-27, 0x1p53 + 2 * i});
   cases.push_back({0, 1, 0});
   cases.push_back({0, -1, -2.5});
   return cases;
