@@ -117,6 +117,9 @@ class Models(CliCase):
         self.assertNotIn("warm step", text.stdout)
         self.fails(2, "npu", "analyze", "--block", 64, "--context", 32)
         self.fails(2, "npu", "analyze", "--shape", "gpt-5")
+        logits = ("npu", "analyze", "--bandwidth", 700, "--context", 64, "--set", "numerics.logits=bf16")
+        self.assertIn("numerics.logits", self.fails(2, *logits))
+        self.ok(*logits, "--unfused-head")
 
     def test_what_has_no_program_is_refused_by_all_verbs(self):
         """With a quarter of its vector SRAM a phone cannot even hold 32 rows in turn: the same words from all."""
