@@ -124,7 +124,8 @@ std::vector<SequenceStep> two_steps(Backend& backend, std::vector<std::unique_pt
   return batch;
 }
 
-/// Sequences of a batch are independent, and a batch that is too large is run in halves.
+/// Sequences of a batch are independent, a batch that is too large is run in halves, and the rows of a sequence that is
+/// too large take turns.
 TEST(NpuBackend, BatchesChangeNothing) {
   npu::MachineConfig config = machine("mxint4:32:plena", "mxint4:32:plena");
   // Keys per chunk of softmax follow from the device: here from the size of its matrix SRAM, which is not changed.
@@ -132,17 +133,23 @@ TEST(NpuBackend, BatchesChangeNothing) {
   const auto roomy = npu_backend(config);
   config.vram_elements = std::uint64_t{128} * 1700;
   const auto tight = npu_backend(config);
+  config.vram_elements = std::uint64_t{128} * 1024;
+  const auto turns = npu_backend(config);
   std::vector<std::unique_ptr<KvCache>> caches;
-  auto together = two_steps(*roomy, caches), halves = two_steps(*tight, caches), alone = two_steps(*roomy, caches);
+  auto together = two_steps(*roomy, caches), halves = two_steps(*tight, caches), alone = two_steps(*roomy, caches),
+       in_turn = two_steps(*turns, caches);
   const auto all = roomy->forward(together), split = tight->forward(halves);
   ASSERT_TRUE(all.has_value() && split.has_value()) << (split ? "" : split.error().message());
   ASSERT_EQ(roomy->layout().chunk_tiles, tight->layout().chunk_tiles);
   EXPECT_EQ(roomy->counters().steps, 1u);
   EXPECT_EQ(tight->counters().steps, 2u);
+  const auto cut = turns->forward(in_turn);
+  ASSERT_TRUE(cut.has_value()) << cut.error().message();
   for (std::size_t s = 0; s < 2; ++s) {
     const auto one = roomy->forward({&alone[s], 1});
     EXPECT_EQ((*all)[s].logits, one->front().logits);
     EXPECT_EQ((*all)[s].logits, (*split)[s].logits);
+    EXPECT_EQ((*all)[s].logits, (*cut)[s].logits);
   }
 }
 
@@ -154,6 +161,7 @@ TEST(NpuBackend, WhatDoesNotFitIsSaid) {
   EXPECT_NE(small_heads.error().message().find("array.hlen=32"), std::string::npos);
   config = machine("mxint8:32:ocp", "mxint8:32:ocp");
   config.vram_elements = std::uint64_t{128} * 1024;
+  config.smoothing.keys = npu::SmoothingCentre::kMinMax;  // rows that decide factors together do not take turns
   const auto tight = npu_backend(config);
   std::vector<std::unique_ptr<KvCache>> caches;
   auto batch = two_steps(*tight, caches);

@@ -140,7 +140,7 @@ class NpuCompile(CliCase):
     def test_errors(self):
         narrow = [a for a in self.arguments() if a not in ("--set", "array.hlen=32")]
         self.assertIn("--set array.hlen=32", self.fails(3, *narrow))
-        large = ["--batch", 1, "--rows", 400, "--context", 400, "--set", "sram.vector_rows=1100"]
+        large = ["--batch", 1, "--rows", 400, "--context", 400, "--set", "sram.vector_rows=1100", "--reduced-head"]
         self.assertIn("rows of vector SRAM", self.fails(2, *self.arguments(*large)))
         self.assertIn("in a context of 4", self.fails(2, *self.arguments("--context", "4")))
         self.assertIn("name a file", self.fails(2, *self.arguments("--emit", "bin")))

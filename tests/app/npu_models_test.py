@@ -117,16 +117,20 @@ class Models(CliCase):
         self.assertNotIn("warm step", text.stdout)
         self.fails(2, "npu", "analyze", "--block", 64, "--context", 32)
         self.fails(2, "npu", "analyze", "--shape", "gpt-5")
+        logits = ("npu", "analyze", "--bandwidth", 700, "--context", 64, "--set", "numerics.logits=bf16")
+        self.assertIn("numerics.logits", self.fails(2, *logits))
+        self.ok(*logits, "--unfused-head")
 
     def test_what_has_no_program_is_refused_by_all_verbs(self):
-        """The warm step of a phone's block of 256 positions has none: the same words from all."""
-        phone = ("--device", "mobile-v79", "--batch", 1, "--context", 256)
+        """With a quarter of its vector SRAM a phone cannot even hold 32 rows in turn: the same words from all."""
+        phone = ("--device", "mobile-v79", "--set", "sram.vector_rows=8192", "--batch", 1, "--context", 256)
         words = self.fails(2, "npu", "step", *phone, "--rows", 32, "--cache", "none")
         self.assertIn("rows of vector SRAM", words)
         for other in (("analyze", *phone), ("analyze", *phone, "--phase", "refine"), ("plan", *phone, "--rows", 256)):
             self.assertEqual(self.fails(2, "npu", *other), words)
         spec = self.dir / "phone.toml"
-        spec.write_text('name = "p"\nmodel = "llada-8b"\n[device]\nbase = "mobile-v79"\n[workload]\nbatch = [1]\n'
+        spec.write_text('name = "p"\nmodel = "llada-8b"\n[device]\nbase = "mobile-v79"\n"sram.vector_rows" = 8192\n'
+                        '[workload]\nbatch = [1]\n'
                         'context = [256]\n')
         row = self.json("sweep", spec)["rows"][0]
         self.assertEqual("error: " + row["error"], words.strip())

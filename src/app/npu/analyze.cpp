@@ -12,6 +12,7 @@
 #include "npu_compiler/analytic/gpu.h"
 #include "npu_compiler/analytic/step_work.h"
 #include "npu_compiler/compiler/block_cost.h"
+#include "npu_compiler/compiler/mapper.h"
 #include "npu_core/device/energy.h"
 #include "npu_core/device/profile.h"
 
@@ -147,6 +148,7 @@ Json workload_json(const npu::Workload& w, const npu::BlockParts& parts) {
           {"fused_head", w.fused_head},
           {"cache", npu::cache_name(w.cache)},
           {"refine_rows", npu::refine_rows(w)},
+          {"mapping", parts.mapping ? "search" : "rule"},
           {"warm_parts", parts.warm.size()},
           {"refine_parts", parts.refine.size()}};
 }
@@ -196,6 +198,7 @@ class NpuAnalyze final : public Verb {
                .apply = into(bandwidth_, 1e-3, 1e6)});
     flags.group("Workload");
     workload_.add(flags);
+    add_mapping_flag(flags, search_);
     routing_.add(flags);
     flags.add({.names = {"--phase"},
                .value = "P",
@@ -218,12 +221,14 @@ class NpuAnalyze final : public Verb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     DLLM_TRY(const npu::ModelShape shape, model_.load());
-    DLLM_TRY(const npu::Device device, device_.load({"npu analyze"}));
+    npu::VerbUse use = {"npu analyze"};
+    if (!workload_.workload.fused_head) use.add("npu analyze --unfused-head");
+    DLLM_TRY(const npu::Device device, device_.load(use));
     workload_.workload.choices = routing_.choices;
     const npu::Workload& w = workload_.workload;
     DLLM_CHECK_OK(npu::check(w));
     DLLM_CHECK_OK(npu::check_modelled(device));
-    DLLM_TRY(const npu::BlockParts parts, npu::check_feasible(device, shape, w));
+    DLLM_TRY(const npu::BlockParts parts, find_parts(device, shape));
     if (bandwidth_ == 0) {
       DLLM_TRY(bandwidth_, npu::achieved_bandwidth(device));
     }
@@ -239,6 +244,11 @@ class NpuAnalyze final : public Verb {
   }
 
  private:
+  Expected<npu::BlockParts> find_parts(const npu::Device& device, const npu::ModelShape& shape) const {
+    const npu::Workload& w = workload_.workload;
+    return search_ ? npu::search_block(device, shape, w, mapping_directory()) : npu::check_feasible(device, shape, w);
+  }
+
   struct Analysis {
     const npu::ModelShape& shape;
     const npu::Device& device;
@@ -317,7 +327,7 @@ class NpuAnalyze final : public Verb {
   double bandwidth_ = 0;
   std::vector<std::string> gpus_;
   std::string phase_ = "both", output_;
-  bool benchmark_ = false;
+  bool benchmark_ = false, search_ = false;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/cache_directory.h"
 #include "base/try.h"
 #include "dllm/version.h"
 #include "model/model.h"
@@ -101,6 +102,25 @@ std::string RoutingFlags::text(const ModelDesc& desc) const {
   return fmt::format("assumed: each row chooses {} of {} experts {}\n", desc.experts.used,
                      json["experts"].get<std::int64_t>(),
                      choices.balanced ? "round-robin" : fmt::format("at random (seed {})", choices.seed));
+}
+
+void add_mapping_flag(Flags& flags, bool& search) {
+  flags.add({.names = {"--mapping"},
+             .value = "HOW",
+             .help = "on-chip memories: by rule, or the mapping with the least priced time (search)",
+             .default_text = "rule",
+             .choices = {"rule", "search"},
+             .apply = [&search](const std::string& text) -> Expected<void> {
+               if (text != "rule" && text != "search")
+                 return bad_value(fmt::format("'{}' is not a mapping", text), "rule or search");
+               search = text == "search";
+               return {};
+             }});
+}
+
+std::string mapping_directory() {
+  const std::string base = cache_directory();
+  return base.empty() ? "" : base + "/npu";
 }
 
 void add_cache_flags(Flags& flags, npu::CacheKind& cache, std::int64_t& suffix) {

@@ -42,6 +42,11 @@ struct RoutingFlags {
   std::string text(const ModelDesc& desc) const;
 };
 
+/// --mapping: how matrices, keys and rows use the on-chip memories.
+void add_mapping_flag(Flags& flags, bool& search);
+/// Where found mappings are kept; "": nowhere.
+std::string mapping_directory();
+
 /// --cache and --suffix: which positions a step recomputes.
 void add_cache_flags(Flags& flags, npu::CacheKind& cache, std::int64_t& suffix);
 

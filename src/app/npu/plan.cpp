@@ -87,7 +87,7 @@ class NpuPlan final : public Verb {
     if (rows_ > context_)
       return Error{ErrorCode::kUsage, fmt::format("{} rows in a context of {}", rows_, context_), "--rows",
                    "the context counts all positions, those of the step included"};
-    DLLM_TRY(const std::vector<std::int64_t> parts, npu::check_feasible(device, shape, work, routing_.choices));
+    DLLM_TRY(const std::vector<npu::RowPart> parts, npu::check_feasible(device, shape, work, routing_.choices));
     const npu::StepQuestion question{.step = work, .choices = routing_.choices, .logits = false, .parts = parts};
     const npu::StepLoad load{.sequences = batch_,
                              .keys = context_,

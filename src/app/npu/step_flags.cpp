@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "npu_compiler/compiler/listing.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::app {
@@ -38,6 +39,7 @@ void StepFlags::add(Flags& flags) {
              .default_text = "0: the arg-max",
              .apply = into(request.temperature, 0, 100),
              .needs = {"--reduced-head"}});
+  add_mapping_flag(flags, request.search);
   routing.add(flags);
 }
 
@@ -47,6 +49,7 @@ Expected<CompiledStep> StepFlags::compile(npu::VerbUse use) const {
   DLLM_TRY(npu::Device loaded, device.load(use));
   npu::StepRequest asked = request;
   asked.choices = routing.choices;
+  asked.mappings = mapping_directory();
   return npu::compile_step(std::move(shape), std::move(loaded), asked);
 }
 
@@ -59,13 +62,14 @@ void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& j
   json["scored"] = compiled.work.scored;
   json["cache"] = npu::cache_name(request.cache);
   json["logits"] = request.reduced ? "reduced on chip" : compiled.device.numerics.logits;
-  json["parts"] = compiled.step.parts.size();
+  json["parts"] = compiled.step.row_parts.size();
+  json["mapping"] = npu::mapping_json(compiled.layout);
   if (auto assumed = routing.describe(compiled.shape.desc); !assumed.is_null()) json["routing"] = std::move(assumed);
 }
 
 std::string StepFlags::text(const CompiledStep& compiled) const {
   std::string text;
-  if (const std::size_t parts = compiled.step.parts.size(); parts > 1)
+  if (const std::size_t parts = compiled.step.row_parts.size(); parts > 1)
     text = fmt::format("in {} parts, as its rows do not fit at once: weights are read {} times\n", parts, parts);
   return text + routing.text(compiled.shape.desc);
 }

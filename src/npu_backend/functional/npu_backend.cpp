@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "npu_backend/functional/batch_spec.h"
 #include "npu_backend/functional/host_reduction.h"
+#include "npu_compiler/compiler/split_step.h"
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_compiler/compiler/weights_image.h"
 
@@ -149,7 +150,7 @@ class NpuBackend::Impl {
  private:
   struct Entry {
     std::string key;
-    StepProgram step;
+    SplitStep step;
   };
 
   Expected<void> run(std::span<const SequenceStep> batch, std::size_t first) {
@@ -169,21 +170,29 @@ class NpuBackend::Impl {
     return {};
   }
 
-  Expected<const StepProgram*> compiled(const StepSpec& spec) {
+  /// A batch that does not fit is halved by run(), which frees the memory of one half's logits for the other; only the
+  /// rows of a single sequence are parts of one program.
+  Expected<SplitStep> compile(const StepSpec& spec) const {
+    const std::vector<RowPart> whole = {RowPart(static_cast<std::int64_t>(spec.sequences.size()))};
+    return spec.sequences.size() > 1 ? compile_parts(graph_, layout_, spec, whole)
+                                     : compile_split(graph_, layout_, spec);
+  }
+
+  Expected<const SplitStep*> compiled(const StepSpec& spec) {
     std::string key = key_of(spec);
     for (auto entry = programs_.begin(); entry != programs_.end(); ++entry) {
       if (entry->key != key) continue;
       programs_.splice(programs_.begin(), programs_, entry);
       return &programs_.front().step;
     }
-    DLLM_TRY(StepProgram step, compile_step(graph_({spec.rows(), spec.scored()}), layout_, spec));
+    DLLM_TRY(SplitStep step, compile(spec));
     ++counters_.compiled;
     programs_.push_front({std::move(key), std::move(step)});
     if (programs_.size() > options_.programs) programs_.pop_back();
     return &programs_.front().step;
   }
 
-  Expected<void> execute(std::span<const SequenceStep> batch, const StepProgram& step) {
+  Expected<void> execute(std::span<const SequenceStep> batch, const SplitStep& step) {
     MachineState& state = machine_.state();
     state.reset_registers();
     std::size_t word = kTokenWords;
@@ -197,20 +206,29 @@ class NpuBackend::Impl {
     return {};
   }
 
-  void read_logits(std::span<const SequenceStep> batch, std::size_t first, const StepProgram& step) {
+  /// Scored rows follow each other, over the parts and over the sequences.
+  void read_logits(std::span<const SequenceStep> batch, std::size_t first, const SplitStep& step) {
+    std::size_t s = 0, row = 0;  // of the next row: its sequence, and its number among the sequence's
+    for (const StepPart& part : step.parts) {
+      const std::int64_t count = part.scores() ? part.spec.scored() : 0;
+      for (std::int64_t i = 0; i < count; ++i, ++row) {
+        for (; row == batch[s].plan.scored.size(); row = 0) ++s;
+        std::vector<float>& out = logits_[first + s];
+        if (row == 0) out.reserve(batch[s].plan.scored.size() * static_cast<std::size_t>(desc_.vocab));
+        read_row(part.step, static_cast<std::size_t>(i), out);
+      }
+    }
+  }
+
+  /// Appends a row of a part's logits.
+  void read_row(const StepProgram& step, std::size_t row, std::vector<float>& out) {
     const auto vlen = static_cast<std::size_t>(layout_.machine.vlen), vocab = static_cast<std::size_t>(desc_.vocab);
     const std::byte* hbm = machine_.state().hbm.data() + step.logits;
-    std::size_t row = 0;
-    for (std::size_t s = 0; s < batch.size(); ++s) {
-      std::vector<float>& out = logits_[first + s];
-      out.resize(batch[s].plan.scored.size() * vocab);
-      for (std::size_t i = 0; i < batch[s].plan.scored.size(); ++i, ++row)
-        for (std::size_t t = 0; t < vocab; ++t) {
-          const std::size_t at = (t / vlen * static_cast<std::size_t>(step.logit_rows) + row) * vlen + t % vlen;
-          Bf16 bits = 0;
-          std::memcpy(&bits, hbm + 2 * at, 2);
-          out[i * vocab + t] = lane_to_f32(layout_.machine.lanes, bits);
-        }
+    for (std::size_t t = 0; t < vocab; ++t) {
+      const std::size_t at = (t / vlen * static_cast<std::size_t>(step.logit_rows) + row) * vlen + t % vlen;
+      Bf16 bits = 0;
+      std::memcpy(&bits, hbm + 2 * at, 2);
+      out.push_back(lane_to_f32(layout_.machine.lanes, bits));
     }
   }
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/try.h"
+#include "npu_compiler/analytic/segments.h"
 
 namespace dllm::npu {
 namespace {
@@ -65,19 +66,43 @@ ModelSchedule::ModelSchedule(const ModelShape& shape)
       left_out_(static_cast<double>(shape.desc.layers - short_layers(shape))) {}
 
 Expected<double> ModelSchedule::cycles(const Device& device, const RegularStep& step, const ScheduleLoad& like,
-                                       std::span<const std::int64_t> parts) {
+                                       std::span<const RowPart> parts) {
   if (parts.empty()) return part_cycles(device, step, like);
   double sum = 0, last = 0;
   RegularStep part = step;
   part.sequences = 0;
-  for (const std::int64_t sequences : parts) {
-    if (sequences != part.sequences) {
-      part.sequences = sequences;
+  for (const RowPart& rows : parts) {
+    if (rows.rows > 0) {
+      DLLM_TRY(const double some, row_cycles(device, step, rows, like));
+      sum += some;
+      continue;
+    }
+    if (rows.sequences != part.sequences) {
+      part.sequences = rows.sequences;
       DLLM_TRY(last, part_cycles(device, part, like));
     }
     sum += last;
   }
   return sum;
+}
+
+Expected<double> ModelSchedule::row_cycles(const Device& device, const RegularStep& step, const RowPart& part,
+                                           ScheduleLoad load) {
+  const std::int64_t scored =
+      std::clamp<std::int64_t>(part.first + part.rows - (step.rows - step.scored), 0, part.rows);
+  load.sequences = 1;
+  load.keys = step.keys;
+  load.phases = false;
+  double cycles[2] = {0, 0};
+  for (GraphTemplate* any : {&fewer_, &more_}) {
+    const Graph& graph = any->with({.rows = part.rows, .scored = std::min(scored, step.scored)});
+    for (const Segment& segment : segments(graph)) {
+      load.segment = segment;
+      DLLM_TRY(const StepSchedule schedule, schedule_step(device, graph, load));
+      cycles[any == &more_] += schedule.total;
+    }
+  }
+  return cycles[1] + left_out_ * (cycles[1] - cycles[0]);
 }
 
 Expected<double> ModelSchedule::part_cycles(const Device& device, const RegularStep& step, ScheduleLoad load) {

@@ -34,13 +34,14 @@ class ModelSchedule {
  public:
   explicit ModelSchedule(const ModelShape& shape);
 
-  /// Cycles of the device. `like`: everything but sequences and keys. `parts`: sequences of each part of the step
-  /// (step_parts()); empty: all run at once. Errors: those of schedule_step().
+  /// Cycles of the device. `like`: everything but sequences and keys. `parts`: of the step (step_parts()); empty: all
+  /// run at once. Errors: those of schedule_step().
   Expected<double> cycles(const Device& device, const RegularStep& step, const ScheduleLoad& like,
-                          std::span<const std::int64_t> parts = {});
+                          std::span<const RowPart> parts = {});
 
  private:
   Expected<double> part_cycles(const Device& device, const RegularStep& step, ScheduleLoad load);
+  Expected<double> row_cycles(const Device& device, const RegularStep& step, const RowPart& part, ScheduleLoad load);
 
   GraphTemplate fewer_, more_;
   double left_out_ = 0;  ///< layers

@@ -22,7 +22,14 @@ namespace {
 class Scheduler {
  public:
   Scheduler(const Device& device, const Graph& graph, const ScheduleLoad& load)
-      : d_(device), a_(device.array), t_(device.latency), graph_(graph), load_(load), shapes_(graph, device.array) {}
+      : d_(device),
+        a_(device.array),
+        t_(device.latency),
+        graph_(graph),
+        load_(load),
+        shapes_(graph, device.array),
+        sram_(sram_shape(device)),
+        mapping_(load.mapping != nullptr ? *load.mapping : rule_mapping(sram_)) {}
 
   Expected<StepSchedule> run() {
     done_.resize(graph_.ops.size());
@@ -32,10 +39,9 @@ class Scheduler {
                    fmt::format("{} rows of {} sequences that see {} keys at {} GB/s", graph_.shape.rows,
                                load_.sequences, load_.keys, load_.gbps),
                    "npu schedule", "each sequence has at least one row and one key"};
-    list_panels();
     start();
-    for (std::size_t i = 0; i < graph_.ops.size();) {
-      const std::size_t count = shapes_.group_at(i);
+    for (std::size_t i = load_.segment.first; i < end();) {
+      const std::size_t count = shapes_.group_at(i, load_.overlap);
       if (done_[i]) {
         ++i;
         continue;
@@ -44,15 +50,15 @@ class Scheduler {
         // The rows of RoPE in a product's shadow are stored there too, unless they are to be smoothed.
         const bool smooth = d_.numerics.smooth_keys != "none" || d_.numerics.smooth_values != "none";
         const std::size_t rope = shapes_.rope_into(store->k);
-        stores_ = {cycles_of_stores(store->k), cycles_of_stores(store->v), slabs(store->k),
-                   !smooth && rope < done_.size() && done_[rope]};
+        const double lane = static_cast<double>(graph_.shape.rows) * d_.numerics.kv_bytes / bytes_per_cycle_;
+        const auto keys = static_cast<double>(lanes(store->k)), values = static_cast<double>(lanes(store->v));
+        stores_ = {lane * keys, lane * values, slabs(store->k), !smooth && rope < done_.size() && done_[rope]};
         ++i;
         continue;
       }
       phase_ = {};
-      if (load_.phases)
-        phase_.name = shapes_.name_of(
-            graph_.ops[std::holds_alternative<op::Linear>(graph_.ops[i]) && !shapes_.gated(i) ? i : i + count - 1]);
+      const bool by_first = at<op::Linear>(i) != nullptr && !shapes_.gated(i);
+      if (load_.phases) phase_.name = shapes_.name_of(graph_.ops[by_first ? i : i + count - 1]);
       const double before = now_ - std::exchange(ahead_, 0);
       if (!lower(i, count))
         return Error{ErrorCode::kUnsupported, fmt::format("'{}' has no analytical schedule", op_name(graph_.ops[i])),
@@ -62,52 +68,40 @@ class Scheduler {
       i += count;
     }
     settle();
+    if (end() < graph_.ops.size()) now_ = std::max(now_, panels_.dma) + waiting_cycles(end());
     if (!result_.phases.empty()) result_.phases.back().cycles += ahead_;
     result_.total = now_;
     return std::move(result_);
   }
 
  private:
+  std::size_t end() const { return load_.segment.end == 0 ? graph_.ops.size() : load_.segment.end; }
+  double waiting_cycles(std::size_t at) const { return shapes_.waiting_bytes(at) / bytes_per_cycle_; }
   double cycles_per_weight() const { return npu::cycles_per_weight(d_, bytes_per_cycle_); }
   double ports() const { return static_cast<double>(d_.sram.vector_ports); }
-  const Value& value(ValueId id) const { return shapes_.value(id); }
   const WeightDecl& weight(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)]; }
   bool given(WeightId id) const { return id != kNoId && weight(id).required; }
   std::int64_t lanes(ValueId id) const { return shapes_.lanes(id); }
   double slabs(ValueId id) const { return shapes_.slabs(id); }
-  bool wide(std::int64_t head_dim) const { return shapes_.wide(head_dim); }
   bool near(std::int64_t rows) const { return round_up(rows, a_.blen) * a_.vlen < std::int64_t{1} << 18; }
-  std::int64_t rows() const { return graph_.shape.rows; }
   template <class O>
   const O* at(std::size_t i) const {
     return shapes_.at<O>(i);
   }
-  double cycles_of_stores(ValueId id) const {
-    return static_cast<double>(rows() * lanes(id)) * d_.numerics.kv_bytes / bytes_per_cycle_;
-  }
-  struct Product {
-    std::int64_t rows = 0, n = 0, k = 0;  ///< rows, output and input lanes
-    int matrices = 1;
-    RowKernel tail = {};    ///< of its rows, in the shadow of the last panel
-    double tail_slabs = 0;  ///< of a row, 0: no such work
-    double together = 1;    ///< rows of such work that are interleaved
-    bool stored = false;    ///< results go to memory
-  };
-
   /// The order of panels from memory: each is requested when the multiplication of the previous one begins.
   void list_panels() {
     const auto list = [this](std::int64_t n, std::int64_t k, std::int64_t matrices) {
-      const Panels p(a_, weight_buffer_rows(d_), n, k);
+      const Panels p(mapping_, sram_, n, k);
       largest_panel_ = std::max(largest_panel_, p.panel * p.k_tiles);
       for (std::int64_t i = 0; i < p.count * matrices; ++i)
         panels_.add(static_cast<double>(p.lanes(i / matrices) * p.k_tiles * a_.mlen) * cycles_per_weight());
     };
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+    for (std::size_t i = load_.segment.first; i < end(); ++i) {
       if (const auto* o = at<op::Linear>(i)) {
         const bool two = shapes_.gated(i);
         list(lanes(o->out), lanes(o->x), two ? 2 : 1);
         if (two) ++i;
-      } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && value(head->x).rows > 0) {
+      } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && shapes_.value(head->x).rows > 0) {
         list(weight(head->weight).shape[1], lanes(head->x), 1);
       } else if (at<op::Experts>(i) != nullptr) {
         panels_.add_stop();
@@ -115,8 +109,8 @@ class Scheduler {
     }
   }
   /// Panels stream through two buffers.
-  void product(const Product& p) {
-    const Panels shape(a_, weight_buffer_rows(d_), p.n, p.k);
+  void product(const ScheduledProduct& p) {
+    const Panels shape(mapping_, sram_, p.n, p.k);
     const std::int64_t count = ceil_div(p.rows, a_.blen), panels = p.matrices * shape.count;
     if (count < 2) flush();
     double stream = std::exchange(streams_, 0);
@@ -129,7 +123,7 @@ class Scheduler {
       const PanelBlocks::Shadow streamed = stream_share(blocks, panels * count, stream);
       PanelBlocks::Shadow tail;
       if (p.tail_slabs > 0 && i + 1 == panels && count > 1) tail = blocks.beside(p.tail, p.tail_slabs, side, true);
-      double time = 0;
+      double time = index * shape.panel % a_.vlen == 0 ? 0 : kPanelSwitch * (shape.panel == a_.blen ? 2 : 1);
       for (std::int64_t b = 0; b < count; ++b) {
         PanelBlocks::Shadow shadow;
         if (i == 0 && b == 0 && carry_slabs_ > 0) {
@@ -166,7 +160,7 @@ class Scheduler {
     return blocks.beside(rope_kernel(), stream_accesses_ / rope_kernel().accesses, rows_each, false);
   }
   /// The front end has dispatched everything in the array's queue; the last block of rows has its own work to come.
-  void end_product(const Product& p, double k_tiles) {
+  void end_product(const ScheduledProduct& p, double k_tiles) {
     lead_ = ahead_ = queue_lead(a_, static_cast<double>(load_.queue), k_tiles);
     drained_ = now_ + result_delay(a_);
     if (p.tail_slabs > 0 && p.rows > a_.blen)
@@ -194,38 +188,41 @@ class Scheduler {
   void clear_lanes(ValueId id) {
     if (round_up(lanes(id), a_.blen) >= ceil_div(lanes(id), a_.vlen) * a_.vlen) return;
     const double hidden = carry_slabs_ > 0 ? lead_ + result_delay(a_) : lead_ * free_ports_;
-    now_ += std::max(0.0, 2 * static_cast<double>(round_up(value(id).rows, a_.blen)) - hidden);
+    now_ += std::max(0.0, 2 * static_cast<double>(round_up(shapes_.value(id).rows, a_.blen)) - hidden);
   }
 
   /// Constants, the first panel and the embedded rows come from memory in sequence.
   void start() {
-    panels_.dma = shapes_.constant_bytes() / bytes_per_cycle_;
+    list_panels();
+    panels_.dma = shapes_.constant_bytes(load_.segment.first, end()) / bytes_per_cycle_;
     panels_.ask(alone_until_);
+    if (load_.segment.first > 0) now_ = panels_.dma += waiting_cycles(load_.segment.first);
   }
 
   bool lower(std::size_t i, std::size_t count) {
     if (shapes_.gated(i)) {
       const auto& gate = *at<op::Linear>(i);
       clear_lanes(gate.out);
-      product({.rows = value(gate.x).rows,
+      product({.rows = shapes_.value(gate.x).rows,
                .n = lanes(gate.out),
                .k = lanes(gate.x),
                .matrices = 2,
                .tail = swiglu_kernel(t_),
-               .tail_slabs = 1});
-      return true;
+               .tail_slabs = load_.overlap ? 1.0 : 0.0});
+      return load_.overlap || alone(swiglu_kernel(t_), gate.out, 2, 1);
     }
     if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
     if (const auto* o = at<op::Embed>(i)) return embed(*o);
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
-    if (const auto* o = at<op::RmsNorm>(i)) return alone(norm_kernel(t_, near(value(o->x).rows)), o->x, 4);
+    if (const auto* o = at<op::RmsNorm>(i)) return alone(norm_kernel(t_, near(shapes_.value(o->x).rows)), o->x, 4);
     if (const auto* o = at<op::Rope>(i)) return rope(*o);
     if (const auto* o = at<op::Hadamard>(i)) return alone(hadamard_kernel(), o->x, 1);
     if (const auto* o = at<op::Attention>(i)) return attention(*o);
     if (const auto* o = at<op::Add>(i)) return alone(add_kernel(), o->out, 1);
     if (const auto* o = at<op::GatherScored>(i)) {
       settle();
-      if (value(o->out).rows != value(o->x).rows) now_ += 2.0 * static_cast<double>(value(o->out).rows) * slabs(o->out);
+      if (shapes_.value(o->out).rows != shapes_.value(o->x).rows)
+        now_ += 2.0 * static_cast<double>(shapes_.value(o->out).rows) * slabs(o->out);
       return true;
     }
     if (const auto* o = at<op::Route>(i)) return route(*o);
@@ -238,25 +235,25 @@ class Scheduler {
   bool alone(const RowKernel& k, ValueId id, double together) { return alone(k, id, together, slabs(id)); }
   bool alone(const RowKernel& k, ValueId id, double together, double slabs) {
     settle();
-    const auto count = static_cast<double>(value(id).rows);
+    const auto count = static_cast<double>(shapes_.value(id).rows);
     now_ += row_cycles(d_, k, count, slabs, together);
     phase_.ports += k.accesses * count * slabs;
     return true;
   }
 
   bool rope(const op::Rope& o) {
-    if (wide(o.head_dim) && o.dims > a_.vlen) return alone(wide_rope_kernel(), o.x, 2);
+    if (shapes_.wide(o.head_dim) && o.dims > a_.vlen) return alone(wide_rope_kernel(), o.x, 2);
     return shapes_.rope_tables(o) == 2 ? alone(rope_kernel(), o.x, 2, shapes_.turned_slabs(o))
                                        : alone(part_rope_kernel(t_), o.x, 1, shapes_.turned_slabs(o));
   }
 
   /// q is complete while the array is still at v. Heads of whole slabs are processed one after the other.
   bool norm_by_head(const op::RmsNorm& o) {
-    const std::int64_t head = value(o.x).width / o.groups, count = value(o.x).rows;
+    const std::int64_t head = shapes_.value(o.x).width / o.groups, count = shapes_.value(o.x).rows;
     flush();
-    now_ += wide(head) ? row_cycles(d_, norm_kernel(t_, near(count)), static_cast<double>(count * o.groups),
-                                    static_cast<double>(ceil_div(head, a_.vlen)), 1)
-                       : head_norm_cycles(d_, static_cast<double>(count) * slabs(o.x));
+    now_ += shapes_.wide(head) ? row_cycles(d_, norm_kernel(t_, near(count)), static_cast<double>(count * o.groups),
+                                            static_cast<double>(ceil_div(head, a_.vlen)), 1)
+                               : head_norm_cycles(d_, static_cast<double>(count) * slabs(o.x));
     phase_.ports = kHeadNormAccesses * static_cast<double>(count) * slabs(o.x);
     return true;
   }
@@ -266,9 +263,9 @@ class Scheduler {
     const op::Experts* o = shapes_.reader_of(route);
     if (o == nullptr) return nullptr;
     ExpertShape shape = shapes_.experts(route, *o);
-    shape.weight_buffer_rows = weight_buffer_rows(d_), shape.largest_panel = largest_panel_;
+    shape.largest_panel = largest_panel_;
     shape.cycles_per_weight = cycles_per_weight(), shape.queue = load_.queue;
-    if (!experts_ || experts_->shape() != shape) experts_.emplace(d_, shape, load_.choices);
+    if (!experts_ || experts_->shape() != shape) experts_.emplace(d_, shape, load_.choices, mapping_);
     return &*experts_;
   }
 
@@ -277,7 +274,7 @@ class Scheduler {
     if (experts == nullptr) return false;
     settle();
     now_ += experts->load_ahead(now_, panels_.dma);
-    now_ += route_cycles(d_, o, value(o.logits).rows, value(o.logits).width, given(o.bias));
+    now_ += route_cycles(d_, o, shapes_.value(o.logits).rows, shapes_.value(o.logits).width, given(o.bias));
     return true;
   }
   bool experts() {  // of the latest route
@@ -293,14 +290,14 @@ class Scheduler {
   }
 
   bool embed(const op::Embed& o) {
-    const double bytes = 2.0 * static_cast<double>(value(o.out).rows * a_.vlen) * slabs(o.out);
+    const double bytes = 2.0 * static_cast<double>(shapes_.value(o.out).rows * a_.vlen) * slabs(o.out);
     phase_.memory = bytes / bytes_per_cycle_;
     now_ = panels_.dma += phase_.memory;
     return true;
   }
 
   bool linear(const op::Linear& o, std::size_t i, std::size_t count) {
-    Product p{.rows = value(o.x).rows, .n = lanes(o.out), .k = lanes(o.x)};
+    ScheduledProduct p{.rows = shapes_.value(o.x).rows, .n = lanes(o.out), .k = lanes(o.x)};
     clear_lanes(o.out);
     if (count > 1) {
       p.tail = count == 3 ? residual_norm_kernel(t_, near(p.rows)) : add_kernel();
@@ -313,11 +310,12 @@ class Scheduler {
       now_ += row_cycles(d_, add_kernel(), static_cast<double>(p.rows), slabs(o.out), 1);
     }
     // RoPE of the result overlaps with the next products.
-    for (std::size_t j = i + 1; j < graph_.ops.size(); ++j)
-      if (const auto* r = at<op::Rope>(j); r != nullptr && r->x == o.out && !wide(r->head_dim) && r->dims == a_.hlen) {
+    for (std::size_t j = i + 1; load_.overlap && j < graph_.ops.size(); ++j)
+      if (const auto* r = at<op::Rope>(j);
+          r != nullptr && r->x == o.out && !shapes_.wide(r->head_dim) && r->dims == a_.hlen) {
         done_[j] = true;
         stream_accesses_ = rope_kernel().accesses * slabs(o.out);
-        stream_rows_ = static_cast<double>(rows());
+        stream_rows_ = static_cast<double>(graph_.shape.rows);
         streams_ = leftover_ + stream_rows_ * stream_accesses_;
         leftover_ = 0;
       }
@@ -329,10 +327,10 @@ class Scheduler {
     const double lead = lead_;
     settle();
     const AttentionWork work = attention_work(d_, o,
-                                              {.rows = ceil_div(rows(), load_.sequences),
+                                              {.rows = ceil_div(graph_.shape.rows, load_.sequences),
                                                .keys = load_.keys,
                                                .query_slabs = slabs(o.q),
-                                               .weight_buffer_rows = weight_buffer_rows(d_)});
+                                               .chunk_tiles = chunk_tiles(mapping_, sram_, o.head_dim)});
     const auto sequences = static_cast<double>(load_.sequences);
     phase_.array += work.array * sequences;
     phase_.ports += work.accesses * sequences;
@@ -353,7 +351,7 @@ class Scheduler {
 
   bool head(const op::ScoreHead& o) {
     const std::int64_t vocab = weight(o.weight).shape[1];
-    const std::int64_t scored = value(o.x).rows;
+    const std::int64_t scored = shapes_.value(o.x).rows;
     if (scored == 0) return true;
     product({.rows = scored, .n = vocab, .k = lanes(o.x), .stored = load_.logits});
     const double bytes =
@@ -373,6 +371,8 @@ class Scheduler {
   const Graph& graph_;
   const ScheduleLoad& load_;
   ScheduleShapes shapes_;
+  const SramShape sram_;
+  const Mapping mapping_;
   std::vector<bool> done_;
   double bytes_per_cycle_ = 0;
   KvStores stores_;  ///< of the latest layer

@@ -36,16 +36,6 @@ double value_round(const Device& device, double products, double rows) {
   return products + result_delay(device.array) + divided * rows;
 }
 
-/// Scores of two blocks of `most` rows may take an eighth of vector SRAM; more keys are processed in chunks.
-double chunk_tiles(const Device& device, const AttentionLoad& load, std::int64_t head_dim, std::int64_t tile,
-                   std::int64_t most) {
-  const ArrayKeys& array = device.array;
-  const std::int64_t kv_rows = (device.sram.matrix_tiles * array.mlen - 2 * load.weight_buffer_rows) / 2;
-  const std::int64_t pieces = (head_dim > array.hlen ? head_dim : array.vlen) / array.mlen;
-  const std::int64_t fit = std::min(device.sram.vector_rows / 16 / most, kv_rows / (2 * tile * pieces));
-  return static_cast<double>(std::clamp<std::int64_t>(fit, 1, 64));
-}
-
 /// Of a row, in sequence: the maxima, the segment's maximum, subtraction, exponential, the sums. A row of a long
 /// softmax runs alone; others run in pairs.
 double softmax_chain(const LatencyKeys& t, double tiles, bool running) {
@@ -95,7 +85,7 @@ AttentionWork attention_work(const Device& device, const op::Attention& o, const
   const double value_groups = is_wide ? pieces : groups;
   const double out_slabs = is_wide ? static_cast<double>(o.head_dim / array.vlen) : 1;
   const double units = is_wide ? static_cast<double>(o.heads) : load.query_slabs;
-  const double chunk = chunk_tiles(device, load, o.head_dim, tile, most);
+  const auto chunk = static_cast<double>(std::max<std::int64_t>(1, load.chunk_tiles));
   const double chunks = std::ceil(all_tiles / chunk), tiles = std::min(all_tiles, chunk);
   const bool running = chunks > 1;
   // Accesses of softmax: maxima over the tiles, subtraction and exponential of each, sums over the tiles, two

@@ -13,8 +13,8 @@ struct Device;
 /// One sequence's share of an attention operator in a step.
 struct AttentionLoad {
   std::int64_t rows = 0, keys = 0;
-  double query_slabs = 0;               ///< VLEN lanes each
-  std::int64_t weight_buffer_rows = 0;  ///< of one of the two buffers in matrix SRAM
+  double query_slabs = 0;        ///< VLEN lanes each
+  std::int64_t chunk_tiles = 0;  ///< tiles of keys whose scores are in vector SRAM at once
 };
 struct AttentionWork {
   double cycles = 0, unit_cycles = 0;   ///< of the sequence; of one slab of queries (or one head longer than HLEN)

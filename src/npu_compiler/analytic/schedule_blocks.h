@@ -10,6 +10,16 @@
 
 namespace dllm::npu {
 
+/// Rows times one matrix, or two of the same shape whose slabs alternate.
+struct ScheduledProduct {
+  std::int64_t rows = 0, n = 0, k = 0;  ///< rows, output and input lanes
+  int matrices = 1;
+  RowKernel tail = {};    ///< of its rows, in the shadow of the last panel
+  double tail_slabs = 0;  ///< of a row, 0: no such work
+  double together = 1;    ///< rows of such work that are interleaved
+  bool stored = false;    ///< results go to memory
+};
+
 /// The blocks of rows of one panel. A block takes as long as the slowest of its tiles, the front end, and the accesses
 /// of vector SRAM by it and by what runs in its shadow. Borrows the device.
 class PanelBlocks {

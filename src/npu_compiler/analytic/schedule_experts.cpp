@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/integers.h"
+#include "npu_compiler/analytic/mapping.h"
 #include "npu_compiler/analytic/schedule_attention.h"
 #include "npu_core/device/device.h"
 
@@ -92,19 +93,20 @@ double route_cycles(const Device& device, const op::Route& o, std::int64_t rows,
   return cycles;
 }
 
-ExpertSchedule::ExpertSchedule(const Device& device, const ExpertShape& shape, const ChoiceAssumption& choices)
+ExpertSchedule::ExpertSchedule(const Device& device, const ExpertShape& shape, const ChoiceAssumption& choices,
+                               const Mapping& mapping)
     : d_(device), a_(device.array), shape_(shape) {
   slabs_ = ceil_div(shape.width, a_.vlen);
   inner_slabs_ = ceil_div(shape.inner, a_.vlen);
   out_slabs_ = ceil_div(shape.out_width, a_.vlen);
-  plan_matrices();
+  plan_matrices(mapping);
   plan_rows(choices);
   plan_products();
 }
 
-/// How the compiler packs `down`, and how many slots fit (MramPlan).
-void ExpertSchedule::plan_matrices() {
-  constexpr std::int64_t kMostSlots = 8, kCertainChoices = 16;
+/// How the compiler packs `down`, and how many slots fit.
+void ExpertSchedule::plan_matrices(const Mapping& mapping) {
+  constexpr std::int64_t kCertainChoices = 16;
   while (shape_.inner <= a_.mlen / (2 * parts_) && 2 * parts_ * a_.blen <= shape_.out_width &&
          a_.vlen % (2 * parts_ * a_.blen) == 0)
     parts_ *= 2;
@@ -112,10 +114,10 @@ void ExpertSchedule::plan_matrices() {
   products_[kDown] = product(ceil_div(round_up(shape_.out_width, parts_ * a_.blen), parts_), shape_.inner);
   std::int64_t slot = 0;
   for (const Product& p : products_) slot += static_cast<std::int64_t>(p.panel_columns * p.k_tiles) * a_.blen;
-  const std::int64_t all = 2 * shape_.weight_buffer_rows, apart = (all - 2 * shape_.largest_panel) / slot;
-  streamed_ = slot > all;
-  apart_ = apart >= 2;
-  slots_ = std::clamp<std::int64_t>(apart_ ? apart : all / slot, 1, kMostSlots);
+  const ExpertRing ring = expert_ring(mapping, slot, shape_.largest_panel);
+  streamed_ = ring.slots == 0;
+  apart_ = ring.apart;
+  slots_ = std::max<std::int64_t>(1, ring.slots);
   const bool certain = shape_.rows * shape_.used >= kCertainChoices * shape_.experts;
   ahead_ = apart_ && certain ? std::min(slots_, shape_.experts) : 0;
   there_.resize(static_cast<std::size_t>(slots_));

@@ -11,6 +11,7 @@
 namespace dllm::npu {
 
 struct Device;
+struct Mapping;
 
 /// Cycles in which `rows` rows choose among `experts` and the scalar unit lists them
 /// (src/npu_compiler/compiler/route.cpp), without the transfers of ExpertSchedule::load_ahead(). `biased`: the router
@@ -21,7 +22,6 @@ double route_cycles(const Device& device, const op::Route& o, std::int64_t rows,
 struct ExpertShape {
   std::int64_t rows = 0, used = 0, experts = 0;
   std::int64_t width = 0, inner = 0, out_width = 0;  ///< lanes of x, of gate and up, of the result
-  std::int64_t weight_buffer_rows = 0;               ///< of one of the two buffers in matrix SRAM
   std::int64_t largest_panel = 0;                    ///< rows of matrix SRAM, over all other matrices of the step
   double cycles_per_weight = 0;                      ///< of memory
   std::int64_t queue = 0;                            ///< instructions waiting for the array
@@ -42,7 +42,8 @@ struct ExpertClocks {
 class ExpertSchedule {
  public:
   /// `device` must outlive the schedule.
-  ExpertSchedule(const Device& device, const ExpertShape& shape, const ChoiceAssumption& choices);
+  ExpertSchedule(const Device& device, const ExpertShape& shape, const ChoiceAssumption& choices,
+                 const Mapping& mapping);
 
   const ExpertShape& shape() const { return shape_; }
   /// Requests the matrices that are loaded while rows choose, the first at `at`. Returns the front end's cycles.
@@ -71,7 +72,7 @@ class ExpertSchedule {
   };
   struct State;
 
-  void plan_matrices();
+  void plan_matrices(const Mapping& mapping);
   void plan_rows(const ChoiceAssumption& choices);
   void plan_products();
   Product product(std::int64_t lanes, std::int64_t contraction) const;

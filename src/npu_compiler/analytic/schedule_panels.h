@@ -6,16 +6,10 @@
 #include <vector>
 
 #include "base/integers.h"
+#include "npu_compiler/analytic/mapping.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
-
-/// Rows of one of the two buffers for panels (MramPlan).
-inline std::int64_t weight_buffer_rows(const Device& device) {
-  const ArrayKeys& a = device.array;
-  const std::int64_t unit = std::max(a.blen, a.hlen);
-  return device.sram.matrix_tiles * a.mlen * 3 / 8 / unit * unit;
-}
 
 /// Vector code that unpacks weights is a stage after the memory.
 inline double cycles_per_weight(const Device& device, double bytes_per_cycle) {
@@ -31,13 +25,18 @@ inline double block_cycles(const Device& device, double tiles, std::int64_t pane
   return tiles * device.array.tile_cycles + arriving;
 }
 
+/// Cycles that the array loses between two panels of a slab: the front end needs about 20 instructions for the next
+/// panel's transfer and for addresses, then the array's queue fills again. In simulations of panels of two to four
+/// column blocks 4 to 44 cycles; of a single one up to 70, and the schedule counts twice as much.
+inline constexpr double kPanelSwitch = 40;
+
 /// How a matrix is cut into panels of output lanes, each at most a buffer of matrix SRAM.
 struct Panels {
-  Panels(const ArrayKeys& array, std::int64_t buffer_rows, std::int64_t outputs, std::int64_t inputs)
-      : n(round_up(outputs, array.blen)), k_tiles(ceil_div(inputs, array.mlen)), panel(array.vlen) {
-    while (panel > array.blen && (panel * k_tiles > buffer_rows || panel / 2 >= n)) panel /= 2;
-    count = ceil_div(n, panel);
-  }
+  Panels(const Mapping& mapping, const SramShape& sram, std::int64_t outputs, std::int64_t inputs)
+      : n(round_up(outputs, sram.blen)),
+        k_tiles(ceil_div(inputs, sram.mlen)),
+        panel(panel_lanes(mapping, sram, n, k_tiles)),
+        count(ceil_div(n, panel)) {}
   std::int64_t lanes(std::int64_t i) const { return i + 1 < count ? panel : n - i * panel; }
 
   std::int64_t n = 0, k_tiles = 0, panel = 0, count = 0;

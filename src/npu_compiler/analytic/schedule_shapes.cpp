@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "npu_compiler/analytic/segments.h"
+
 namespace dllm::npu {
 
 ScheduleShapes::ScheduleShapes(const Graph& graph, const ArrayKeys& array)
@@ -41,8 +43,9 @@ void ScheduleShapes::heads_of(ValueId id, std::int64_t lanes) {
   }
 }
 
-std::size_t ScheduleShapes::group_at(std::size_t i) const {
+std::size_t ScheduleShapes::group_at(std::size_t i, bool overlap) const {
   if (gated(i)) return GatedProducts::kOps;
+  if (!overlap) return 1;
   const auto residual = patterns_.residual_at(i);
   return residual ? residual->ops() : 1;
 }
@@ -84,12 +87,19 @@ ExpertShape ScheduleShapes::experts(const op::Route& route, const op::Experts& o
           .out_width = lanes(o.out)};
 }
 
-double ScheduleShapes::constant_bytes() const {
+double ScheduleShapes::waiting_bytes(std::size_t at) const {
+  double rows = 0;
+  for (const ValueId id : waiting_values(graph_, at))
+    rows += slabs(id) * static_cast<double>(round_up(value(id).rows, array_.blen));
+  return 2 * rows * static_cast<double>(array_.vlen);
+}
+
+double ScheduleShapes::constant_bytes(std::size_t first, std::size_t end) const {
   double rows = 0;
   bool roped = false;
-  for (const Op& any : graph_.ops) {
-    if (const auto* o = std::get_if<op::RmsNorm>(&any)) rows += slabs(o->x);
-    if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && !roped) {
+  for (std::size_t i = first; i < end; ++i) {
+    if (const auto* o = at<op::RmsNorm>(i)) rows += slabs(o->x);
+    if (const auto* o = at<op::Rope>(i); o != nullptr && !roped) {
       rows += static_cast<double>(rope_tables(*o)) * static_cast<double>(graph_.shape.rows);
       roped = true;
     }

@@ -43,15 +43,17 @@ class ScheduleShapes {
   }
   /// Whether gate, up and their unit begin at this operator.
   bool gated(std::size_t i) const { return patterns_.gated_at(i).has_value(); }
-  /// How many operators run as one from this one on.
-  std::size_t group_at(std::size_t i) const;
+  /// How many operators run as one from this one on. `overlap`: additions and norms run in a product's shadow.
+  std::size_t group_at(std::size_t i, bool overlap) const;
   std::string name_of(const Op& any) const;
   /// The layer of experts that reads a route's choices; nullptr: none.
   const op::Experts* reader_of(const op::Route& route) const;
   /// What these say about a layer of experts.
   ExpertShape experts(const op::Route& route, const op::Experts& o) const;
-  /// Bytes that are loaded before the first operator: gains, and the rows of RoPE.
-  double constant_bytes() const;
+  /// Bytes of the values that wait in HBM before operator `at`.
+  double waiting_bytes(std::size_t at) const;
+  /// Bytes that are loaded before operators [first, end): gains, and the rows of RoPE.
+  double constant_bytes(std::size_t first, std::size_t end) const;
 
  private:
   void heads_of(ValueId id, std::int64_t lanes);

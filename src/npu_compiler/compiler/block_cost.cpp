@@ -8,16 +8,19 @@ namespace dllm::npu {
 namespace {
 
 Expected<PhaseCost> evaluate_phase(StepTimes& times, const CostModel& model, const Graph& graph,
-                                   const Workload& workload, const RegularStep& step,
-                                   std::span<const std::int64_t> parts, std::span<const std::int32_t> alike) {
+                                   const Workload& workload, const RegularStep& step, std::span<const RowPart> parts,
+                                   const Mapping* mapping, std::span<const std::int32_t> alike) {
   PhaseCost phase;
   StepLoad load = step_load(workload);
   load.parts = static_cast<std::int64_t>(parts.size());
   DLLM_TRY(phase.cost, model.evaluate(graph, load, alike));
-  DLLM_TRY(
-      phase.time,
-      times.time(model, {.step = step, .choices = workload.choices, .logits = !workload.fused_head, .parts = parts},
-                 phase.cost));
+  DLLM_TRY(phase.time, times.time(model,
+                                  {.step = step,
+                                   .choices = workload.choices,
+                                   .logits = !workload.fused_head,
+                                   .mapping = mapping,
+                                   .parts = parts},
+                                  phase.cost));
   const Device& device = model.device();
   phase.seconds = phase.time.seconds(device);
   phase.energy = step_energy(device, work(device, phase.cost.total), phase.seconds);
@@ -30,9 +33,11 @@ Expected<BlockCost> evaluate_block(StepTimes& times, const CostModel& model, con
                                    const Workload& workload, const BlockParts& parts,
                                    std::span<const std::int32_t> alike) {
   DLLM_CHECK_OK(check(workload));
+  const Mapping* const mapping = parts.mapping ? &*parts.mapping : nullptr;
   BlockCost block;
-  DLLM_TRY(block.warm, evaluate_phase(times, model, warm, workload, warm_step(workload), parts.warm, alike));
-  DLLM_TRY(block.refine, evaluate_phase(times, model, refine, workload, refine_step(workload), parts.refine, alike));
+  DLLM_TRY(block.warm, evaluate_phase(times, model, warm, workload, warm_step(workload), parts.warm, mapping, alike));
+  DLLM_TRY(block.refine,
+           evaluate_phase(times, model, refine, workload, refine_step(workload), parts.refine, mapping, alike));
   const Device& device = model.device();
   const auto refinements = static_cast<double>(workload.steps - 1);
   block.seconds = block.warm.seconds + refinements * block.refine.seconds;

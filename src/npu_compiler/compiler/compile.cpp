@@ -30,8 +30,12 @@ Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSp
   return {};
 }
 
+std::size_t end_of(const StepContext& c) {
+  return c.options.segment.end == 0 ? c.graph.ops.size() : c.options.segment.end;
+}
+
 void list_matrices(StepContext& c) {
-  for (std::size_t i = 0; i < c.graph.ops.size(); ++i) {
+  for (std::size_t i = c.options.segment.first; i < end_of(c); ++i) {
     WeightId weight = kNoId;
     if (const auto* linear = std::get_if<op::Linear>(&c.graph.ops[i])) weight = linear->weight;
     if (const auto* head = std::get_if<op::ScoreHead>(&c.graph.ops[i])) weight = head->weight;
@@ -91,6 +95,31 @@ Expected<void> lower_at(StepContext& c, std::size_t first, const Group& group) {
       any);
 }
 
+/// Values that wait in HBM, one after the other as they are in vector SRAM.
+Expected<void> load_waiting(StepContext& c) {
+  const std::size_t first = c.options.segment.first;
+  if (first == 0) return {};
+  c.current = static_cast<std::int32_t>(first);
+  c.e.begin_region("load");
+  std::uint64_t at = c.options.spill;
+  for (const ValueId id : waiting_values(c.graph, first)) {
+    if (c.value_rows(id) == 0) continue;
+    DLLM_TRY(const ValuePlace place, c.place_output(id));
+    at += c.move_rows(Op::H_PREFETCH_V, place, at);
+  }
+  c.e.end_region();
+  return {};
+}
+
+void store_waiting(StepContext& c) {
+  if (end_of(c) == c.graph.ops.size()) return;
+  c.e.begin_region("store");
+  std::uint64_t at = c.options.spill;
+  for (const ValueId id : waiting_values(c.graph, end_of(c)))
+    if (c.value_rows(id) > 0) at += c.move_rows(Op::H_STORE_V, c.place(id), at);
+  c.e.end_region();
+}
+
 /// Joins prologue and body. Loops are relative to their own code, so code may be moved as a whole.
 Program join(Program prologue, Program body) {
   const std::uint32_t shift = static_cast<std::uint32_t>(prologue.code.size());
@@ -136,8 +165,9 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
   c.e.begin_region("weights");
   if (!c.matrices.empty()) prefetch_first_panel(c, 0, 0);
   c.e.end_region();
+  DLLM_CHECK_OK(load_waiting(c));
   std::set<std::int32_t> listed;  // hoisted operators that belong to a region
-  for (std::size_t i = 0; i < graph.ops.size();) {
+  for (std::size_t i = options.segment.first; i < end_of(c);) {
     const Group group = group_at(c, patterns, i);
     const std::size_t count = group.ops();
     c.current = static_cast<std::int32_t>(i + count - 1);
@@ -162,6 +192,7 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
   c.flush_streams();
   c.flush_carry();
   DLLM_CHECK_OK(store_values(c));
+  store_waiting(c);
   c.e.fence(0);
   c.prologue.end_region();
   StepProgram result = std::move(c.result);
@@ -172,12 +203,22 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
   for (ChoiceSite& site : c.choices) site.instruction += shift;
   result.program.choices = {options.choices, std::move(c.choices)};
   result.vram_rows = c.vram_used();
+  result.overlapped = c.overlap;
   result.step_bytes = c.step_used();
   DLLM_CHECK_OK(link(result.program));
   return result;
 }
 
 }  // namespace
+
+std::uint64_t spill_bytes(const Graph& graph, const ModelLayout& layout, std::size_t at) {
+  std::int64_t rows = 0;
+  for (const ValueId id : waiting_values(graph, at)) {
+    const auto index = static_cast<std::size_t>(id);
+    rows += round_up(graph.values[index].rows, layout.machine.blen) * layout.slabs(layout.values[index]);
+  }
+  return static_cast<std::uint64_t>(rows * layout.machine.vlen * 2);
+}
 
 Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options) {

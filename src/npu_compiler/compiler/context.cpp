@@ -172,6 +172,16 @@ void StepContext::load_rows(std::int64_t to, std::int64_t count, std::uint64_t b
   prologue.transfer(Op::H_PREFETCH_V, target, offset, kConstantAddress, stride != 0, 0);
 }
 
+std::uint64_t StepContext::move_rows(Op op, const ValuePlace& place, std::uint64_t base) {
+  const std::int64_t count = place.stride * place.slabs;
+  e.set_csr(Csr::kFormatActivation, mx_format_number(machine.lane_format()));
+  e.set_csr(op == Op::H_STORE_V ? Csr::kStoreVRows : Csr::kPrefetchVRows, static_cast<std::uint32_t>(count));
+  e.set_address(kConstantAddress, base);
+  const Gp row = e.reg(address(place.row));
+  e.transfer(op, row, Gp(), kConstantAddress, false, 0);
+  return static_cast<std::uint64_t>(count * vlen() * 2);
+}
+
 void StepContext::load_matrix(std::uint64_t to, std::int64_t count, std::uint64_t base, std::uint64_t scale_offset) {
   prologue.set_address(kConstantAddress, base);
   prologue.set_scale(scale_offset);

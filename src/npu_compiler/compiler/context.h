@@ -121,6 +121,9 @@ class StepContext {
   void load_rows(std::int64_t to, std::int64_t count, std::uint64_t base, std::uint64_t first_element,
                  std::int64_t stride = 0);
 
+  /// All rows of a value between vector SRAM and HBM, in the lanes' format; returns their bytes.
+  std::uint64_t move_rows(Op op, const ValuePlace& place, std::uint64_t base);
+
   // The stream of weight panels.
   std::vector<MatrixUse> matrices;
   std::size_t next_matrix = 0;                   ///< index of the next use to be lowered

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/try.h"
+#include "npu_compiler/compiler/mapper.h"
 #include "npu_core/device/device.h"
 #include "npu_core/machine/device_machine.h"
 
@@ -38,7 +40,8 @@ Expected<MxFormat> logit_format(const Device& device) {
 }  // namespace
 
 Expected<CompiledWorkload> compile_workload(const std::function<Graph(StepShape)>& graph, const Device& device,
-                                            const StepWorkload& work, CompileOptions options) {
+                                            const StepWorkload& work, CompileOptions options, const Mapping* mapping,
+                                            std::span<const RowPart> parts) {
   if (options.head == HeadMode::kLogits && !options.logits) {
     DLLM_TRY(options.logits, logit_format(device));
   }
@@ -46,9 +49,9 @@ Expected<CompiledWorkload> compile_workload(const std::function<Graph(StepShape)
   const Graph any = graph({1, 1});
   std::vector<bool> present;
   for (const WeightDecl& decl : any.weights) present.push_back(decl.required);
-  DLLM_TRY(ModelLayout layout, make_layout(any, present, machine, work.context));
+  DLLM_TRY(ModelLayout layout, make_layout(any, present, machine, work.context, mapping));
   DLLM_TRY(const StepSpec spec, make_step(any, layout, work));
-  DLLM_TRY(SplitStep step, compile_split(graph, layout, spec, options));
+  DLLM_TRY(SplitStep step, compile_parts(graph, layout, spec, parts, options));
   return CompiledWorkload{machine, std::move(layout), std::move(step)};
 }
 
@@ -64,11 +67,22 @@ Expected<CompiledStep> compile_step(ModelShape shape, Device device, const StepR
   DLLM_TRY(const CompileOptions options, head_options(device, request));
   const auto start = std::chrono::steady_clock::now();
   const auto build = [&](StepShape rows) { return shape.architecture->build(shape.desc, rows); };
-  DLLM_TRY(CompiledWorkload compiled, compile_workload(build, device, work, options));
+  std::optional<FoundMapping> found;
+  if (request.search) {
+    if (request.reduced)
+      return Error{ErrorCode::kUnsupported, "a head that is reduced on chip has no priced schedule", "--mapping search",
+                   "leave out --reduced-head, or --mapping rule"};
+    const RegularStep step{.sequences = work.batch, .rows = work.rows, .keys = work.context, .scored = work.scored};
+    DLLM_TRY(found, cached_mapping(device, shape, {.steps = {{step}}, .choices = request.choices}, request.mappings));
+  }
+  DLLM_TRY(CompiledWorkload compiled,
+           compile_workload(build, device, work, options, found ? &found->mapping : nullptr,
+                            found ? std::span<const RowPart>(found->parts.front()) : std::span<const RowPart>()));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  return CompiledStep{
-      std::move(shape), std::move(device), compiled.machine, std::move(compiled.layout), std::move(compiled.step), work,
-      time.count()};
+  return CompiledStep{std::move(shape),          std::move(device),
+                      compiled.machine,          std::move(compiled.layout),
+                      std::move(compiled.step),  work,
+                      found ? found->priced : 0, time.count()};
 }
 
 }  // namespace dllm::npu

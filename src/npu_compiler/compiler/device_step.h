@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <string>
 
 #include "npu_compiler/compiler/layout.h"
 #include "npu_compiler/compiler/split_step.h"
@@ -22,6 +24,8 @@ struct StepRequest {
   bool reduced = false;           ///< arg-max and confidence on chip: no logits in memory
   double temperature = 0;         ///< of a reduced head; above 0: draws in the format of lanes, at 1 by confidence
   ChoiceAssumption choices = {};  ///< how rows choose experts
+  bool search = false;            ///< the mapping with the least priced time instead of the one by rule
+  std::string mappings = "";      ///< directory in which found mappings are kept (cached_mapping())
 };
 
 /// A denoising step of a model on a device, compiled.
@@ -32,6 +36,7 @@ struct CompiledStep {
   ModelLayout layout;
   SplitStep step;
   StepWorkload work;        ///< rows and scored as the cache makes them
+  std::int64_t priced = 0;  ///< mappings that the search compared
   double milliseconds = 0;  ///< of compilation, layout included
 };
 
@@ -42,9 +47,11 @@ struct CompiledWorkload {
   SplitStep step;
 };
 
-/// Logits go to memory in the device's format unless `options` says otherwise. Errors: as compile_step().
+/// Logits go to memory in the device's format unless `options` says otherwise. `mapping`, `parts`: by rule if null and
+/// empty. Errors: as compile_step().
 Expected<CompiledWorkload> compile_workload(const std::function<Graph(StepShape)>& graph, const Device& device,
-                                            const StepWorkload& work, CompileOptions options);
+                                            const StepWorkload& work, CompileOptions options,
+                                            const Mapping* mapping = nullptr, std::span<const RowPart> parts = {});
 
 /// Logits go to memory in the device's format, from which the sampling kernels read them, unless the head is reduced.
 /// Errors: kUsage (contradictory numbers), kUnsupported (formats, shapes), kResource (memory).

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "npu_compiler/analytic/mapping.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
 
@@ -24,15 +26,26 @@ Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, 
 /// Errors: caches that do not fit in addition to the weights.
 Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences);
 
-/// Number of sequences in each part of a step that compile_split() would compile, with logits to memory; one part if
-/// the step fits at once. Two short models that differ by one layer show what all layers keep in vector SRAM; the whole
-/// model is compiled only if that does not fit. Errors: those of compile_step() for a single sequence.
-Expected<std::vector<std::int64_t>> step_parts(const Device& device, const ModelShape& shape, const RegularStep& step,
-                                               const ChoiceAssumption& choices);
+/// The parts of a step that compile_split() would compile, with logits to memory; one part if the step fits at once.
+/// Two short models that differ by one layer show what all layers keep in vector SRAM; the whole model is compiled only
+/// if that does not fit. Errors: those of compile_step() for a single sequence.
+Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const RegularStep& step,
+                                          const ChoiceAssumption& choices);
+
+/// Parts that fit the device's memories.
+struct FittingParts {
+  std::vector<RowPart> parts;
+  bool overlapped = true;  ///< vector SRAM also holds what CompileOptions::overlap keeps alive; of rows in turn unknown
+};
+/// All at once, in halves, in quarters, ... under a mapping: those that fit. Errors: as step_parts().
+Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const ModelShape& shape,
+                                                  const RegularStep& step, const ChoiceAssumption& choices,
+                                                  const Mapping& mapping);
 
 /// Of both kinds of steps of a block.
 struct BlockParts {
-  std::vector<std::int64_t> warm, refine;
+  std::vector<RowPart> warm, refine;
+  std::optional<Mapping> mapping = {};  ///< of both; none: by rule
 };
 
 /// Errors: those of step_parts().
@@ -40,8 +53,8 @@ Expected<BlockParts> block_parts(const Device& device, const ModelShape& shape, 
 
 /// For models of time that run no program: whether the device can run a step, with its memory, caches and SRAM; and in
 /// which parts. Errors: those of `dllm npu step`.
-Expected<std::vector<std::int64_t>> check_feasible(const Device& device, const ModelShape& shape,
-                                                   const RegularStep& step, const ChoiceAssumption& choices);
+Expected<std::vector<RowPart>> check_feasible(const Device& device, const ModelShape& shape, const RegularStep& step,
+                                              const ChoiceAssumption& choices);
 /// Both steps of a block: a device on which no warm step can be compiled decodes no block.
 Expected<BlockParts> check_feasible(const Device& device, const ModelShape& shape, const Workload& workload);
 

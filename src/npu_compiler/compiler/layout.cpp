@@ -39,10 +39,11 @@ class Allocator {
 class LayoutBuilder {
  public:
   LayoutBuilder(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
-                std::int64_t positions)
+                std::int64_t positions, const Mapping* mapping)
       : graph_(graph), present_(present) {
     layout_.machine = machine;
     layout_.positions = positions;
+    layout_.mapping = mapping != nullptr ? *mapping : rule_mapping(sram_shape(machine));
   }
 
   Expected<ModelLayout> build() {
@@ -53,6 +54,7 @@ class LayoutBuilder {
     layout_.key_tile = layout_.machine.hlen;
     for (const LaneMap& lanes : layout_.values)
       if (lanes.heads() && lanes.hlen > layout_.machine.hlen) layout_.key_tile = vlen();
+    DLLM_CHECK_OK(check_buffers());
     plan_mram(layout_);
     for (const dllm::Op& any : graph_.ops) DLLM_CHECK_OK(std::visit([this](const auto& o) { return add(o); }, any));
     plan_experts(layout_);
@@ -81,13 +83,26 @@ class LayoutBuilder {
     return &layout_.weights.back();
   }
 
-  /// The largest panel that a buffer of weights holds.
+  /// Mappings that are not the rule's may be another device's.
+  Expected<void> check_buffers() const {
+    const Mapping& mapping = layout_.mapping;
+    const SramShape sram = sram_shape(layout_.machine);
+    const std::int64_t unit = std::max(sram.blen, sram.hlen);
+    if (mapping.weight_rows < 0 || mapping.kv_rows < 0 || mapping.weight_rows % unit != 0 ||
+        mapping.kv_rows % unit != 0 ||
+        2 * (mapping.weight_rows + mapping.kv_rows) + sram.ones_rows() > sram.matrix_rows)
+      return Error{
+          ErrorCode::kUsage,
+          fmt::format("a mapping with twice {} and {} rows of matrix SRAM in multiples of {}, the device has {}",
+                      mapping.weight_rows, mapping.kv_rows, unit, sram.matrix_rows),
+          "npu compiler", "--set sram.matrix_tiles=N with a larger N"};
+    return {};
+  }
+
+  /// The panels of the mapping, if a buffer of weights holds one.
   Expected<void> cut_into_panels(MatrixShape& shape, WeightId weight) const {
     const MachineConfig& m = layout_.machine;
-    shape.panel = m.vlen;
-    while (shape.panel > m.blen &&
-           (shape.panel * shape.k_tiles > layout_.mram.weight_rows || shape.panel / 2 >= shape.n))
-      shape.panel /= 2;
+    shape.panel = panel_lanes(layout_.mapping, sram_shape(m), shape.n, shape.k_tiles);
     if (shape.panel * shape.k_tiles <= layout_.mram.weight_rows) return {};
     return Error{
         ErrorCode::kUsage,
@@ -165,21 +180,12 @@ class LayoutBuilder {
     return {};
   }
   Expected<void> add(const op::Attention& o) {
-    const MachineConfig& m = layout_.machine;
-    // Two blocks' scores may take an eighth of vector SRAM; K and V of a chunk share a buffer for each group of MLEN
-    // lanes that one slab of queries needs.
-    const std::int64_t block = round_up(std::min<std::int64_t>(128, m.mlen), m.blen);
-    const auto rows = static_cast<std::int64_t>(m.vram_elements) / m.vlen;
-    const std::int64_t by_scores = rows / 16 / block;
-    const bool wide = o.head_dim > m.hlen;
-    const std::int64_t pieces = wide ? o.head_dim / m.mlen : m.vlen / m.mlen;
-    const std::int64_t by_kv = layout_.mram.kv_rows / (2 * layout_.key_tile * pieces);
-    const std::int64_t by_terms = (std::int64_t{1} << m.contraction_bits) / layout_.key_tile - 1;
-    layout_.chunk_tiles = std::min({by_scores, by_kv, by_terms, std::int64_t{64}});
+    const SramShape sram = sram_shape(layout_.machine);
+    layout_.chunk_tiles = chunk_tiles(layout_.mapping, sram, o.head_dim);
     if (layout_.chunk_tiles < 1)
       return Error{ErrorCode::kUsage,
                    fmt::format("one tile of {} keys does not fit: {} rows of vector SRAM, {} rows per K/V buffer",
-                               layout_.key_tile, rows, layout_.mram.kv_rows),
+                               layout_.key_tile, sram.vector_rows, layout_.mram.kv_rows),
                    "npu compiler", "--set sram.vector_rows=N or sram.matrix_tiles=N with a larger N"};
     return {};
   }
@@ -271,9 +277,9 @@ const WeightPlace* ModelLayout::find(WeightId weight, WeightUse use) const {
 }
 
 Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
-                                  std::int64_t positions) {
+                                  std::int64_t positions, const Mapping* mapping) {
   DLLM_CHECK_OK(machine.validate());
-  return LayoutBuilder(graph, present, machine, positions).build();
+  return LayoutBuilder(graph, present, machine, positions, mapping).build();
 }
 
 static std::int64_t query_slabs(const Graph& graph, const ModelLayout& layout, std::int32_t layer) {

@@ -8,6 +8,7 @@
 #include "base/integers.h"
 #include "dllm/error.h"
 #include "graph/graph.h"
+#include "npu_compiler/analytic/mapping.h"
 #include "npu_core/machine/config.h"
 
 // Where data are stored: columns of activations in lanes, weights and caches in HBM, buffers in matrix SRAM. The rules
@@ -137,6 +138,7 @@ struct MramPlan {
 /// Everything about a model on a device that does not depend on the step.
 struct ModelLayout {
   MachineConfig machine;
+  Mapping mapping;
   std::int64_t positions = 0;  ///< of the RoPE tables
   std::vector<LaneMap> values;
   std::vector<WeightPlace> weights;
@@ -154,14 +156,15 @@ struct ModelLayout {
   std::int64_t slabs(const LaneMap& map) const { return ceil_div(map.used(), machine.vlen); }
 };
 
-/// Three quarters of matrix SRAM for weights, a quarter for K and V; rows are BLEN-aligned.
+/// Buffers of the mapping's sizes.
 void plan_mram(ModelLayout& layout);
 /// Slots for experts after two panels of the largest size, or over them.
 void plan_experts(ModelLayout& layout);
 
-/// `present`: by WeightId, which weights the model has. Errors: kUsage and kUnsupported, naming what does not fit.
+/// `present`: by WeightId, which weights the model has. `mapping`: null for the one by rule. Errors: kUsage and
+/// kUnsupported, naming what does not fit.
 Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
-                                  std::int64_t positions);
+                                  std::int64_t positions, const Mapping* mapping = nullptr);
 /// Errors: kUsage.
 Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std::int64_t capacity);
 

@@ -102,6 +102,20 @@ std::string listing_asm(const SplitStep& step, const Listing& listing) {
   return text;
 }
 
+Json mapping_json(const ModelLayout& layout) {
+  Json panels = Json::array();
+  for (const WeightPlace& w : layout.weights) {
+    if (w.use != WeightUse::kMatrix || (w.expert_stride != 0 && !w.streamed)) continue;
+    Json one = {{"outputs", w.matrix.n}, {"k_tiles", w.matrix.k_tiles}, {"panel", w.matrix.panel}};
+    if (std::ranges::find(panels, one) == panels.end()) panels.push_back(std::move(one));
+  }
+  return {{"weight_rows", layout.mram.weight_rows},
+          {"kv_rows", layout.mram.kv_rows},
+          {"chunk_keys", layout.chunk_tiles * layout.key_tile},
+          {"expert_slots", layout.mram.expert_slots},
+          {"panels", std::move(panels)}};
+}
+
 Json listing_json(const SplitStep& step, const Listing& listing, const ModelLayout& layout) {
   Json operators = Json::array();
   for (const ListedOperator& op : listing.operators)

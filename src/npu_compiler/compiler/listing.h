@@ -24,6 +24,9 @@ struct Listing {
   std::vector<ListedOperator> operators;
 };
 
+/// How a layout uses matrix SRAM, and the chunks of attention.
+nlohmann::ordered_json mapping_json(const ModelLayout& layout);
+
 /// The operators of all parts. Errors: those of the cost model.
 Expected<Listing> list_step(const ModelLayout& layout, const Device& device, const SplitStep& step);
 

@@ -59,7 +59,8 @@ TEST_P(ShippedDevices, AreScheduledAsTheySimulate) {
                                          .keys = c.work.context,
                                          .logits = true,
                                          .logit_bytes = device->numerics.logit_bytes,
-                                         .gbps = *achieved_bandwidth(*device)});
+                                         .gbps = *achieved_bandwidth(*device),
+                                         .segment = part.segment});
     ASSERT_TRUE(schedule) << schedule.error().message();
     scheduled += schedule->total;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "npu_compiler/analytic/segments.h"
 #include "npu_compiler/compiler/layout.h"
 #include "npu_core/assembler/program.h"
 
@@ -54,6 +55,10 @@ struct CompileOptions {
   /// Every value has its own buffer, so that all of them can be read after the run (nothing is fused then). For
   /// tests.
   bool keep_values = false;
+  /// Only these operators. Values that are made before are loaded from `spill`, those that are read later stored there
+  /// (spill_bytes()).
+  Segment segment = {};
+  std::uint64_t spill = 0;  ///< address in HBM
   // Of a part of a step (split_step.h).
   std::int64_t first_row = 0;     ///< rows of the previous parts, whose tokens precede these
   std::int64_t token_rows = 0;    ///< rows of all parts; 0: this is the only one
@@ -89,6 +94,7 @@ struct StepProgram {
   std::uint64_t step_bytes = 0;           ///< of the step's memory in use
   std::vector<ValuePlace> values;         ///< by ValueId; buffers are shared unless keep_values
   std::int64_t vram_rows = 0;             ///< of VLEN, maximum in use
+  bool overlapped = false;                ///< as CompileOptions::overlap, unless vector SRAM was too small
   std::uint64_t logits = 0;               ///< kLogits: HBM, [slab][logit_rows][VLEN] in CompileOptions::logits
   std::int64_t logit_rows = 0;
   /// kReduced: INT_MEM words of the scored rows' most probable tokens, FP_MEM words of their probabilities.
@@ -106,6 +112,9 @@ constexpr std::int64_t head_words(const CompileOptions& options, std::int64_t sc
 
 /// Token ids of the rows of all parts of a step start here in INT_MEM.
 inline constexpr std::uint32_t kTokenWords = 0;
+
+/// Bytes of HBM for the values that wait before operator `at` of a graph.
+std::uint64_t spill_bytes(const Graph& graph, const ModelLayout& layout, std::size_t at);
 
 /// Compiles one step. `graph` was built for the spec's numbers of rows. Errors: kUsage (what does not fit, and the
 /// available room), kUnsupported (operators).

@@ -37,7 +37,10 @@ Expected<PricedStep> price(const CompiledStep& compiled, const ChoiceAssumption&
                                                    .logit_bytes = compiled.device.numerics.logit_bytes,
                                                    .gbps = priced.gbps,
                                                    .queue = compiled.device.issue.queue,
-                                                   .choices = choices}));
+                                                   .choices = choices,
+                                                   .mapping = &compiled.layout.mapping,
+                                                   .overlap = part.step.overlapped,
+                                                   .segment = part.segment}));
     priced.time.device += schedule.total;
     for (ScheduledPhase& phase : schedule.phases) priced.phases.push_back(std::move(phase));
   }
@@ -53,7 +56,8 @@ Expected<StepCycles> StepTimes::time(const CostModel& model, const StepQuestion&
                                                     .logit_bytes = device.numerics.logit_bytes,
                                                     .gbps = model.achieved_gbps(),
                                                     .queue = device.issue.queue,
-                                                    .choices = question.choices},
+                                                    .choices = question.choices,
+                                                    .mapping = question.mapping},
                                                    question.parts);
   if (cycles) {
     timed.device = *cycles;

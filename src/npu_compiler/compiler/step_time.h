@@ -54,8 +54,9 @@ Expected<PricedStep> price(const CompiledStep& compiled, const ChoiceAssumption&
 struct StepQuestion {
   RegularStep step;
   ChoiceAssumption choices = {};
-  bool logits = true;                        ///< go to memory; false: reduced on chip, at no cost
-  std::span<const std::int64_t> parts = {};  ///< sequences of each part that is compiled (step_parts())
+  bool logits = true;                   ///< go to memory; false: reduced on chip, at no cost
+  const Mapping* mapping = nullptr;     ///< null: by rule
+  std::span<const RowPart> parts = {};  ///< sequences of each part that is compiled (step_parts())
 };
 
 /// Times of one model's steps on any device. Keeps graphs of the model: not thread-safe.

@@ -42,13 +42,13 @@ constexpr RegularStep kRefine = {.sequences = 4, .rows = 32, .keys = 256, .score
 
 TEST(StepTimes, EveryPartReadsAllWeightsAndIsDispatched) {
   TimedModel t("dart-2048", "llada-8b", {{"host.dispatch_us", "3"}});
-  const std::vector<std::int64_t> one = {4}, four = {1, 1, 1, 1};
+  const std::vector<RowPart> one = {4}, four = {1, 1, 1, 1};
   const StepCycles whole = t.of({.step = kRefine, .parts = one}), cut = t.of({.step = kRefine, .parts = four});
   EXPECT_EQ(whole.source, TimeSource::kPriced);
   EXPECT_EQ(source_name(whole.source), "priced schedule");
   RegularStep single = kRefine;
   single.sequences = 1;
-  const std::vector<std::int64_t> alone = {1};
+  const std::vector<RowPart> alone = {1};
   const StepCycles part = t.of({.step = single, .parts = alone});
   EXPECT_NEAR(cut.device, 4 * part.device, 1e-6 * cut.device);
   EXPECT_GT(cut.device, 3 * whole.device);  // limited by the weights
@@ -89,8 +89,8 @@ TEST(StepTimes, BlocksAreJudgedByBothPhases) {
   TimedModel t("dart-2048", "llada-8b");
   const Workload w;
   const BlockParts parts = *check_feasible(t.device, t.shape, w);
-  EXPECT_EQ(parts.warm, std::vector<std::int64_t>(8, 2));
-  EXPECT_EQ(parts.refine, std::vector<std::int64_t>{16});
+  EXPECT_EQ(parts.warm, std::vector<RowPart>(8, 2));
+  EXPECT_EQ(parts.refine, std::vector<RowPart>{16});
   const auto block = evaluate_block(t.times, t.model, t.shape.architecture->build(t.shape.desc, warm_shape(w)),
                                     t.shape.architecture->build(t.shape.desc, refine_shape(w)), w, parts);
   ASSERT_TRUE(block) << block.error().message();
@@ -106,16 +106,19 @@ TEST(StepTimes, BlocksAreJudgedByBothPhases) {
 }
 
 TEST(StepTimes, WithoutAProgramThereIsNoBlock) {
-  const Device phone = *load_device("mobile-v79");
+  const std::vector<Override> less = {{"sram.vector_rows", "8192"}};
+  const Device phone = *load_device("mobile-v79", less), whole = *load_device("mobile-v79");
   const ModelShape shape = *load_model_shape("llada-8b");
   Workload w{.batch = 1, .context = 256};
   const auto refused = check_feasible(phone, shape, w);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
-  EXPECT_TRUE(check_feasible(phone, shape, refine_step(w), {}));
   EXPECT_EQ(refused.error().message(), check_feasible(phone, shape, warm_step(w), {}).error().message());
-  w.context = 64;
-  EXPECT_TRUE(check_feasible(phone, shape, w));
+  // With all of its memory the rows of the warm step take turns.
+  const auto parts = check_feasible(whole, shape, w);
+  ASSERT_TRUE(parts) << parts.error().message();
+  EXPECT_GT(parts->warm.size(), 1u);
+  EXPECT_EQ(parts->refine, std::vector<RowPart>{1});
 }
 
 }  // namespace

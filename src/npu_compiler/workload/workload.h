@@ -45,6 +45,14 @@ struct RegularStep {
   std::int64_t scored = 0;                            ///< of each sequence's rows, the last
   StepShape shape() const { return {.rows = sequences * rows, .scored = sequences * scored}; }
 };
+/// Some rows of a step that run at once, while weights are read once for them.
+struct RowPart {
+  std::int64_t sequences = 1;
+  /// Of a single sequence: rows [first, first + rows), which take turns with the sequence's other rows. 0: all.
+  std::int64_t first = 0, rows = 0;
+  RowPart(std::int64_t of, std::int64_t begin = 0, std::int64_t count = 0) : sequences(of), first(begin), rows(count) {}
+  bool operator==(const RowPart&) const = default;
+};
 /// The two kinds of steps.
 RegularStep warm_step(const Workload& workload);
 RegularStep refine_step(const Workload& workload);

@@ -39,12 +39,12 @@ inline MachineConfig small_machine() {
 /// One model on a machine, together with the reference.
 class Bench {
  public:
-  /// `change` may modify the random weights.
+  /// `change` may modify the random weights. `mapping`: null for the one by rule.
   Bench(const TinyShape& shape, const MachineConfig& machine, std::int64_t positions = 64, bool optional = true,
-        const std::function<void(TinyWeights&)>& change = {})
+        const std::function<void(TinyWeights&)>& change = {}, const Mapping* mapping = nullptr)
       : shape_(shape), weights_(tiny_graph(shape, {1, 1}), 7, optional) {
     if (change) change(weights_);
-    auto layout = make_layout(tiny_graph(shape, {1, 1}), weights_.present(), machine, positions);
+    auto layout = make_layout(tiny_graph(shape, {1, 1}), weights_.present(), machine, positions, mapping);
     if (!layout) throw std::runtime_error(layout.error().message());
     layout_ = std::move(*layout);
     machine_.emplace(std::move(*Machine::create(machine)));
@@ -83,10 +83,11 @@ class Bench {
                               : compare_predictions(*compiled, expected);
   }
 
-  /// The same for a step that may be cut into parts; returns their number.
-  std::size_t run_parts(const StepSpec& spec, const std::vector<std::size_t>& cache_of) {
+  /// The same for a step that may be cut into parts, or is in the given ones; returns their number.
+  std::size_t run_parts(const StepSpec& spec, const std::vector<std::size_t>& cache_of,
+                        const std::vector<RowPart>& parts = {}) {
     const auto build = [&](StepShape shape) { return tiny_graph(shape_, shape); };
-    const auto compiled = compile_split(build, layout_, spec);
+    const auto compiled = compile_parts(build, layout_, spec, parts);
     EXPECT_TRUE(compiled.has_value()) << compiled.error().message();
     if (!compiled) return 0;
     const std::vector<TokenId> tokens = execute(compiled->program, compiled->constants, spec, nullptr);
@@ -95,12 +96,13 @@ class Bench {
     const reference::StepResult expected = executor_->run(build({spec.rows(), spec.scored()}), spec, tokens, caches);
     std::size_t first = 0;
     for (const StepPart& part : compiled->parts) {
+      if (!part.scores()) continue;
       const auto count = static_cast<std::size_t>(part.spec.scored());
       compare_logits(part.step, expected, first, count);
       first += count;
     }
     EXPECT_EQ(first, expected.logits.size());
-    return compiled->parts.size();
+    return compiled->row_parts.size();
   }
 
   /// Runs a step whose reduced head draws, after `inputs` filled StepProgram::draws; `check` gets the logits.

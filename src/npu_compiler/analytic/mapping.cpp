@@ -1,0 +1,69 @@
+#include "npu_compiler/analytic/mapping.h"
+
+#include <algorithm>
+
+#include "base/integers.h"
+#include "npu_core/device/device.h"
+
+namespace dllm::npu {
+
+SramShape sram_shape(const Device& device) {
+  const ArrayKeys& a = device.array;
+  return {.blen = a.blen,
+          .mlen = a.mlen,
+          .vlen = a.vlen,
+          .hlen = a.hlen,
+          .matrix_rows = device.sram.matrix_tiles * a.mlen,
+          .vector_rows = device.sram.vector_rows,
+          .longest = std::int64_t{1} << MachineConfig{}.contraction_bits,
+          .ones = device.numerics.smooth_values != "none"};
+}
+
+SramShape sram_shape(const MachineConfig& machine) {
+  return {.blen = machine.blen,
+          .mlen = machine.mlen,
+          .vlen = machine.vlen,
+          .hlen = machine.hlen,
+          .matrix_rows = static_cast<std::int64_t>(machine.mram_elements) / machine.mlen,
+          .vector_rows = static_cast<std::int64_t>(machine.vram_elements) / machine.vlen,
+          .longest = std::int64_t{1} << machine.contraction_bits,
+          .ones = machine.smoothing.values != SmoothingCentre::kNone};
+}
+
+Mapping rule_mapping(const SramShape& sram) {
+  const std::int64_t unit = std::max(sram.blen, sram.hlen);
+  Mapping mapping;
+  mapping.weight_rows = sram.matrix_rows * 3 / 8 / unit * unit;
+  mapping.kv_rows = (sram.matrix_rows - 2 * mapping.weight_rows - sram.ones_rows()) / 2 / unit * unit;
+  return mapping;
+}
+
+std::int64_t panel_lanes(const Mapping& mapping, const SramShape& sram, std::int64_t n, std::int64_t k_tiles) {
+  std::int64_t lanes = sram.vlen;
+  for (const PanelChoice& choice : mapping.panels)
+    if (choice.n == n && choice.k_tiles == k_tiles) lanes = std::min(lanes, choice.lanes);
+  while (lanes > sram.blen && (lanes * k_tiles > mapping.weight_rows || lanes / 2 >= n)) lanes /= 2;
+  return lanes;
+}
+
+std::int64_t score_rows(const SramShape& sram) { return round_up(std::min<std::int64_t>(128, sram.mlen), sram.blen); }
+
+std::int64_t key_rows(const SramShape& sram, std::int64_t head_dim) {
+  const bool wide = head_dim > sram.hlen;
+  return 2 * (wide ? sram.vlen * (head_dim / sram.mlen) : sram.hlen * (sram.vlen / sram.mlen));
+}
+
+std::int64_t chunk_tiles(const Mapping& mapping, const SramShape& sram, std::int64_t head_dim) {
+  const std::int64_t tile = head_dim > sram.hlen ? sram.vlen : sram.hlen;
+  return std::max<std::int64_t>(
+      0, std::min({sram.vector_rows / 16 / score_rows(sram), mapping.kv_rows / key_rows(sram, head_dim),
+                   sram.longest / tile - 1, mapping.chunk_tiles}));
+}
+
+ExpertRing expert_ring(const Mapping& mapping, std::int64_t slot, std::int64_t panel) {
+  const std::int64_t all = 2 * mapping.weight_rows, apart = (all - 2 * panel) / slot;
+  if (apart >= 2) return {std::min(apart, mapping.expert_slots), true};
+  return {std::min(all / slot, mapping.expert_slots), false};
+}
+
+}  // namespace dllm::npu

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "npu_core/machine/config.h"
+
+namespace dllm::npu {
+
+struct Device;
+
+/// What the on-chip memories and the array of a device allow a mapping. A device and its machine give the same.
+struct SramShape {
+  std::int64_t blen = 0, mlen = 0, vlen = 0, hlen = 0;
+  std::int64_t matrix_rows = 0;  ///< of MLEN elements
+  std::int64_t vector_rows = 0;  ///< of VLEN lanes
+  std::int64_t longest = 0;      ///< products per output that the accumulators hold
+  bool ones = false;             ///< HLEN rows of matrix SRAM hold ones, for smoothed values
+  std::int64_t ones_rows() const { return ones ? hlen : 0; }
+};
+SramShape sram_shape(const Device& device);
+SramShape sram_shape(const MachineConfig& machine);
+
+/// Outputs of a matrix that are loaded and multiplied at once.
+struct PanelChoice {
+  std::int64_t n = 0, k_tiles = 0;  ///< the shape: output lanes, tiles of MLEN lanes of the contraction
+  std::int64_t lanes = 0;           ///< of a panel at most: a power of two times BLEN
+  bool operator==(const PanelChoice&) const = default;
+};
+
+/// How a model's matrices, keys and values pass through matrix SRAM. The order of loops is fixed: a panel stays in
+/// matrix SRAM while all rows of the step, which stay in vector SRAM, are multiplied by it, and the sums stay in the
+/// accumulators over all of K. So a step reads each weight once and no partial sum is stored. What is left to choose is
+/// below. Only `chunk_tiles` decides bits (softmax is rescaled from chunk to chunk).
+struct Mapping {
+  std::int64_t weight_rows = 0;          ///< rows of matrix SRAM of each of the two buffers for panels
+  std::int64_t kv_rows = 0;              ///< of each of the two for K and V
+  std::int64_t chunk_tiles = 64;         ///< tiles of keys in a chunk of attention, at most
+  std::int64_t expert_slots = 8;         ///< experts in the ring, at most
+  std::vector<PanelChoice> panels = {};  ///< other matrices have the largest panel that fits a buffer
+  bool operator==(const Mapping&) const = default;
+};
+
+/// The mapping by rule: three quarters of matrix SRAM for weights, in the largest panels that fit; the rest for K and
+/// V.
+Mapping rule_mapping(const SramShape& sram);
+
+/// Lanes of a matrix's panels. More than a buffer holds if not even BLEN outputs fit.
+std::int64_t panel_lanes(const Mapping& mapping, const SramShape& sram, std::int64_t n, std::int64_t k_tiles);
+
+/// Rows of a block of queries whose scores are in vector SRAM together.
+std::int64_t score_rows(const SramShape& sram);
+/// Rows of one of the buffers for K and V that a tile of keys takes, of the two that alternate. `head_dim`: longer than
+/// HLEN, or any other.
+std::int64_t key_rows(const SramShape& sram, std::int64_t head_dim);
+/// Tiles of keys whose scores, K and V are on chip together; 0: not even one. Two blocks' scores may take an eighth of
+/// vector SRAM.
+std::int64_t chunk_tiles(const Mapping& mapping, const SramShape& sram, std::int64_t head_dim);
+
+/// A ring of slots for the matrices of experts in the buffers for panels.
+struct ExpertRing {
+  std::int64_t slots = 0;  ///< 0: not even one, panels are streamed
+  bool apart = false;      ///< next to two panels of the largest other matrix, which stay
+};
+/// `slot`, `panel`: rows of matrix SRAM of an expert's matrices and of that panel.
+ExpertRing expert_ring(const Mapping& mapping, std::int64_t slot, std::int64_t panel);
+
+}  // namespace dllm::npu
