@@ -66,8 +66,8 @@ void step(benchmark::State& state, const Shape& shape, std::int64_t rows, std::i
     storage.push_back(random_floats(random, element_count(decl.shape)));
     weights.push_back({TensorType::kF32, decl.shape, std::as_bytes(std::span(storage.back()))});
   }
-  Executor executor([&](StepShape step_shape) { return step_graph(shape, step_shape); }, weights, *default_kernel_set(),
-                    threads, false);
+  Executor executor([&](StepShape step_shape) { return step_graph(shape, step_shape); }, weights,
+                    {.kernels = *default_kernel_set(), .threads = threads, .packs = false});
   const std::vector<KvShape> layers(static_cast<std::size_t>(shape.layers), KvShape{shape.kv_heads, kHeadDim});
   auto cache = *CpuKvCache::create(static_cast<Position>(context), layers, TensorType::kF16);
   const auto forward = [&](std::int64_t begin, std::int64_t end) {

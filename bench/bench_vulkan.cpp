@@ -53,7 +53,7 @@ struct Rig {
 
   Expected<Buffer> put(std::span<const std::byte> bytes) const {
     DLLM_TRY(Buffer buffer, Buffer::make(device, static_cast<std::int64_t>(bytes.size()), Place::kDevice, "a test"));
-    DLLM_CHECK_OK(upload(device, buffer, bytes));
+    DLLM_CHECK_OK(Uploader(device).copy(buffer, bytes));
     return buffer;
   }
   Expected<Buffer> room(std::int64_t bytes) const { return Buffer::make(device, bytes, Place::kDevice, "a test"); }

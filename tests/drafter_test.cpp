@@ -122,7 +122,7 @@ Brought expect_same_words(const Pair& pair, double temperature, Settings setting
   std::vector<std::vector<TokenId>> expected;
   const auto plain = alone(pair, {1, settings.kv});
   for (const auto& prompt : kPrompts)
-    expected.push_back(generate(*plain, nullptr, prompt, resolved(*plain, {}, temperature), nullptr, {}, {})->ids);
+    expected.push_back(generate({*plain}, prompt, resolved(*plain, {}, temperature))->ids);
   const MethodChoice modes[] = {{"ar"},
                                 {"self-speculation"},
                                 {"self-speculation", {{"draft_min", 2}, {"draft_max", 3}}},
@@ -137,7 +137,7 @@ Brought expect_same_words(const Pair& pair, double temperature, Settings setting
       const auto backend = drafted(pair, settings);
       for (const MethodChoice& mode : modes) {
         const auto options = resolved(*backend, mode, temperature);
-        const auto answer = generate(*backend, nullptr, kPrompts[p], options, nullptr, {}, {});
+        const auto answer = generate({*backend}, kPrompts[p], options);
         EXPECT_TRUE(answer) << answer.error().message();
         EXPECT_EQ(answer->ids, expected[p]) << mode.name << " period " << period;
         if (&mode == std::end(modes) - 1) {
@@ -150,12 +150,11 @@ Brought expect_same_words(const Pair& pair, double temperature, Settings setting
   settings.oracle.clear();
   settings.threads = 3;
   const auto backend = drafted(pair, settings);
-  const auto answers =
-      generate_batch(*backend, nullptr, kPrompts, resolved(*backend, {}, temperature), nullptr, 3, {}, {});
+  const auto answers = generate_batch({*backend}, kPrompts, resolved(*backend, {}, temperature), {.batch = 3});
   EXPECT_TRUE(answers);
   for (std::size_t p = 0; p < kPrompts.size(); ++p) {
     EXPECT_EQ((*answers)[p].ids, expected[p]);
-    const auto one = generate(*backend, nullptr, kPrompts[p], resolved(*backend, {}, temperature), nullptr, {}, {});
+    const auto one = generate({*backend}, kPrompts[p], resolved(*backend, {}, temperature));
     EXPECT_EQ((*answers)[p].commit_step, one->commit_step) << "drafts do not depend on the batch";
   }
   return brought;

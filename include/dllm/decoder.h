@@ -6,6 +6,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dllm/error.h"
@@ -110,7 +111,7 @@ struct DecoderDeclaration {
   std::int32_t top_tokens = 0;  ///< length of Prediction::likely
   bool logits = false;          ///< Prediction::logits are wanted
   bool shadows = false;         ///< shadowed() names some; backends without shadow rows then refuse the decoder
-  /// With the values of all its options. Never null.
+  /// With the values of all its options. Neither it nor what it returns may be null.
   std::function<std::unique_ptr<CustomDecoder>(const OptionMap& options)> make{};
 };
 

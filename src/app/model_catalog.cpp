@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -207,9 +208,13 @@ void ModelCatalog::run(const std::stop_token& stop) {
     asked_ = false;
     const Clock::time_point begun = Clock::now();
     lock.unlock();
-    auto found = scan();
+    std::shared_ptr<const Entries> found;
+    try {
+      found = scan();
+    } catch (const std::exception&) {  // memory or a file system failed: what was known stays
+    }
     lock.lock();
-    known_ = std::move(found);
+    if (found) known_ = std::move(found);
     scanned_ = begun;
     looked_.notify_all();
   }

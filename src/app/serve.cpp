@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <ostream>
@@ -38,7 +39,9 @@ class Serve final : public Verb {
     if (model_.listed(terminal)) return kExitOk;
     DLLM_CHECK_OK(read_keys(terminal));
     read_limits();
-    if (is_private()) server_.pull = pull_model;
+    // Where any web page may ask, a key must say that this user does.
+    const bool pages = std::ranges::count(server_.origins, "*") > 0;
+    if (is_private() && (!pages || !server_.keys.empty())) server_.pull = pull_model;
     DLLM_TRY(const bool several, several_.wanted(model_, server_));
     if (several) {
       warn_if_open(terminal);

@@ -6,7 +6,13 @@
 namespace dllm::constrain {
 namespace {
 
-constexpr std::size_t kMostWays = 32;  ///< to one state at one slot
+/// To one state at one slot; fewer where a long canvas meets a large automaton, whose ways take 24 bytes each.
+constexpr std::int64_t kMostWays = 32, kMostOfAll = 4'000'000;
+
+std::size_t most_ways(std::int64_t states, std::size_t slots) {
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(
+      kMostOfAll / std::max<std::int64_t>(1, states * static_cast<std::int64_t>(slots)), 1, kMostWays));
+}
 
 /// The least count after any move between two states; kTooMany: there is none.
 std::int32_t least_count(const TokenAutomaton& automaton, std::int32_t from, std::int32_t to, std::int32_t count) {
@@ -30,7 +36,7 @@ struct Way {
 /// The ways to the states of one slot, none of which is at least as good and short as another to its state.
 class Ways {
  public:
-  explicit Ways(std::int32_t states) : of_state_(static_cast<std::size_t>(states)) {}
+  Ways(std::int32_t states, std::size_t most) : most_(most), of_state_(static_cast<std::size_t>(states)) {}
 
   void offer(const Way& way) {
     if (!std::isfinite(way.score)) return;
@@ -40,10 +46,10 @@ class Ways {
     if (known.empty()) touched_.push_back(way.state);
     std::erase_if(known, [&](const Way& one) { return one.count >= way.count && one.score <= way.score; });
     known.push_back(way);
-    if (known.size() <= kMostWays) return;
-    // The shortest must stay, as it can always be completed, and the best. The longest but one goes.
+    if (known.size() <= most_) return;
+    // The shortest must stay, as it can always be completed, and the best if two may. The longest but one goes.
     std::ranges::sort(known, {}, &Way::count);
-    known.erase(known.end() - 2);
+    known.erase(known.end() - (most_ > 1 ? 2 : 1));
   }
 
   std::vector<Way> take() {
@@ -58,23 +64,26 @@ class Ways {
   }
 
  private:
+  const std::size_t most_;
   std::vector<std::vector<Way>> of_state_;
   std::vector<std::int32_t> touched_;
 };
 
 }  // namespace
 
+std::int32_t count_after_slot(const TokenAutomaton& automaton, std::int32_t from, std::int32_t to, TokenId token,
+                              std::int32_t count) {
+  if (token == Slot::kNone) return least_count(automaton, from, to, count);
+  const TokenAutomaton::Move* const move = automaton.move(from, token);
+  return move == nullptr ? TokenAutomaton::kTooMany : automaton.count_after(from, *move, count);
+}
+
 bool counts_fit(const TokenAutomaton& automaton, std::span<const Slot> slots, std::span<const std::int32_t> states,
                 std::span<const TokenId> tokens) {
   std::int32_t count = 0;
   for (std::size_t i = 0; i < slots.size() && count != TokenAutomaton::kTooMany; ++i) {
     const TokenId token = slots[i].token != Slot::kNone ? slots[i].token : tokens[i];
-    if (token == Slot::kNone) {
-      count = least_count(automaton, states[i], states[i + 1], count);
-    } else {
-      const TokenAutomaton::Move* const move = automaton.move(states[i], token);
-      count = move == nullptr ? TokenAutomaton::kTooMany : automaton.count_after(states[i], *move, count);
-    }
+    count = count_after_slot(automaton, states[i], states[i + 1], token, count);
   }
   return count != TokenAutomaton::kTooMany;
 }
@@ -83,7 +92,7 @@ std::optional<std::vector<TokenId>> best_counted(const TokenAutomaton& automaton
                                                  const ClassWeights& weights,
                                                  const std::function<bool(std::int32_t)>& can_end) {
   std::vector<std::vector<Way>> ways = {{{.state = automaton.start()}}};
-  Ways layer(automaton.states());
+  Ways layer(automaton.states(), most_ways(automaton.states(), slots.size()));
   for (const Slot& slot : slots) {
     const std::vector<Way>& before = ways.back();
     const bool scored = slot.token == Slot::kNone && slot.row != Slot::kNone;

@@ -189,12 +189,12 @@ std::optional<std::vector<Json>> few_integers(const Json& schema) {
     if (!greatest) return std::nullopt;
     high = std::min(high.value_or(*greatest), *greatest);
   }
-  // Unsigned, because the difference may have 64 bits.
-  if (!low || !high || *low > *high ||
-      static_cast<std::uint64_t>(*high) - static_cast<std::uint64_t>(*low) >= kMostIntegers)
-    return std::nullopt;
+  if (!low || !high || *low > *high) return std::nullopt;
+  // Unsigned, because the difference may have 64 bits, and the number after the highest may be none.
+  const std::uint64_t more = static_cast<std::uint64_t>(*high) - static_cast<std::uint64_t>(*low);
+  if (more >= kMostIntegers) return std::nullopt;
   std::vector<Json> values;
-  for (std::int64_t one = *low; one <= *high; ++one) values.emplace_back(one);
+  for (std::uint64_t i = 0; i <= more; ++i) values.emplace_back(*low + static_cast<std::int64_t>(i));
   return values;
 }
 

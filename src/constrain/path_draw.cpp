@@ -166,18 +166,19 @@ std::optional<std::vector<TokenId>> PathDrawer::draw(std::span<const Slot> slots
   if (!std::isfinite(sums[0][static_cast<std::size_t>(automaton_.start())])) return std::nullopt;
   for (std::uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
     std::vector<TokenId> tokens(slots.size(), Slot::kNone);
-    std::vector<std::int32_t> way = {automaton_.start()};
-    for (std::size_t i = 0; i < slots.size(); ++i) {
+    std::int32_t state = automaton_.start(), count = 0;
+    for (std::size_t i = 0; i < slots.size() && count != TokenAutomaton::kTooMany; ++i) {
       const Slot& slot = slots[i];
-      if (slot.token == Slot::kNone && slot.row == Slot::kNone) {
-        way.push_back(likeliest_successor(way.back(), sums[i + 1]));
-        continue;
-      }
-      if (slot.token == Slot::kNone)
-        tokens[i] = draw_token(way.back(), logits_of(slot), sums[i + 1], options, uniform(i, attempt));
-      way.push_back(automaton_.next(way.back(), slot.token == Slot::kNone ? tokens[i] : slot.token));
+      const bool free = slot.token == Slot::kNone && slot.row == Slot::kNone;
+      if (slot.token == Slot::kNone && !free)
+        tokens[i] = draw_token(state, logits_of(slot), sums[i + 1], options, uniform(i, attempt));
+      const TokenId token = slot.token == Slot::kNone ? tokens[i] : slot.token;
+      const std::int32_t to = free ? likeliest_successor(state, sums[i + 1]) : automaton_.next(state, token);
+      // A draw that exceeds a bound is not finished: models that write long texts would pay for all of them.
+      if (automaton_.counts()) count = count_after_slot(automaton_, state, to, token, count);
+      state = to;
     }
-    if (!automaton_.counts() || counts_fit(automaton_, slots, way, tokens)) return tokens;
+    if (count != TokenAutomaton::kTooMany) return tokens;
   }
   ClassWeights weights(automaton_);
   for (const std::span<const float> logits : rows) weights.add(logits);

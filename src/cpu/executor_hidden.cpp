@@ -1,5 +1,6 @@
 // Hidden states that go from one model to another (drafters), and the convolution over a drafter's block.
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <ranges>
 #include <variant>
@@ -22,8 +23,10 @@ void Executor::begin_hidden(std::vector<Scores>& scores) {
     const std::size_t count = scored ? plan.scored.size() : plan.rows.size();
     const bool wanted = batch_[s].request.hidden;
     if (wanted) scores[s].hidden.resize(count * static_cast<std::size_t>(columns));
+    assert(!scored || !batch_[s].guidance);  // a guided row is gathered twice
     for (std::size_t i = 0; i < count; ++i)
       hidden_out_.push_back(wanted ? scores[s].hidden.data() + i * static_cast<std::size_t>(columns) : nullptr);
+    if (!scored) hidden_out_.resize(hidden_out_.size() + plan.shadows.size(), nullptr);
   }
 }
 

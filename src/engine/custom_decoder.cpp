@@ -220,7 +220,11 @@ Expected<void> register_custom_decoder(DecoderDeclaration declaration) {
                                                                            const MethodContext&) {
     OptionMap all;
     for (const OptionRow<OptionMap>& row : rows) all[row.info.key] = *row.load(given);
-    return std::make_unique<CheckedDecoder>(custom(all), declared);
+    auto decoder = custom(all);
+    if (!decoder)
+      throw DecisionError({ErrorCode::kUsage, "the factory returned no decoder",
+                           fmt::format("the decoder '{}'", declared.name), "return one for all options"});
+    return std::make_unique<CheckedDecoder>(std::move(decoder), declared);
   };
   return add_decoder(
       declare_method<Decoder, OptionMap>(declaration.name, declaration.meaning, rows, make).always(traits));

@@ -19,6 +19,10 @@ float dot(std::span<const float> a, std::span<const float> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.f);
 }
 
+bool never(const ScoreRequest& request, TokenId token) {
+  return std::ranges::any_of(request.rules, [&](const TokenRule& rule) { return rule.token == token && !rule.choose; });
+}
+
 }  // namespace
 
 DraftChoice::DraftChoice(const Model& drafter)
@@ -83,6 +87,7 @@ void DraftChoice::choose_row(const ScoreRequest& request, RowScore& row, TokenId
   for (std::size_t t = 0; t < logits.size(); ++t) {
     if (!std::isfinite(logits[t])) continue;
     const TokenId token = target_of(t);
+    if (never(request, token)) continue;  // a mask would be drafted again and again
     double key = static_cast<double>(logits[t]);
     if (request.temperature > 0)
       key = key / request.temperature + gumbel(request.rng, RngPurpose::kToken, request.step_at(row.position),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <deque>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -50,16 +51,17 @@ class Batch final : Rounds<BatchJob>::Owner {
       if (steps.empty() || stopped()) break;
       if (RoundWork work = rounds_.forward(host_.backend, steps); work.failure) return *std::move(work.failure);
     }
+    if (thrown_) std::rethrow_exception(thrown_);
     if (error_) return *std::move(error_);
     for (BatchJob& job : rounds_.running()) answers_[job.index] = job.sequence->finish(/*cancelled=*/true, job.seconds);
     return std::move(answers_);
   }
 
  private:
-  bool stopped() const { return ended_ || error_ || call_.stop.stop_requested(); }
+  bool stopped() const { return ended_ || error_ || thrown_ || call_.stop.stop_requested(); }
 
   std::optional<BatchJob> next() override {
-    if (next_ == prompts_.size() || ended_ || error_) return std::nullopt;
+    if (next_ == prompts_.size() || ended_ || error_ || thrown_) return std::nullopt;
     if (single_ == nullptr && call_.stop.stop_requested()) return std::nullopt;
     BatchJob job;
     job.index = next_++;
@@ -93,6 +95,11 @@ class Batch final : Rounds<BatchJob>::Owner {
     if (single_->on_step && !single_->on_step(job.sequence->event(step))) ended_ = true;
   }
 
+  /// The caller gets it, after the passes: an exception of Python has its own type.
+  void threw(BatchJob&, std::exception_ptr thrown) override {
+    if (!thrown_) thrown_ = std::move(thrown);
+  }
+
   const AnswerHost host_;
   const std::span<const std::vector<TokenId>> prompts_;
   const ResolvedOptions& resolved_;
@@ -104,6 +111,7 @@ class Batch final : Rounds<BatchJob>::Owner {
   std::size_t next_ = 0;
   bool ended_ = false;  ///< by a callback
   std::optional<Error> error_;
+  std::exception_ptr thrown_;
   std::optional<std::size_t> failed_;  ///< the request of `error_`
 };
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,8 @@ class Rounds {
     virtual void ended(Job& job) = 0;       ///< it has no further step
     virtual void failed(Job& job, Error error) = 0;
     virtual void stepped(Job& job, const DenoiseStep& step) = 0;
+    /// A decoder or a callback of a user threw: the job has left, and the others go on.
+    virtual void threw(Job& job, std::exception_ptr thrown) = 0;
   };
 
   /// At most `most` answers at a time. `owner` is borrowed.
@@ -90,36 +93,63 @@ class Rounds {
     std::vector<Job> staying;
     for (Job& job : running_) {
       const auto start = Clock::now();
-      const auto step = job.sequence->absorb(std::span(*scores).subspan(job.first, job.count));
+      const bool stays = guarded(job, [&] { return absorb(job, *scores); });
       const double decided = since(start);
       job.seconds += decided;
       work.seconds += decided;
-      if (!step) {
-        owner_.failed(job, step.error());
-        continue;
-      }
-      owner_.stepped(job, *step);
-      staying.push_back(std::move(job));
+      if (stays) staying.push_back(std::move(job));
     }
     running_ = std::move(staying);
     return work;
   }
 
  private:
+  /// False if it throws.
+  template <class Work>
+  bool guarded(Job& job, const Work& work) {
+    try {
+      return work();
+    } catch (...) {
+      owner_.threw(job, std::current_exception());
+      return false;
+    }
+  }
+
+  bool absorb(Job& job, const std::vector<Scores>& scores) {
+    const auto step = job.sequence->absorb(std::span(scores).subspan(job.first, job.count));
+    if (step)
+      owner_.stepped(job, *step);
+    else
+      owner_.failed(job, step.error());
+    return step.has_value();
+  }
+
   using Clock = std::chrono::steady_clock;
   static double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-  void prepare(Job& job, std::vector<SequenceStep>& steps, std::vector<Job>& asked) {
-    const auto begin = Clock::now();
+  /// Whether it has a further step, which `steps` gets.
+  bool ask(Job& job, std::vector<SequenceStep>& steps) {
     const auto mine = job.sequence->prepare();
-    if (!mine) return owner_.failed(job, mine.error());
-    if (mine->empty()) return owner_.ended(job);
-    const double planned = since(begin);
-    planned_ += planned;
-    job.seconds += planned;
+    if (!mine) {
+      owner_.failed(job, mine.error());
+      return false;
+    }
+    if (mine->empty()) {
+      owner_.ended(job);
+      return false;
+    }
     job.first = steps.size();
     job.count = mine->size();
     append_steps(steps, *mine);
+    return true;
+  }
+
+  void prepare(Job& job, std::vector<SequenceStep>& steps, std::vector<Job>& asked) {
+    const auto begin = Clock::now();
+    if (!guarded(job, [&] { return ask(job, steps); })) return;
+    const double planned = since(begin);
+    planned_ += planned;
+    job.seconds += planned;
     asked.push_back(std::move(job));
   }
 

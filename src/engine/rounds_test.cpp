@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "dllm/scheduler.h"
 
@@ -42,6 +43,30 @@ TEST(Rounds, AFailedPassEndsItsAnswersAndNoOthers) {
   EXPECT_EQ(ends.size(), 3u);
   EXPECT_EQ(ends.back(), "third answered");
   EXPECT_EQ(scheduler->counters().finished, 1u);
+}
+
+TEST(Rounds, WhatACallbackThrowsEndsItsAnswerAlone) {
+  const LanguageModel model = *LanguageModel::load("", {});
+  const auto scheduler = *Scheduler::create(model, {.parallel = 2, .queue = 8});
+  std::vector<std::string> ends(2);
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    ScheduledRequest request;
+    request.prompt = {5, 6, 7};
+    request.options.length = 16;
+    request.on_step = [i](const StepEvent&) {
+      if (i == 0) throw std::runtime_error("no more");
+      return true;
+    };
+    request.on_done = [&ends, i](const Expected<Generation>& answer) {
+      ends[i] = answer ? "answered" : answer.error().what;
+    };
+    std::vector<ScheduledRequest> one;
+    one.push_back(std::move(request));
+    ASSERT_TRUE(scheduler->submit(std::move(one)));
+  }
+  while (scheduler->step()) {
+  }
+  EXPECT_EQ(ends, (std::vector<std::string>{"no more", "answered"}));
 }
 
 }  // namespace

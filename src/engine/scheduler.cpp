@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -58,6 +59,7 @@ struct Scheduler::Impl final : Rounds<SchedulerJob>::Owner {
   void ended(SchedulerJob& job) override { finish(job, /*cancelled=*/false); }
   void failed(SchedulerJob& job, Error error) override { end(job, std::move(error)); }
   void stepped(SchedulerJob& job, const DenoiseStep& step) override;
+  void threw(SchedulerJob& job, std::exception_ptr thrown) override { end(job, error_of(thrown)); }
   void show();
   void show_prefixes(const PrefixCounters& now);
   SchedulerCounters counters() const;

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
+
+#include "dllm/decoder.h"
 
 namespace dllm {
 namespace {
@@ -13,6 +16,20 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
 }
 
 }  // namespace
+
+Error error_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const DecisionError& decision) {
+    return decision.error;
+  } catch (const std::bad_alloc&) {
+    return {ErrorCode::kResource, "out of memory", "", ""};
+  } catch (const std::exception& other) {
+    return {ErrorCode::kUsage, other.what(), "a decoder or callback of this program", ""};
+  } catch (...) {
+    return {ErrorCode::kUsage, "an exception without a text", "a decoder or callback of this program", ""};
+  }
+}
 
 bool SchedulerJob::late() const { return request.deadline && std::chrono::steady_clock::now() >= *request.deadline; }
 

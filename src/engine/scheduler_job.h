@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <vector>
 
 #include "dllm/error.h"
@@ -26,6 +27,9 @@ struct SchedulerJob : RoundJob {
   std::int64_t positions() const;  ///< K and V rows that it holds
   RequestState state() const;      ///< RequestState::running is false
 };
+
+/// What a decoder or a callback of a user threw.
+Error error_of(const std::exception_ptr& thrown);
 
 /// Errors: kUsage.
 Expected<void> check_scheduling(const SchedulerOptions& options);

@@ -96,6 +96,11 @@ Expected<void> check_drafter(const Model& target, const Model& drafter) {
   if (!own.mask)
     return Error{ErrorCode::kInvalidFile, fmt::format("'{}' names no mask token", name), "tokenizer.ggml.mask_token_id",
                  "convert the drafter again"};
+  for (const float id : drafter_values(drafter, "d2t"))
+    if (!(id >= 0) || !(id < static_cast<float>(desc.vocab)))
+      return Error{ErrorCode::kInvalidFile,
+                   fmt::format("'{}' names token {}, and the model has {}", name, id, desc.vocab), "d2t",
+                   "convert the drafter again"};
   if (target.tokenizer() != nullptr && drafter.tokenizer() != nullptr &&
       target.tokenizer()->spec().tokens != drafter.tokenizer()->spec().tokens)
     return another_target(name, desc, "its tokens are other texts");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,22 +23,39 @@ class PullJob {
   PullJob(CallPtr call, std::string name, bool stream)
       : call_(std::move(call)), name_(std::move(name)), stream_(stream) {}
 
+  /// Downloads have a thread of their own, which must not end by an exception.
   void run() {
+    try {
+      pull();
+    } catch (const std::exception& error) {
+      // What a library says may name a file of this machine.
+      call_->api.write_log({{"event", "internal error"}, {"id", call_->id}, {"error", error.what()}});
+      if (!begun_) return call_->fail(ApiError{500, "internal error", "", ""});
+      end(500, {{"error", "internal error"}});
+    }
+  }
+
+ private:
+  void pull() {
     if (call_->is_over()) return;
     if (stream_) {
       call_->exchange->begin_stream({.type = "application/x-ndjson", .headers = call_->answer_headers()}, "");
+      begun_ = true;
       line({{"status", "pulling manifest"}});
     }
     const auto pulled = call_->api.options.pull(name_, [this](std::string_view file, std::uint64_t total,
                                                               std::uint64_t done) { return tell(file, total, done); });
     if (!stream_) return pulled ? call_->reply({{"status", "success"}}) : call_->fail(pulled.error());
     const int status = pulled ? 200 : api_error(pulled.error()).status;
-    line(pulled ? Json{{"status", "success"}} : Json{{"error", pulled.error().message()}});
+    end(status, pulled ? Json{{"status", "success"}} : Json{{"error", pulled.error().message()}});
+  }
+
+  void end(int status, const Json& last) {
+    line(last);
     call_->exchange->end();
     call_->log(status, {{"pulled", name_}});
   }
 
- private:
   void line(const Json& json) { call_->exchange->write(dump(json) + "\n"); }
 
   bool tell(std::string_view file, std::uint64_t total, std::uint64_t done) {
@@ -51,7 +69,7 @@ class PullJob {
 
   CallPtr call_;
   std::string name_;
-  bool stream_;
+  bool stream_, begun_ = false;
   std::chrono::steady_clock::time_point next_{};
 };
 

@@ -217,7 +217,7 @@ Expected<LanguageModel> load_in_background(const ModelSource& source, const Mode
       loaded = source.load(entry, go_on);
     } catch (const std::bad_alloc&) {
       loaded = Error{ErrorCode::kResource, "out of memory", entry.path, ""};
-    } catch (const std::system_error& failure) {  // of a thread that cannot be started
+    } catch (const std::exception& failure) {  // of a thread that cannot be started, or of a library
       loaded = Error{ErrorCode::kResource, failure.what(), entry.path, ""};
     }
   }).join();

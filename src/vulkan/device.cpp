@@ -13,6 +13,8 @@
 namespace dllm::vulkan {
 namespace {
 
+constexpr std::uint32_t kMostInvocations = 256;  ///< of a workgroup of any shader
+
 std::int64_t largest_heap(const Instance& instance, VkPhysicalDevice physical) {
   VkPhysicalDeviceMemoryProperties memory;
   instance.calls.GetPhysicalDeviceMemoryProperties(physical, &memory);
@@ -67,6 +69,8 @@ DeviceFacts facts_of(const Instance& instance, VkPhysicalDevice physical) {
   find_fast_products(instance, physical, features, facts);
   facts.has_float64 = features.base.features.shaderFloat64 != VK_FALSE;
   facts.keeps_subnormals = twelve.shaderDenormPreserveFloat32 != VK_FALSE;
+  if (limits.maxComputeWorkGroupInvocations < kMostInvocations || limits.maxComputeWorkGroupSize[0] < kMostInvocations)
+    facts.lacks.push_back(fmt::format("workgroups of {} invocations", kMostInvocations));
   if (features.twelve.bufferDeviceAddress == VK_FALSE) facts.lacks.emplace_back("bufferDeviceAddress");
   if (twelve.shaderSignedZeroInfNanPreserveFloat32 == VK_FALSE)
     facts.lacks.emplace_back("shaderSignedZeroInfNanPreserveFloat32");

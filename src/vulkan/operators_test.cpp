@@ -236,10 +236,11 @@ class Products : public OperatorBits, public testing::WithParamInterface<TensorT
   static std::vector<std::optional<ProductPlan>> plans(const cpu::PackedFormat& format) {
     std::vector<std::optional<ProductPlan>> all{std::nullopt};
     const auto units = device().product_units();
-    if (!units) return {};
+    EXPECT_TRUE(units);
+    if (!units) return all;
     const bool processor = (*units)->facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    constexpr TensorType kKinds[] = {TensorType::kQ4_0, TensorType::kQ8_0, TensorType::kQ4_K,
-                                     TensorType::kQ2_K, TensorType::kQ6_K, TensorType::kIQ4_XS};
+    constexpr TensorType kKinds[] = {TensorType::kQ4_0, TensorType::kQ8_0,   TensorType::kQ4_K, TensorType::kQ2_K,
+                                     TensorType::kQ6_K, TensorType::kIQ4_XS, TensorType::kMXFP4};
     if (cpu::packs_floats(format) || (processor && std::ranges::count(kKinds, format.type) == 0)) return all;
     const std::uint32_t layout = (*units)->layout.value_or(0);
     for (const ProductPlan& plan :

@@ -329,7 +329,9 @@ std::span<const float> Pass::answers() const {
 
 Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph graph, const PassSize& room) {
   const std::shared_ptr<Device>& device = model.operators->device();
-  if (room.rows > device->facts().most_groups)
+  // Experts have a group for each of a row's.
+  const std::int64_t groups = room.rows * std::max<std::int64_t>(1, ExpertSizes(graph).used);
+  if (groups > device->facts().most_groups)
     return Error{
         ErrorCode::kResource,
         fmt::format("a pass of {} rows, and {} runs {}", room.rows, device->facts().name, device->facts().most_groups),

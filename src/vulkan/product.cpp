@@ -23,17 +23,20 @@ Expected<std::optional<std::uint32_t>> find_layout(const std::shared_ptr<Device>
                                                    const Arithmetic& arithmetic) {
   const DeviceFacts& facts = device->facts();
   const MatrixShape shape = matrix_shape(arithmetic.form);
-  if (facts.subgroup != matrix_subgroup(arithmetic.form) || std::ranges::count(facts.matrices, shape) == 0)
+  // The shaders of cooperative matrices have products near subnormal numbers by float64 (CMakeLists.txt).
+  if (!facts.has_float64 || facts.subgroup != matrix_subgroup(arithmetic.form) ||
+      std::ranges::count(facts.matrices, shape) == 0)
     return std::optional<std::uint32_t>();
   PipelineConstants constants = arithmetic.constants();
   constants[9] = constants[10] = facts.subgroup;
   constants[11] = shape.m;
   constants[12] = shape.n;
-  DLLM_TRY(const Pipeline pipeline, Pipeline::make(device, "matrix_layout", arithmetic.form, constants));
+  const auto pipeline = Pipeline::make(device, "matrix_layout", arithmetic.form, constants);
+  if (!pipeline) return std::optional<std::uint32_t>();  // a driver that lists matrices need not compile them
   const std::int64_t count = std::int64_t{shape.m} * shape.n;
   DLLM_TRY(const Buffer places, Buffer::make(device, count * 4, Place::kShared, "the self-test"));
   DLLM_TRY(Commands commands, Commands::begin(device));
-  commands.dispatch(pipeline, MatrixLayoutPush{places.address()}, GroupCounts{1});
+  commands.dispatch(*pipeline, MatrixLayoutPush{places.address()}, GroupCounts{1});
   DLLM_CHECK_OK(commands.end());
   DLLM_CHECK_OK(commands.run("the self-test"));
   return layout_of(shape, facts.subgroup, {places.as<const std::int32_t>(), static_cast<std::size_t>(count)});
@@ -45,14 +48,17 @@ std::optional<std::uint32_t> layout_of(const MatrixShape& shape, std::uint32_t s
                                        std::span<const std::int32_t> places) {
   const auto count = static_cast<std::uint32_t>(places.size());
   if (count != shape.m * shape.n || !std::has_single_bit(count) || !std::has_single_bit(subgroup)) return std::nullopt;
-  std::uint32_t layout = 0, shift = 0;
+  std::uint32_t layout = 0, shift = 0, rows_of_lane = 1;
   bool of_output = false;
   for (std::uint32_t bit = 1; bit < count; bit *= 2, shift += 4) {
     const auto place = static_cast<std::uint32_t>(places[bit]);
     if (!std::has_single_bit(place) || place > 128) return std::nullopt;
     if (bit >= subgroup && std::exchange(of_output, place >= 16) && place < 16) return std::nullopt;
+    if (bit >= subgroup && place < 16) rows_of_lane *= 2;
     layout |= static_cast<std::uint32_t>(std::countr_zero(place)) << shift;
   }
+  // The shader keeps a scale for each row of an invocation: two of 16, one of 8.
+  if (rows_of_lane != shape.m / 8) return std::nullopt;
   for (std::uint32_t i = 0; i < count; ++i) {
     std::uint32_t place = 0;
     for (std::uint32_t bit = 1; bit < count; bit *= 2)

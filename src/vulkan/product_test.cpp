@@ -50,6 +50,15 @@ TEST(LayoutOf, RefusesWhatTheShaderCannotRead) {
   for (int e = 0; e < 4; ++e)
     for (int lane = 0; lane < 32; ++lane) turned.push_back((lane / 4 + e % 2 * 8) * 16 + lane % 4 * 2 + e / 2);
   EXPECT_FALSE(layout_of({16, 8, 32}, 32, turned));
+  // All rows by invocation, or two bits of them by element: the shader keeps scales for two rows of an invocation.
+  std::vector<std::int32_t> lanes, elements;
+  for (int e = 0; e < 4; ++e)
+    for (int lane = 0; lane < 32; ++lane) {
+      lanes.push_back((lane / 8 + e * 4) * 16 + lane % 8);
+      elements.push_back(lane / 2 * 16 + lane % 2 * 4 + e);
+    }
+  EXPECT_FALSE(layout_of({16, 8, 32}, 32, lanes));
+  EXPECT_FALSE(layout_of({16, 8, 32}, 32, elements));
 }
 
 TEST(PlanProduct, TakesMatricesWhereTheDeviceHasThem) {

@@ -118,7 +118,9 @@ Expected<DeviceWeights> DeviceWeights::load(const std::shared_ptr<Device>& devic
   loaded.vectors_.resize(weights.size());
   DLLM_CHECK_OK(check_room(*device, graph, weights));
   Uploader uploader(device);
-  cpu::PackedWeights packed = cpu::PackedWeights::pack(graph, weights, pool, cache, progress);
+  // The buffers that are imported from the panels end before them, also where this returns an error.
+  loaded.panels_ = cpu::PackedWeights::pack(graph, weights, pool, cache, progress);
+  const cpu::PackedWeights& packed = loaded.panels_;
   for (std::size_t id = 0; id < weights.size(); ++id) {
     const cpu::PackedWeight* const matrix = packed.find(static_cast<WeightId>(id));
     if (matrix == nullptr) continue;
@@ -132,7 +134,7 @@ Expected<DeviceWeights> DeviceWeights::load(const std::shared_ptr<Device>& devic
     loaded.buffers_.push_back(std::move(buffer));
   }
   DLLM_CHECK_OK(loaded.load_vectors(device, graph, weights, uploader));
-  if (loaded.imported_bytes_ > 0) loaded.panels_ = std::move(packed);
+  if (loaded.imported_bytes_ == 0) loaded.panels_ = {};
   return loaded;
 }
 

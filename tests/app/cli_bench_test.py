@@ -16,6 +16,27 @@ from cli_case import DLLM, CliCase, clean_environment, needs_npu
 QUICK = ("--no-peak", "--repetitions", "1", "--warmup", "0", "--min-time", "0", "-t", "1")
 
 
+def has_vulkan() -> bool:
+    """Whether `--backend vulkan` has a device here."""
+    listed = subprocess.run([DLLM, "run", "--list-devices"], capture_output=True, text=True, check=True,
+                            env=clean_environment()).stdout
+    return any(line.startswith("vulkan") and "(default)" in line for line in listed.splitlines())
+
+
+class OtherBackends(CliCase):
+    def test_the_backend_that_is_named_is_measured(self):
+        if not has_vulkan():
+            self.skipTest("this machine has no Vulkan device")
+        words = ("bench", "step", "--backend", "vulkan", "-r", "2", "-c", "4", "--repetitions", "1", "--warmup", "0",
+                 "--min-time", "0", "-o", "jsonl")
+        (record,) = [json.loads(line) for line in self.ok(*words).stdout.splitlines()
+                     if json.loads(line).get("test") == "step"]
+        self.assertIn("fma", record["isa"])
+        self.assertEqual(record["operators"], {})
+        self.assertNotIn("peak_gops", record)
+        self.assertIn("--peak", self.fails(2, "bench", "--peak", "--backend", "vulkan"))
+
+
 class MakeModel(CliCase):
     def test_writes_a_model_that_answers(self):
         path = self.dir / "tiny.gguf"

@@ -136,7 +136,7 @@ class ForcedCalls(ServeCase):
         refused("tool_choice", "name of a tool", tool_choice={"type": "function"})
         refused("tool_choice", "no such choice", tool_choice="always")
         refused("tool_choice", "there are no tools", tools=[])
-        refused("algorithm", "may commit or revise other tokens", algorithm="revision")
+        refused("algorithm", "may write other tokens", algorithm="credit")
         refused("length", "needs at least", length=4, max_tokens=None)
         form = {"messages": QUESTION, "tools": TOOLS, "template": ["x", {"mask": 2}]}
         self.assertIn("a form calls no tools", self.refused(400, CHAT, form, "template")["message"])

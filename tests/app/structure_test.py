@@ -154,7 +154,7 @@ class Server(ServeCase):
         self.refused(400, CHAT, {**ASKED, "regex": "a", "stop": "x"})
         self.refused(400, CHAT, {**ASKED, "regex": "a{1,9999}b{1,9999}"}, "regex")
         self.refused(400, CHAT, {**ASKED, "regex": "aaaa aaaa aaaa", "length": 1, "max_tokens": None}, "length")
-        self.refused(400, CHAT, {**ASKED, "regex": "a", "algorithm": "revision"}, "algorithm")
+        self.refused(400, CHAT, {**ASKED, "regex": "a", "algorithm": "credit"}, "algorithm")
         self.refused(400, CHAT, {"messages": ASKED["messages"], "template": ["x", {"mask": 2}], "regex": "a"}, "regex")
         tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
         self.refused(400, CHAT, {**ASKED, "regex": "a", "tools": [tool]})

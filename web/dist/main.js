@@ -34,14 +34,23 @@ function explain(error) {
     return error instanceof Error ? error.message : String(error);
 }
 // --- the server
+/** Counts attempts: a slower one for a model chosen before must not replace what a later one has shown. */
+let attempts = 0;
 async function connect() {
     server.key = remembered("key", true);
+    const mine = ++attempts;
     try {
-        served = await server.models();
+        const models = await server.models();
+        if (mine !== attempts)
+            return;
+        served = models;
         server.model = chosenModel();
         showModels();
-        facts = await server.facts(served);
+        const found = await server.facts(served);
         const list = await server.options();
+        if (mine !== attempts)
+            return;
+        facts = found;
         forms = [
             new MethodForm("A", list, facts.defaults, {}),
             new MethodForm("B", list, facts.defaults, { algorithm: "low-confidence" }),
@@ -55,6 +64,8 @@ async function connect() {
         tell("");
     }
     catch (error) {
+        if (mine !== attempts)
+            return;
         if (error instanceof ServerError && error.status === 401)
             return askKey();
         tell(`${explain(error)} Traces can be opened without it.`);
@@ -125,7 +136,7 @@ function showStage() {
 }
 // --- questions
 async function ask(content) {
-    if (running !== null || forms.length === 0 || content.trim() === "")
+    if (running !== null || send.disabled || forms.length === 0 || content.trim() === "")
         return;
     const controller = new AbortController();
     running = controller;

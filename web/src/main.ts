@@ -44,14 +44,22 @@ function explain(error: unknown): string {
 
 // --- the server
 
+/** Counts attempts: a slower one for a model chosen before must not replace what a later one has shown. */
+let attempts = 0;
+
 async function connect(): Promise<void> {
   server.key = remembered("key", true);
+  const mine = ++attempts;
   try {
-    served = await server.models();
+    const models = await server.models();
+    if (mine !== attempts) return;
+    served = models;
     server.model = chosenModel();
     showModels();
-    facts = await server.facts(served);
+    const found = await server.facts(served);
     const list = await server.options();
+    if (mine !== attempts) return;
+    facts = found;
     forms = [
       new MethodForm("A", list, facts.defaults, {}),
       new MethodForm("B", list, facts.defaults, { algorithm: "low-confidence" }),
@@ -64,6 +72,7 @@ async function connect(): Promise<void> {
     showExamples();
     tell("");
   } catch (error) {
+    if (mine !== attempts) return;
     if (error instanceof ServerError && error.status === 401) return askKey();
     tell(`${explain(error)} Traces can be opened without it.`);
   }
@@ -143,7 +152,7 @@ function showStage(): void {
 // --- questions
 
 async function ask(content: string): Promise<void> {
-  if (running !== null || forms.length === 0 || content.trim() === "") return;
+  if (running !== null || send.disabled || forms.length === 0 || content.trim() === "") return;
   const controller = new AbortController();
   running = controller;
   tell("");

@@ -175,6 +175,8 @@ class Bench final : public Verb {
     if (backend_->virtual_time && (words_ != std::vector<std::string>{"generate"} || against_ || peak_))
       return Error{ErrorCode::kUsage, "only `generate` counts virtual time", "--backend " + backend_->name,
                    fmt::format("dllm bench generate --backend {} --replay FILE", backend_->name)};
+    if (peak_ && !on_processor(*backend_))
+      return Error{ErrorCode::kUsage, "the peaks are this processor's", "--peak", "leave --backend out"};
     if (words_.empty() && !peak_ && !against_) words_ = {"load", "step"};
     for (const std::string& word : words_)
       if (word != "step" && word != "generate" && word != "load" && word != "latency")
@@ -218,7 +220,7 @@ class Bench final : public Verb {
   Expected<void> measure(BenchOutput& output, const BenchWatch& watch, ProgressLine& progress) {
     std::map<std::int32_t, MaybePeaks> peaks;
     for (const std::int32_t threads : threads_) {
-      if (!peak_ && (no_peak_ || !wants("step"))) break;
+      if (!peak_ && (no_peak_ || !wants("step") || !on_processor(*backend_))) break;
       watch.progress("measuring the machine's peaks");
       DLLM_TRY(const cpu::Peaks found, cpu::measure_peaks(threads));
       peaks[threads] = found;

@@ -45,12 +45,15 @@ struct BenchWatch {
   std::stop_token stop{};
 };
 
+/// Whether the backend is this processor's, whose peaks and operators are measured.
+bool on_processor(const BackendEntry& backend);
+
 /// A model with its own backend, and how long loading took.
 struct BenchModel {
   std::string path;
   std::shared_ptr<const Model> model;
-  std::unique_ptr<cpu::Profile> profile;
-  RunningBackend running;   ///< on this processor
+  std::unique_ptr<cpu::Profile> profile;  ///< without entries if the backend is not this processor's
+  RunningBackend running;
   double open_seconds = 0;  ///< from nothing until a step could run
 
   /// Resets the process's resident peak, then loads.

@@ -10,6 +10,9 @@ namespace dllm::app {
 Expected<void> bench_latency(BenchModel& model, const BenchOptions& options, const BenchWatch& watch,
                              const BenchSink& sink) {
   if (watch.progress) watch.progress("measuring the latency table");
+  if (!model.running.latency)
+    return Error{ErrorCode::kUnsupported, "the time of steps is kept in no table for this backend", "latency",
+                 "leave --backend out"};
   const LatencyKey& key = *model.running.latency;
   LatencyOptions measurement;
   measurement.repetitions = options.repetitions;

@@ -30,6 +30,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
+bool on_processor(const BackendEntry& backend) { return &backend == &backends().front(); }
+
 Expected<BenchModel> BenchModel::open(const std::string& path, const LoadOptions& options) {
   reset_peak_resident();
   const auto start = std::chrono::steady_clock::now();
@@ -39,7 +41,12 @@ Expected<BenchModel> BenchModel::open(const std::string& path, const LoadOptions
   DLLM_TRY(auto source, open_or_embedded(path));
   const Log log = options.warnings ? Log() : Log([](LogLevel, const std::string&) {});
   DLLM_TRY(result.model, Model::load(std::move(source), log));
-  DLLM_TRY(result.running, run_on_cpu(*result.model, path, options, log, result.profile.get()));
+  DLLM_TRY(const BackendEntry* const backend, requested_backend(options));
+  if (on_processor(*backend)) {
+    DLLM_TRY(result.running, run_on_cpu(*result.model, path, options, log, result.profile.get()));
+  } else {
+    DLLM_TRY(result.running, backend->make(*result.model, path, options, log));
+  }
   result.open_seconds = seconds_since(start);
   return result;
 }
@@ -62,7 +69,7 @@ nlohmann::ordered_json BenchModel::describe() const {
           {"threads", running.threads},
           {"isa", running.isa},
           {"arithmetic", running.arithmetic},
-          {"cache_type", running.latency->kv_type}};
+          {"cache_type", running.latency ? running.latency->kv_type : ""}};
 }
 
 Expected<std::vector<double>> repeat(const BenchOptions& options, const BenchWatch& watch,

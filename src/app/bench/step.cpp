@@ -133,8 +133,10 @@ class StepBench {
     json["read_percent"] = 100 * work.weight_bytes / median / peaks_->read_bytes_per_second;
   }
 
-  /// Mean milliseconds per step and share of each kind of operator, and of the time between operators.
+  /// Mean milliseconds per step and share of each kind of operator, and of the time between operators; empty for
+  /// backends that do not time them.
   Json operators(const std::vector<double>& samples) const {
+    if (model_.profile->entries().empty()) return Json::object();
     double total = 0, rest = 0;
     for (const double sample : samples) total += sample;
     rest = total;

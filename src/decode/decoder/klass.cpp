@@ -57,7 +57,8 @@ class Klass : public Decoder {
       Distribution& own = now[candidate.position];
       if (const auto known = before_.find(candidate.position); known != before_.end())
         own.stable = divergence(known->second, candidate) < config_.kl_threshold ? known->second.stable + 1 : 0;
-      for (const TopToken& top : candidate.top) own.tokens.emplace_back(top.token, probability(candidate, top.logit));
+      for (const TopToken& top : candidate.top)
+        if (top.token >= 0) own.tokens.emplace_back(top.token, probability(candidate, top.logit));
       if (candidate.eligible && candidate.confidence > config_.threshold && own.stable >= config_.kl_history)
         edits.push_back(commit(candidate));
     }

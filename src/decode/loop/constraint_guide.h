@@ -30,9 +30,9 @@ struct ConstraintConfig {
 /// likeliest or drawn ones. Every subset of these that the decoder commits can be completed, by the others if nothing
 /// better is found, so that the order of commits is free and no pass leads into a dead end.
 ///
-/// Where the decoder also reviews decided tokens, it sees those of the most probable answer, or of a drawn one, that has
-/// this completion at its masks. All of them together are accepted, but some without the others may not be: keep() leaves
-/// revisions out until the rest is. A token that becomes a mask again only leaves more room.
+/// Where the decoder also reviews decided tokens, it sees those of the most probable answer, or of a drawn one, that
+/// has this completion at its masks. All of them together are accepted, but some without the others may not be: keep()
+/// leaves revisions out until the rest is. A token that becomes a mask again only leaves more room.
 ///
 /// Needs decoders that write nothing but their candidates' tokens (see MethodTraits::commits_other), and counts every
 /// token in the softmax.

@@ -235,6 +235,7 @@ ScoreRequest Denoiser::request(std::size_t scored) {
 
 Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
   Expected<DenoiseStep> step = absorb_pass(scores);
+  shadows_.clear();  // they borrow from the scores
   history_.end_pass(canvas_);
   return step;
 }

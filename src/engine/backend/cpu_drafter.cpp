@@ -42,6 +42,7 @@ Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Mode
   cpu.kv = kv_type_of(own.kv_type());
   cpu.weight_cache = {};
   cpu.profile = nullptr;  // it counts the operators of one graph
+  cpu.progress = {};      // the model's has been shown
   const auto part = [&](auto build) {
     return CpuBackend::create(
         drafter->desc(), [drafter, build](StepShape shape) { return build(*drafter, shape); }, drafter->weights(), cpu);

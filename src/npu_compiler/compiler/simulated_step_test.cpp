@@ -47,7 +47,8 @@ TEST(SimulatedStep, OperatorsSumToTheProgram) {
 TEST(SimulatedStep, RefusesWhatDoesNotFit) {
   const ModelShape shape = *load_model_shape("llada-8b");
   const auto graph = [&](StepShape rows) { return shape.architecture->build(shape.desc, rows); };
-  const auto step = simulate_step(*load_device("mobile-sm8750"), graph, {.rows = 256, .scored = 32}, {}, "");
+  const auto step = simulate_step(*load_device("mobile-sm8750", {{"sram.vector_rows", "1024"}}), graph,
+                                  {.rows = 256, .scored = 32}, {}, "");
   ASSERT_FALSE(step);
   EXPECT_EQ(step.error().code, ErrorCode::kUsage);
 }

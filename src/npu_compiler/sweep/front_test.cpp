@@ -56,7 +56,7 @@ TEST_P(Front, PointsAreWhatTheirProgramsDo) {
   const auto report = run_sweep(*spec, store, 1, {});
   ASSERT_TRUE(report) << report.error().message();
   const ModelShape shape = *load_model_shape(stem_ + ".toml");
-  int front = 0, refused = 0, warm_alone = 0;
+  int front = 0, refused = 0;
   for (const SweepRow& row : report->rows) {
     const std::vector<std::string> at = spec->at(row.point);
     const auto device =
@@ -66,7 +66,6 @@ TEST_P(Front, PointsAreWhatTheirProgramsDo) {
     if (row.error != 0) {
       auto why = simulated_seconds(*device, shape, warm_step(w));
       const auto refinement = simulated_seconds(*device, shape, refine_step(w));
-      warm_alone += refinement ? 1 : 0;
       if (why) why = refinement;
       ASSERT_FALSE(why);
       EXPECT_EQ(report->errors[row.error], why.error().message());
@@ -82,7 +81,6 @@ TEST_P(Front, PointsAreWhatTheirProgramsDo) {
   }
   EXPECT_GE(front, 3);
   EXPECT_GE(refused, 4);
-  EXPECT_GE(warm_alone, 1) << "a warm step needs more room than the others";
 }
 INSTANTIATE_TEST_SUITE_P(Models, Front, testing::Values(kDense, kExperts));
 

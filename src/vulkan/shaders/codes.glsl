@@ -131,4 +131,7 @@ uint codes_of(Raw raw, uint part, uint q) {
 // Whether products with a row's scale d may meet subnormal numbers. Scales and minima of weights are multiples of 2^-24,
 // halves times integers, and d has 24 bits: from d = 2^-78 on every product, and so every total, is a multiple of 2^-125.
 // MXFP4's scales are powers of two as small as 2^-127.
-bool meets_subnormals(float d) { return kScales == kExponent || (d > 0.0 && d < power_of_two(-78)); }
+// By bits, as a device may compare subnormal numbers as zeros.
+bool meets_subnormals(float d) {
+  return kScales == kExponent || floatBitsToUint(d) - 1u < floatBitsToUint(power_of_two(-78)) - 1u;
+}
