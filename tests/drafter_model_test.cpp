@@ -115,14 +115,20 @@ TEST_F(DrafterFiles, RequestsThatRunTogetherHaveTheirOwnWindows) {
   std::vector<std::vector<std::int32_t>> prompts = prompts_;
   for (std::size_t i = 0; i < prompts.size(); ++i)
     for (std::int32_t k = 0; k < 20; ++k) prompts[i].push_back(97 + (7 * k + static_cast<std::int32_t>(i)) % 26);
+  std::map<std::size_t, Generation> first;
   for (const bool again : {false, true}) {
-    answers.clear();
+    first = std::exchange(answers, {});
     submit(prompts);
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       EXPECT_EQ(answers.at(i).ids, plain->generate_ids(prompts[i], options(0.7))->ids);
       EXPECT_GT(answers.at(i).stats.rounds, 0) << i;
       // What the caches hold of a prompt is not computed again, by neither model.
       EXPECT_EQ(answers.at(i).stats.cached_tokens, again ? 16 : 0);
+      // Nor is it missing where the drafter looks for it: the same drafts are made, and kept.
+      if (again) {
+        EXPECT_EQ(answers.at(i).commit_step, first.at(i).commit_step);
+        EXPECT_EQ(answers.at(i).stats.round_tokens, first.at(i).stats.round_tokens);
+      }
     }
   }
 }

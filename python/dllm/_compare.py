@@ -161,6 +161,11 @@ def main(words: Sequence[str]) -> int:
     except Error as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    outputs = {"text": str, "md": lambda c: c.markdown(), "json": lambda c: c.json(), "csv": lambda c: c.csv()}
+    outputs: dict[str, Callable[[Comparison], str]] = {
+        "text": str,
+        "md": lambda c: c.markdown(),
+        "json": lambda c: c.json(),
+        "csv": lambda c: c.csv(),
+    }
     print(outputs[arguments.output](comparison).rstrip("\n"))
     return 0

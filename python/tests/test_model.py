@@ -216,7 +216,7 @@ class ModelTest(unittest.TestCase):
     def test_errors_speak_of_keyword_arguments(self):
         for words, call in {
             "length": lambda: self.model.generate("3+4=", length=2, regex="[a-z]{40}"),
-            "temperature": lambda: self.model.generate("3+4=", temperature=1.0, regex="a"),
+            "top_p": lambda: self.model.generate("3+4=", algorithm="origin", top_p=0.9, regex="a"),
             "remask_threshold": lambda: self.model.generate("3+4=", remask_threshold=0.5),
             "batch": lambda: self.model.generate_batch(["3+4="], batch=0),
             "ids": lambda: self.model.logits([]),

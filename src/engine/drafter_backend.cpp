@@ -119,15 +119,21 @@ Expected<void> DrafterBackend::run_model(std::span<const SequenceStep> batch, st
     cache_of(batch[i]).wrote(batch[i].plan.rows, std::exchange(all[i].hidden, {}));
   }
   if (!scores) return std::move(scores).error();
-  return {};
+  // A pass longer than a block is a prompt's. Whoever keeps its rows for other requests does so before the first draft.
+  std::vector<const SequenceStep*> prompts;
+  for (const SequenceStep& step : batch)
+    if (step.plan.region != Region::kDraft && step.request.hidden &&
+        static_cast<Position>(step.plan.rows.size()) > drafter_.block)
+      prompts.push_back(&step);
+  return read_hidden(prompts);
 }
 
 /// K and V of the drafter for the positions that were verified since it drafted last.
-Expected<void> DrafterBackend::read_hidden(std::span<const SequenceStep* const> drafts) {
+Expected<void> DrafterBackend::read_hidden(std::span<const SequenceStep* const> of) {
   std::vector<SequenceStep> steps;
-  for (const SequenceStep* const draft : drafts) {
-    SequenceStep step{&cache_of(*draft).drafter(), {}, {}, std::nullopt};
-    cache_of(*draft).take_unread(step.plan);
+  for (const SequenceStep* const one : of) {
+    SequenceStep step{&cache_of(*one).drafter(), {}, {}, std::nullopt};
+    cache_of(*one).take_unread(step.plan);
     if (!step.plan.rows.empty()) steps.push_back(std::move(step));
   }
   if (steps.empty()) return {};

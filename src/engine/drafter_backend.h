@@ -35,7 +35,7 @@ class DrafterBackend final : public Backend {
   class Cache;
   static Cache& cache_of(const SequenceStep& step);
   Expected<void> run_model(std::span<const SequenceStep> batch, std::vector<Scores>& all);
-  Expected<void> read_hidden(std::span<const SequenceStep* const> drafts);
+  Expected<void> read_hidden(std::span<const SequenceStep* const> of);
   Expected<void> run_drafts(std::span<const SequenceStep> batch, std::vector<Scores>& all);
   SequenceStep block_step(const SequenceStep& draft) const;
 
