@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "dllm/decoder.h"
 #include "dllm/model.h"
@@ -48,6 +50,7 @@ class CustomDecoders : public ::testing::Test {
   /// Registers the script under a name, with these facts.
   void declare(const Script& script, DecoderDeclaration declaration) {
     declaration.meaning = "of a test";
+    declared_.push_back(declaration.name);
     declaration.make = [&script](const OptionMap&) { return std::make_unique<Scripted>(script); };
     const auto added = register_custom_decoder(std::move(declaration));
     ASSERT_TRUE(added) << added.error().message();
@@ -60,7 +63,17 @@ class CustomDecoders : public ::testing::Test {
     return model.generate("3+4=", given);
   }
 
+  /// Other tests of this process may try every decoder, after the script has gone.
+  void TearDown() override {
+    static const Script kPlain{
+        .decide = [](const DecodingState&, std::span<const Prediction> all) { return first_masks(all, 1); }};
+    for (const std::string& name : std::exchange(declared_, {})) declare(kPlain, {.name = name, .meaning = ""});
+  }
+
   LanguageModel model = *LanguageModel::load("");
+
+ private:
+  std::vector<std::string> declared_{};
 };
 
 OptionInfo number(std::string key, double standard) {
