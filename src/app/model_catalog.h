@@ -27,7 +27,7 @@ class ModelCatalog {
   /// Looks at the files before it returns.
   ModelCatalog(std::optional<serve::ModelEntry> first, std::string folder, std::string cache);
 
-  /// What is older than a second is looked at again; whoever asks waits for that, but not for long.
+  /// A list older than a second is read again first. If that takes too long, the older list is returned.
   Entries list();
   /// By the name in list(), or another by which the model may be called: with ".gguf", with the type of its file
   /// ("org/model:Q8_0", in small or capital letters). A name that was known is found at once.

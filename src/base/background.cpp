@@ -12,8 +12,8 @@ thread_local bool background = false;
 
 void enter_background() {
   background = true;
-  // Of this thread: Linux keeps the value by thread. On a busy core 10 leaves a tenth of the time, so that whoever
-  // waits for this work is not forgotten; 19 would leave a seventieth.
+  // Linux has a nice value for each thread. On a busy core a thread at 10 gets about a tenth of the time, so that the
+  // work still ends soon; at 19 it would get about a seventieth.
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10);
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/try.h"
@@ -130,13 +129,9 @@ class CheckedDecoder final : public Decoder {
     if (!candidate.queried.empty()) result.own_probability = probability_of_queried(candidate);
     const auto count = std::min(candidate.top.size(), static_cast<std::size_t>(declared_.top_tokens));
     for (const TopToken& top : candidate.top.first(count))
-      result.likely.push_back({top.token, probability_of(candidate, top)});
+      result.likely.push_back({top.token, probability_of(candidate, top.logit)});
     if (declared_.logits) result.logits = candidate.logits;
     return result;
-  }
-
-  static double probability_of(const Candidate& candidate, const TopToken& top) {
-    return candidate.confidence * std::exp(static_cast<double>(top.logit) - static_cast<double>(candidate.logit));
   }
 
   [[noreturn]] void refuse(std::string what, const char* method, std::string hint) const {
@@ -165,7 +160,7 @@ class CheckedDecoder final : public Decoder {
       refuse(fmt::format("token {} is not among the best of position {}", decision.token, position), "decide()",
              "choose among Prediction::likely; top_tokens says how many there are");
     edit.token = decision.token;
-    edit.confidence = probability_of(*found, *known);
+    edit.confidence = probability_of(*found, known->logit);
     return edit;
   }
 

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "graph/builder.h"
 #include "model/expert_layer.h"
+#include "model/rope_op.h"
 
 namespace dllm {
 namespace {
@@ -48,19 +49,10 @@ class DenseBuilder {
   }
 
   ValueId rope(ValueId x, std::int64_t heads, const PositionScaling& growth, std::string rope_name) {
-    return b_.rope(x,
-                   {.x = kNoId,
-                    .heads = static_cast<std::int32_t>(heads),
-                    .head_dim = static_cast<std::int32_t>(desc_.head_dim),
-                    .dims = static_cast<std::int32_t>(desc_.rope_dims),
-                    .layout = desc_.rope_layout,
-                    .theta = desc_.rope_theta,
-                    .scale = desc_.rope_scale,
-                    .factors = rope_factors_,
-                    .out = kNoId,
-                    .yarn = desc_.rope_yarn,
-                    .growth = growth},
-                   std::move(rope_name));
+    op::Rope rope = rope_of(desc_, heads);
+    rope.factors = rope_factors_;
+    rope.growth = growth;
+    return b_.rope(x, rope, std::move(rope_name));
   }
 
   /// A norm of each head; the heads share the gain.

@@ -12,6 +12,7 @@
 #include "graph/builder.h"
 #include "model/dflash.h"
 #include "model/key_reader.h"
+#include "model/rope_op.h"
 
 namespace dllm {
 namespace {
@@ -114,18 +115,7 @@ class DrafterBuilder {
   }
 
   ValueId rope(ValueId x, std::int64_t heads, std::string rope_name) {
-    return b_.rope(x,
-                   {.x = kNoId,
-                    .heads = static_cast<std::int32_t>(heads),
-                    .head_dim = static_cast<std::int32_t>(desc_.head_dim),
-                    .dims = static_cast<std::int32_t>(desc_.rope_dims),
-                    .layout = desc_.rope_layout,
-                    .theta = desc_.rope_theta,
-                    .scale = desc_.rope_scale,
-                    .factors = kNoId,
-                    .out = kNoId,
-                    .yarn = desc_.rope_yarn},
-                   std::move(rope_name));
+    return b_.rope(x, rope_of(desc_, heads), std::move(rope_name));
   }
 
   ValueId head_norm(ValueId x, WeightId gain, std::int64_t heads, std::string norm_name) {

@@ -28,14 +28,7 @@ std::int64_t largest_heap(const Instance& instance, VkPhysicalDevice physical) {
 /// Only where the processor's memory is as near as any other: a card would read it through its bus.
 bool can_import(const Instance& instance, VkPhysicalDevice physical, VkPhysicalDeviceType type) {
   if (type != VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU && type != VK_PHYSICAL_DEVICE_TYPE_CPU) return false;
-  std::uint32_t count = 0;
-  instance.calls.EnumerateDeviceExtensionProperties(physical, nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> extensions(count);
-  instance.calls.EnumerateDeviceExtensionProperties(physical, nullptr, &count, extensions.data());
-  if (std::none_of(extensions.begin(), extensions.end(), [](const VkExtensionProperties& one) {
-        return std::string_view(one.extensionName) == VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
-      }))
-    return false;
+  if (!has_extension(instance, physical, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) return false;
   auto host = structure<VkPhysicalDeviceExternalMemoryHostPropertiesEXT>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT);
   auto properties = structure<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);

@@ -39,6 +39,10 @@ std::vector<MatrixShape> shapes_of(const Instance& instance, VkPhysicalDevice ph
 
 }  // namespace
 
+bool has_extension(const Instance& instance, VkPhysicalDevice physical, std::string_view name) {
+  return has(extensions_of(instance, physical), name);
+}
+
 void Features::link(bool has_dots, bool has_matrices) {
   base.pNext = &twelve;
   void** end = &twelve.pNext;

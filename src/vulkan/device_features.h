@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "vulkan/api.h"
@@ -31,6 +32,9 @@ class Features {
  private:
   void link(bool has_dots, bool has_matrices);
 };
+
+/// Whether the device has an extension of that name.
+bool has_extension(const Instance& instance, VkPhysicalDevice physical, std::string_view name);
 
 /// Adds to `facts` what makes products fast: of subgroups, integer dot products and cooperative matrices.
 void find_fast_products(const Instance& instance, VkPhysicalDevice physical, const Features& features,

@@ -121,10 +121,7 @@ DecoderEntry cover_decoder() {
              "cover", "tokens are judged without themselves, in place; doubted ones become masks again (after COVER)",
              cover_rows(),
              [](const CoverOptions& options, const MethodContext&) { return std::make_unique<Cover>(options); })
-      .only_for([](const ModelDesc& desc) -> Expected<void> {
-        if (desc.mask) return {};
-        return Error{ErrorCode::kUsage, "the model has no mask to judge a token by", "", "give another --algorithm"};
-      })
+      .only_for(has_mask)
       .always({.greedy = true, .revises = true, .shadows = true});
 }
 

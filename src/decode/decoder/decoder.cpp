@@ -19,9 +19,12 @@ std::vector<Position> generated_positions(const DecodeContext& context) {
   return result;
 }
 
+double probability_of(const Candidate& candidate, float logit) {
+  return candidate.confidence * std::exp(static_cast<double>(logit) - static_cast<double>(candidate.logit));
+}
+
 double probability_of_queried(const Candidate& candidate, std::size_t index) {
-  return candidate.confidence *
-         std::exp(static_cast<double>(candidate.queried[index]) - static_cast<double>(candidate.logit));
+  return probability_of(candidate, candidate.queried[index]);
 }
 
 const Candidate* candidate_at(const DecodeContext& context, std::span<const Candidate> candidates, Position position) {

@@ -31,7 +31,9 @@ struct Candidate {
   std::span<const float> logits = {};   ///< of all tokens, if configure() wants them
 };
 
-/// The probability of the token of `candidate.queried[index]`, from the same softmax as the candidate's own.
+/// The probability of another token of the position by its logit, from the same softmax as the candidate's own.
+double probability_of(const Candidate& candidate, float logit);
+/// The same of the token of `candidate.queried[index]`.
 double probability_of_queried(const Candidate& candidate, std::size_t index = 0);
 
 /// A logit wanted in addition to the prediction.

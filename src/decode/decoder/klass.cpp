@@ -58,7 +58,7 @@ class Klass : public Decoder {
       if (const auto known = before_.find(candidate.position); known != before_.end())
         own.stable = divergence(known->second, candidate) < config_.kl_threshold ? known->second.stable + 1 : 0;
       for (const TopToken& top : candidate.top)
-        if (top.token >= 0) own.tokens.emplace_back(top.token, probability(candidate, top.logit));
+        if (top.token >= 0) own.tokens.emplace_back(top.token, probability_of(candidate, top.logit));
       if (candidate.eligible && candidate.confidence > config_.threshold && own.stable >= config_.kl_history)
         edits.push_back(commit(candidate));
     }
@@ -72,10 +72,6 @@ class Klass : public Decoder {
     std::vector<std::pair<TokenId, double>> tokens;
     std::int32_t stable = 0;  ///< passes
   };
-
-  static double probability(const Candidate& candidate, float logit) {
-    return candidate.confidence * std::exp(static_cast<double>(logit) - static_cast<double>(candidate.logit));
-  }
 
   /// Of the candidate from the distribution before; `queried` has the logits of its tokens.
   static double divergence(const Distribution& before, const Candidate& candidate) {

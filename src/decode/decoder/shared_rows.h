@@ -29,4 +29,10 @@ inline OptionRows<StepsOptions> steps_rows() {
               })};
 }
 
+/// For decoders that judge tokens by a mask in their place: MethodEntry::only_for().
+inline Expected<void> has_mask(const ModelDesc& desc) {
+  if (desc.mask) return {};
+  return Error{ErrorCode::kUsage, "the model has no mask to judge a token by", "", "give another --algorithm"};
+}
+
 }  // namespace dllm

@@ -90,10 +90,7 @@ DecoderEntry wino_decoder() {
   return declare_method<Decoder>(
              "wino", "many tokens at once; those that the rest does not predict become masks again (WINO)", wino_rows(),
              [](const WinoOptions& options, const MethodContext&) { return std::make_unique<Wino>(options); })
-      .only_for([](const ModelDesc& desc) -> Expected<void> {
-        if (desc.mask) return {};
-        return Error{ErrorCode::kUsage, "the model has no mask to judge a token by", "", "give another --algorithm"};
-      })
+      .only_for(has_mask)
       .always({.greedy = true, .revises = true, .shadows = true});
 }
 
