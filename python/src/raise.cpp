@@ -20,7 +20,9 @@ constexpr std::pair<std::string_view, std::string_view> kOtherFlags[] = {
     {"--batch", "batch"},     {"--chat-template-file", "Model.chat_template"},
     {"--model", "path"},      {"--raw", "token ids as the prompt"},
     {"--tokens", "ids"},      {"-hf", "hf"},
-    {"--hf-file", "hf_file"}, {"--offline", "offline"}};
+    {"--hf-file", "hf_file"}, {"--offline", "offline"},
+    {"--task", "task"},       {"--offset", "offset"},
+    {"--shots", "shots"}};
 
 /// The keyword argument of a flag; empty: there is none.
 std::string keyword_of(std::string_view flag) {

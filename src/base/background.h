@@ -3,8 +3,8 @@
 namespace dllm {
 
 /// Lowers the priority of the calling thread for its whole life: what it computes must not delay others. Threads that
-/// it starts inherit that; a ThreadPool starts new workers as soon as another thread uses it. Those of a driver keep
-/// it, as Mesa's for processors, which computes in threads of its own.
+/// it starts inherit that; a ThreadPool starts new workers as soon as another thread uses it. Threads that a driver
+/// starts keep it; Mesa's driver for processors computes in such threads.
 void enter_background();
 
 /// Whether the calling thread has entered it.

@@ -23,7 +23,8 @@ namespace dllm {
 ///
 /// A child process of fork() has none of the workers. Its first loop starts new ones, or runs on the calling thread
 /// alone if the system gives none. A loop that another thread of the parent was running is lost. Workers that a
-/// background thread has started are replaced by the first loop of another one, as priorities cannot be raised.
+/// background thread has started are replaced by the first loop of a thread that is not one, as priorities cannot be
+/// raised.
 class ThreadPool {
  public:
   /// `threads` >= 1.

@@ -50,7 +50,7 @@ std::vector<double> class_sums(const TokenAutomaton& automaton, std::span<const 
 }
 
 /// Leaves what the filters keep, in the order of cpu/reduction.h: top_p of the whole, then top_k, then min_p.
-void keep_likeliest(std::vector<WeightedToken>& tokens, const DrawOptions& options) {
+void keep_likeliest(std::vector<WeightedToken>& tokens, const Sampling& options) {
   if (options.top_k <= 0 && options.top_p >= 1 && options.min_p <= 0) return;
   std::ranges::sort(tokens, [](const WeightedToken& a, const WeightedToken& b) {
     return a.weight > b.weight || (a.weight == b.weight && a.token < b.token);
@@ -125,7 +125,7 @@ PathDrawer::Sums PathDrawer::before(const Slot& slot, std::span<const float> log
 }
 
 TokenId PathDrawer::draw_token(std::int32_t state, std::span<const float> logits, const Sums& sums,
-                               const DrawOptions& options, double uniform) const {
+                               const Sampling& options, double uniform) const {
   std::vector<double> way(static_cast<std::size_t>(automaton_.classes()), kNoWay);
   for (const TokenAutomaton::Move& move : automaton_.moves(state))
     way[static_cast<std::size_t>(move.token_class)] = sums[static_cast<std::size_t>(move.to)];
@@ -152,7 +152,7 @@ std::int32_t PathDrawer::likeliest_successor(std::int32_t state, const Sums& sum
 
 std::optional<std::vector<TokenId>> PathDrawer::draw(std::span<const Slot> slots,
                                                      std::span<const std::span<const float>> rows, std::int32_t after,
-                                                     const DrawOptions& options, const Uniform& uniform) {
+                                                     const Sampling& options, const Uniform& uniform) {
   const auto logits_of = [&rows](const Slot& slot) {
     return slot.row == Slot::kNone ? std::span<const float>() : rows[static_cast<std::size_t>(slot.row)];
   };

@@ -10,16 +10,9 @@
 #include "base/types.h"
 #include "constrain/best_path.h"
 #include "constrain/token_automaton.h"
+#include "dllm/options.h"
 
 namespace dllm::constrain {
-
-/// How tokens are drawn; see ScoreRequest for the filters.
-struct DrawOptions {
-  double temperature = 1;  ///< above 0
-  std::int32_t top_k = 0;  ///< 0: off
-  double top_p = 1;        ///< 1: off
-  double min_p = 0;        ///< 0: off
-};
 
 /// Draws a completion that an automaton accepts. For one sequence.
 ///
@@ -38,9 +31,10 @@ class PathDrawer {
 
   /// The tokens of all slots with a row, -1 for the others. `rows`: logits by Slot::row; NaN: not that token. `after`
   /// more tokens follow the slots. At a slot without row and token, the likeliest way on is taken. `uniform`: a number
-  /// in (0, 1) by slot and attempt. nullopt: no completion is accepted, or a logit is infinite.
+  /// in (0, 1) by slot and attempt. `options`: a temperature above 0. nullopt: no completion is accepted, or a logit is
+  /// infinite.
   std::optional<std::vector<TokenId>> draw(std::span<const Slot> slots, std::span<const std::span<const float>> rows,
-                                           std::int32_t after, const DrawOptions& options, const Uniform& uniform);
+                                           std::int32_t after, const Sampling& options, const Uniform& uniform);
 
  private:
   /// By state: the logarithm of the sum over accepted completions from a slot on; minus infinity: there is none.
@@ -49,7 +43,7 @@ class PathDrawer {
   std::vector<std::vector<std::int32_t>> reached(std::span<const Slot> slots) const;
   Sums before(const Slot& slot, std::span<const float> logits, std::span<const std::int32_t> states, const Sums& sums,
               double temperature) const;
-  TokenId draw_token(std::int32_t state, std::span<const float> logits, const Sums& sums, const DrawOptions& options,
+  TokenId draw_token(std::int32_t state, std::span<const float> logits, const Sums& sums, const Sampling& options,
                      double uniform) const;
   std::int32_t likeliest_successor(std::int32_t state, const Sums& sums) const;
 

@@ -44,7 +44,7 @@ Problem problem(const std::string& regex, std::size_t size, std::uint64_t seed) 
   return made;
 }
 
-std::optional<Text> drawn(const Problem& problem, const DrawOptions& options, std::uint64_t seed) {
+std::optional<Text> drawn(const Problem& problem, const Sampling& options, std::uint64_t seed) {
   PathFinder finder(problem.automaton);
   std::vector<std::span<const float>> rows(problem.logits.begin(), problem.logits.end());
   return PathDrawer(problem.automaton, finder)
@@ -53,7 +53,7 @@ std::optional<Text> drawn(const Problem& problem, const DrawOptions& options, st
       });
 }
 
-std::map<Text, double> frequencies(const Problem& problem, const DrawOptions& options) {
+std::map<Text, double> frequencies(const Problem& problem, const Sampling& options) {
   std::map<Text, double> counts;
   for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
     const auto text = drawn(problem, options, seed);
@@ -140,7 +140,7 @@ TEST(PathDraw, FiltersKeepTheLikeliestThatAreAllowed) {
   Problem one = problem("a|b|ab|ba", 1, 0);
   const auto share = [](double p) { return static_cast<float>(std::log(p)); };
   one.logits = {{share(0.2), share(0.1), share(0.05), share(0.05), share(0.5), share(0.1)}};  // a half and a fifth of
-  const auto kept = [&](DrawOptions options) {                                                // a, b, ab, ba
+  const auto kept = [&](Sampling options) {                                                   // a, b, ab, ba
     options.temperature = 1;
     std::size_t most = 0;
     for (const auto& [text, frequency] : frequencies(one, options)) {
@@ -161,10 +161,10 @@ TEST(PathDraw, ForbiddenAndDamagedLogits) {
   Problem one = problem("a|b", 1, 1);
   one.logits[0][0] = -INFINITY;
   one.logits[0][5] = NAN;
-  EXPECT_EQ(frequencies(one, {}).size(), 1);
+  EXPECT_EQ(frequencies(one, {.temperature = 1}).size(), 1);
   one.logits[0][1] = NAN;
-  EXPECT_EQ(drawn(one, {}, 1), std::nullopt);
-  EXPECT_EQ(drawn(problem("abab", 1, 1), {}, 1), std::nullopt);
+  EXPECT_EQ(drawn(one, {.temperature = 1}, 1), std::nullopt);
+  EXPECT_EQ(drawn(problem("abab", 1, 1), {.temperature = 1}, 1), std::nullopt);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostGroups = 200;  ///< nested: parsing recurses
 constexpr std::int32_t kMostRepeats = 10000;
-/// Each takes some 100 bytes as a pattern, and more than a microsecond: this many take 50 ms.
+/// Each takes some 100 bytes as a pattern. Parsing must stay short, as others wait for it.
 constexpr std::size_t kMostRegexBytes = std::size_t{32} << 10U;
 
 CharSet digit_chars() { return {'0', '9'}; }

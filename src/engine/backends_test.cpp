@@ -271,7 +271,7 @@ TEST(Backends, AProfileWithAMistakeIsAProfile) {
   EXPECT_TRUE(mended) << mended.error().message();
 }
 
-/// Bringing an 8B model's weights into the formats of a device takes most of a minute.
+/// Bringing an 8B model's weights into the formats of a device takes long.
 TEST(Backends, ASimulatedDeviceTellsItsProgress) {
   LoadOptions options = on("npu");
   std::vector<double> told;

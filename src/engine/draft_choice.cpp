@@ -95,6 +95,7 @@ void DraftChoice::choose_row(const ScoreRequest& request, RowScore& row, TokenId
                                                static_cast<std::uint32_t>(token));
     if (key > best) best = key, row.token = token, row.logit = logits[t];
   }
+  if (!confidence_.empty()) return;  // choose() takes the confidence head's
   for (const float logit : logits)
     if (std::isfinite(logit)) sum += std::exp(static_cast<double>(logit) - static_cast<double>(row.logit));
   row.confidence = sum > 0 ? 1 / sum : 0;

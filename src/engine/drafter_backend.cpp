@@ -128,7 +128,7 @@ Expected<void> DrafterBackend::run_model(std::span<const SequenceStep> batch, st
   return read_hidden(prompts);
 }
 
-/// K and V of the drafter for the positions that were verified since it drafted last.
+/// K and V of the drafter for the positions whose hidden states it has not read.
 Expected<void> DrafterBackend::read_hidden(std::span<const SequenceStep* const> of) {
   std::vector<SequenceStep> steps;
   for (const SequenceStep* const one : of) {

@@ -11,10 +11,10 @@
 namespace dllm {
 
 /// An autoregressive model with a drafter beside it (DrafterDesc). Passes of the model are the model's own, bit for
-/// bit; steps of Region::kDraft are predicted by the drafter: block of one known token and masks. What the drafter has
-/// to know of the target, hidden states of the positions in front, is kept in the caches of this backend: those of a
-/// pass that asks for them (ScoreRequest::hidden) reach the drafter when the sequence drafts next, for the rows that
-/// the cache still holds.
+/// bit; steps of Region::kDraft are predicted by the drafter: a block of one known token and masks. What the drafter
+/// has to know of the target, hidden states of the positions in front, is kept in the caches of this backend: those of
+/// a pass that asks for them (ScoreRequest::hidden) reach the drafter with the pass itself if it is longer than a block
+/// (a prompt's), else when the sequence drafts next, for the rows that the cache still holds.
 class DrafterBackend final : public Backend {
  public:
   struct Parts {

@@ -245,8 +245,8 @@ void Scheduler::Impl::forward(const std::vector<SequenceStep>& steps) {
     // A failed pass does not tell whose rows were too many.
     for (SchedulerJob& job : rounds.running()) end(job, *work.failure);
     rounds.running().clear();
+    check_device(*work.failure);
   }
-  if (work.failure) check_device(*work.failure);
   const std::lock_guard lock(mutex);
   ++totals.rounds;
   totals.nfe += work.nfe;

@@ -152,6 +152,9 @@ Expected<void> choose_items(EvalSet& set, const ItemChoice& choice) {
     std::erase_if(set.items, [&](const EvalItem& item) { return item.task != choice.task; });
   }
   DLLM_CHECK_OK(use_shots(set, choice.shots));
+  if (choice.offset < 0)
+    return Error{ErrorCode::kUsage, fmt::format("{} items cannot be left out", choice.offset), "--offset",
+                 "give at least 0"};
   if (static_cast<std::size_t>(choice.offset) >= set.items.size() && choice.offset > 0)
     return Error{ErrorCode::kUsage, fmt::format("there are {} items", set.items.size()), "--offset",
                  "give a smaller number"};

@@ -54,8 +54,8 @@ class HttpClient {
   /// if fewer bytes arrive than announced; kMismatch, if more than Download::most arrive.
   Expected<Response> download(const std::string& url, std::uint64_t offset, const Download& to);
 
-  /// Whether any server has answered yet. Until then, connections are given up after kFirstContactMs, and answers
-  /// after `patience`.
+  /// Whether any server has answered, or ended a connection, yet. Until then, connections are given up after
+  /// kFirstContactMs, and answers after `patience`.
   bool reached() const;
   static constexpr long kFirstContactMs = 2500, kConnectMs = 20000;
   /// For the first answer. A network that swallows packets, or a proxy, may connect and then say nothing.

@@ -106,7 +106,7 @@ ProductPlan plan_product(const cpu::PackedFormat& format, std::int64_t n, std::i
                          const ProductUnits& units) {
   ProductPlan plan;
   if (each_pair) plan.rows = 1;
-  // Measured on Mesa's driver for processors: its dot products and matrices are loops, and three times slower or more.
+  // Measured on Mesa's driver for processors: its dot products and matrices are loops, and slower.
   if (units.facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU) return plan;
   const std::int64_t most = each_pair ? 1 : rows;
   if (most > 1) {

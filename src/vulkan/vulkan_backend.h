@@ -52,8 +52,8 @@ class VulkanBackend : public Backend {
   virtual double pass_seconds() const = 0;
   /// Why the device runs nothing any more; empty: it does.
   virtual std::string failure() const = 0;
-  /// Of it, memory for whole rows of logits: 0 until a request needs them, for draws, filters, lists, adjustments,
-  /// guidance or itself.
+  /// Of device_bytes(), memory for whole rows of logits: 0 until a request needs them, for draws, filters, lists,
+  /// adjustments, guidance or itself.
   virtual std::int64_t logit_bytes() const = 0;
   /// What the validation layer said, a line each; empty without it.
   virtual const std::string& messages() const = 0;

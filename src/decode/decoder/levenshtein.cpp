@@ -186,8 +186,7 @@ class Levenshtein : public Decoder {
   std::optional<Choice> alternative(const Candidate& candidate, const std::set<TokenId>& tried) const {
     for (const TopToken& top : candidate.top) {
       if (top.token < 0 || top.token == mask_ || edits_length(top.token) || tried.contains(top.token)) continue;
-      const double p =
-          candidate.confidence * std::exp(static_cast<double>(top.logit) - static_cast<double>(candidate.logit));
+      const double p = probability_of(candidate, top.logit);
       return Choice{top.token, p, std::log(p) - std::log1p(-std::min(p, 1 - 1e-16))};
     }
     return std::nullopt;

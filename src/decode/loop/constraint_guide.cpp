@@ -32,10 +32,8 @@ void ConstraintGuide::configure(ScoreRequest& request) {
   drawing_.reset();
   beta_ = 1;
   if (request.temperature <= 0) return;
-  drawing_ = Drawing{{request.temperature, request.top_k, request.top_p, request.min_p}, request.rng, request.step};
-  request.top_k = 0;
-  request.top_p = 1;
-  request.min_p = 0;
+  drawing_ = Drawing{request, request.rng, request.step};
+  static_cast<Sampling&>(request) = {.temperature = request.temperature};  // the backend filters nothing
   if (request.distribution == ScoreDistribution::kRaw)
     request.temperature = 0;
   else
@@ -44,7 +42,8 @@ void ConstraintGuide::configure(ScoreRequest& request) {
 
 std::optional<std::vector<TokenId>> ConstraintGuide::complete(std::span<const constrain::Slot> slots,
                                                               std::span<const std::span<const float>> rows,
-                                                              Position begin, std::int32_t after) {
+                                                              const constrain::ClassWeights& weights, Position begin,
+                                                              std::int32_t after) {
   if (drawing_) {
     const auto uniform = [&](std::size_t slot, std::uint32_t attempt) {
       return uniform01(drawing_->rng, RngPurpose::kToken, drawing_->step,
@@ -52,8 +51,6 @@ std::optional<std::vector<TokenId>> ConstraintGuide::complete(std::span<const co
     };
     return constrain::PathDrawer(*config_.automaton, *finder_).draw(slots, rows, after, drawing_->options, uniform);
   }
-  constrain::ClassWeights weights(*config_.automaton);
-  for (const std::span<const float> logits : rows) weights.add(logits);
   return finder_->best(slots, weights, after);
 }
 
@@ -77,10 +74,13 @@ Expected<void> ConstraintGuide::apply(const Canvas& canvas, const DenoisePass& p
         std::span(scores.logits).subspan(static_cast<std::size_t>(pass.score_of_wanted[i]) * vocabulary, vocabulary));
     (canvas.masked(candidates[i].position) ? masks : reviewed).push_back(i);
   }
+  constrain::ClassWeights weights(*config_.automaton);
+  if (!drawing_)
+    for (const std::span<const float> logits : rows) weights.add(logits);
   const auto choose = [&](const std::vector<std::size_t>& among) {
     const auto place_of = [&](std::size_t i) { return static_cast<std::size_t>(candidates[i].position - begin); };
     for (const std::size_t i : among) slots[place_of(i)] = {.row = static_cast<std::int32_t>(i)};
-    const auto path = complete(slots, rows, begin, end - last);
+    const auto path = complete(slots, rows, weights, begin, end - last);
     if (!path) return false;
     for (const std::size_t i : among) {
       const TokenId token = (*path)[place_of(i)];

@@ -60,13 +60,14 @@ class ConstraintGuide {
  private:
   /// How the pass's tokens are drawn.
   struct Drawing {
-    constrain::DrawOptions options;
+    Sampling options;
     RngKey rng;
     std::uint32_t step = 0;
   };
-  /// Tokens of the slots with a row; nullopt: there is no completion.
+  /// Tokens of the slots with a row; `weights`: of the rows, if nothing is drawn. nullopt: there is no completion.
   std::optional<std::vector<TokenId>> complete(std::span<const constrain::Slot> slots,
-                                               std::span<const std::span<const float>> rows, Position begin,
+                                               std::span<const std::span<const float>> rows,
+                                               const constrain::ClassWeights& weights, Position begin,
                                                std::int32_t after);
 
   const ConstraintConfig config_;

@@ -79,10 +79,9 @@ Expected<CompiledStep> compile_step(ModelShape shape, Device device, const StepR
            compile_workload(build, device, work, options, found ? &found->mapping : nullptr,
                             found ? std::span<const RowPart>(found->parts.front()) : std::span<const RowPart>()));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  return CompiledStep{std::move(shape),          std::move(device),
-                      compiled.machine,          std::move(compiled.layout),
-                      std::move(compiled.step),  work,
-                      found ? found->priced : 0, time.count()};
+  return CompiledStep{
+      std::move(shape), std::move(device), compiled.machine, std::move(compiled.layout), std::move(compiled.step), work,
+      time.count()};
 }
 
 }  // namespace dllm::npu

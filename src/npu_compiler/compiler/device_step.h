@@ -36,7 +36,6 @@ struct CompiledStep {
   ModelLayout layout;
   SplitStep step;
   StepWorkload work;        ///< rows and scored as the cache makes them
-  std::int64_t priced = 0;  ///< mappings that the search compared
   double milliseconds = 0;  ///< of compilation, layout included
 };
 

@@ -191,11 +191,6 @@ class MappingSearch {
 
 }  // namespace
 
-bool MappedStep::operator==(const MappedStep& o) const {
-  return step.sequences == o.step.sequences && step.rows == o.step.rows && step.keys == o.step.keys &&
-         step.scored == o.step.scored && times == o.times;
-}
-
 Expected<MappingChoices> mapping_choices(const Device& device, const ModelShape& shape,
                                          std::span<const MappedStep> steps) {
   std::int64_t keys = 1;

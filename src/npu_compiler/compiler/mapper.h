@@ -21,7 +21,6 @@ struct Device;
 struct MappedStep {
   RegularStep step;
   double times = 1;
-  bool operator==(const MappedStep& o) const;
 };
 
 struct MappingQuestion {
@@ -40,7 +39,7 @@ struct FoundMapping {
 
 /// What can be chosen. Every combination whose buffers fit the device's memories is a candidate, whatever the sizes of
 /// these memories are: a device that has more of one has all candidates of the smaller one, at the same price, so that
-/// its best is never slower.
+/// its best is never slower. The exception is a step whose experts are streamed with less memory and stay with more.
 struct MappingChoices {
   std::vector<PanelChoice> matrices;      ///< shapes, with the largest useful panel of each
   std::vector<std::int64_t> buffers;      ///< rows of matrix SRAM that panels may take, ascending

@@ -56,7 +56,7 @@ struct StepQuestion {
   ChoiceAssumption choices = {};
   bool logits = true;                   ///< go to memory; false: reduced on chip, at no cost
   const Mapping* mapping = nullptr;     ///< null: by rule
-  std::span<const RowPart> parts = {};  ///< sequences of each part that is compiled (step_parts())
+  std::span<const RowPart> parts = {};  ///< of the step that are compiled (step_parts())
 };
 
 /// Times of one model's steps on any device. Keeps graphs of the model: not thread-safe.
