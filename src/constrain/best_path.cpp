@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
+#include "base/to_size.h"
 #include "constrain/counted_path.h"
 
 namespace dllm::constrain {
@@ -68,32 +70,74 @@ void ClassWeights::add(std::span<const float> logits) {
   }
 }
 
+PathFinder::PathFinder(const TokenAutomaton& automaton) : automaton_(automaton) {
+  set_distances();
+  by_distance_ = goes_on_accepting();
+}
+
+// Breadth first from the accepting states against the moves: one visit of each. A table by count and state costs the
+// product of both, and a structure of n required members has about n states and needs about n tokens.
+void PathFinder::set_distances() {
+  const std::int32_t states = automaton_.states();
+  std::vector<std::size_t> first(to_size(states) + 1, 0);
+  for (std::int32_t s = 0; s < states; ++s)
+    for (const std::int32_t to : automaton_.successors(s)) ++first[to_size(to) + 1];
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<std::int32_t> sources(first.back());
+  std::vector<std::size_t> fill(first.begin(), first.end() - 1);
+  for (std::int32_t s = 0; s < states; ++s)
+    for (const std::int32_t to : automaton_.successors(s)) sources[fill[to_size(to)]++] = s;
+
+  distance_.assign(to_size(states), kUnreachable);
+  std::vector<std::int32_t> reached;
+  const auto reach = [&](std::int32_t state, std::int32_t distance) {
+    if (distance_[to_size(state)] != kUnreachable) return;
+    distance_[to_size(state)] = distance;
+    reached.push_back(state);
+  };
+  for (std::int32_t s = 0; s < states; ++s)
+    if (automaton_.accepts(s)) reach(s, 0);
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const auto to = to_size(reached[i]);
+    for (std::size_t at = first[to]; at < first[to + 1]; ++at) reach(sources[at], distance_[to] + 1);
+  }
+}
+
+bool PathFinder::goes_on_accepting() const {
+  for (std::int32_t s = 0; s < automaton_.states(); ++s)
+    if (automaton_.accepts(s) &&
+        std::ranges::none_of(automaton_.successors(s), [&](std::int32_t to) { return automaton_.accepts(to); }))
+      return false;
+  return true;
+}
+
 bool PathFinder::can_end(std::int32_t state, std::int32_t count) {
+  if (by_distance_) {
+    const std::int32_t distance = distance_[to_size(state)];
+    return distance != kUnreachable && distance <= count;
+  }
   const std::int32_t states = automaton_.states();
   while (!complete_ && static_cast<std::int32_t>(endings_.size()) <= count) {
-    std::vector<std::uint8_t> next(static_cast<std::size_t>(states), 0);
+    std::vector<std::uint8_t> next(to_size(states), 0);
     for (std::int32_t s = 0; s < states; ++s) {
-      std::uint8_t& can = next[static_cast<std::size_t>(s)];
+      std::uint8_t& can = next[to_size(s)];
       if (endings_.empty()) {
         can = automaton_.accepts(s) ? 1 : 0;
       } else {
         for (const std::int32_t to : automaton_.successors(s))
-          if (endings_.back()[static_cast<std::size_t>(to)] != 0) can = 1;
+          if (endings_.back()[to_size(to)] != 0) can = 1;
       }
     }
     complete_ = !endings_.empty() && next == endings_.back();
     if (!complete_) endings_.push_back(std::move(next));
   }
-  const auto row = std::min(static_cast<std::size_t>(count), endings_.size() - 1);
-  return endings_[row][static_cast<std::size_t>(state)] != 0;
+  const auto row = std::min(to_size(count), endings_.size() - 1);
+  return endings_[row][to_size(state)] != 0;
 }
 
-std::optional<std::int32_t> PathFinder::fewest_tokens(std::int32_t most) {
-  for (std::int32_t count = 0; count <= most; ++count) {
-    if (can_end(automaton_.start(), count)) return count;
-    if (complete_ && static_cast<std::size_t>(count) >= endings_.size()) break;
-  }
-  return std::nullopt;
+std::optional<std::int32_t> PathFinder::fewest_tokens(std::int32_t most) const {
+  const std::int32_t distance = distance_[to_size(automaton_.start())];
+  return distance != kUnreachable && distance <= most ? std::optional(distance) : std::nullopt;
 }
 
 std::optional<std::vector<TokenId>> PathFinder::best(std::span<const Slot> slots, const ClassWeights& weights,

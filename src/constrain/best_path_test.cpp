@@ -214,5 +214,33 @@ TEST(TokenAutomaton, TokensAreTheirBytes) {
   }
 }
 
+/// The definition, by counts.
+std::vector<std::uint8_t> endings_after(const TokenAutomaton& automaton, std::int32_t count) {
+  std::vector<std::uint8_t> can;
+  for (std::int32_t s = 0; s < automaton.states(); ++s) can.push_back(automaton.accepts(s) ? 1 : 0);
+  for (std::int32_t i = 0; i < count; ++i) {
+    std::vector<std::uint8_t> longer(can.size(), 0);
+    for (std::int32_t s = 0; s < automaton.states(); ++s)
+      for (const std::int32_t to : automaton.successors(s))
+        if (can[static_cast<std::size_t>(to)] != 0) longer[static_cast<std::size_t>(s)] = 1;
+    can = longer;
+  }
+  return can;
+}
+
+TEST(BestPath, EndingsAreThoseOfEveryCountWithAndWithoutStops) {
+  for (const char* regex : {"a", "(ab|ba)*", "aab(a|b)b", "(ab){3}|a", "a*b", "(aab){2}", "b1(ab)*"})
+    for (const std::span<const TokenId> stops : {std::span<const TokenId>(kStops), std::span<const TokenId>()}) {
+      const TokenAutomaton automaton = automaton_of(regex, stops);
+      PathFinder finder(automaton);
+      for (std::int32_t count = 0; count < 9; ++count) {
+        const std::vector<std::uint8_t> expected = endings_after(automaton, count);
+        for (std::int32_t s = 0; s < automaton.states(); ++s)
+          EXPECT_EQ(finder.can_end(s, count), expected[static_cast<std::size_t>(s)] != 0)
+              << regex << ", " << stops.size() << " stops, state " << s << ", " << count;
+      }
+    }
+}
+
 }  // namespace
 }  // namespace dllm::constrain
