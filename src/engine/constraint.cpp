@@ -106,7 +106,6 @@ Expected<void> check_options(const ResolvedOptions& resolved) {
                   filter->info().flags.front());
   if (resolved.exact_length) return refuse("a constrained answer ends where its text does", "--exact-length");
   if (resolved.defer_eos) return refuse("where a constrained answer ends depends on its text", "--defer-eos");
-  if (!resolved.stop.empty()) return refuse("a stop text would cut the constrained answer", "--stop");
   if (resolved.compat) return refuse("no reference implementation has constraints", "--compat");
   return {};
 }

@@ -207,10 +207,23 @@ TEST_F(ConstraintTest, WhatCannotBeCombinedIsRefused) {
     ASSERT_FALSE(answer.has_value()) << where;
     EXPECT_EQ(answer.error().where, where) << answer.error().message();
   }
-  GenerateOptions stopped;
-  stopped.regex = "a*";
-  stopped.stop = {"b"};
-  EXPECT_FALSE(model.generate("Hello", stopped).has_value());
+}
+
+/// As a bound does: the text is the structure's until then.
+TEST_F(ConstraintTest, AStopTextCutsTheAnswer) {
+  GenerateOptions options;
+  options.regex = "The answer is [0-9]{3}; the rest is [a-z]{2,20}\\.";
+  const auto whole = model.generate("Hello", options);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message();
+  for (const char* stop : {"; the", " is ", "."}) {
+    options.stop = {stop, "nowhere"};
+    const auto cut = model.generate("Hello", options);
+    ASSERT_TRUE(cut.has_value()) << cut.error().message();
+    EXPECT_EQ(cut->text, whole->text.substr(0, whole->text.find(stop))) << stop;
+    EXPECT_EQ(cut->finish, FinishReason::kStop);
+  }
+  options.stop = {"nowhere"};
+  EXPECT_EQ(model.generate("Hello", options)->text, whole->text);
 }
 
 /// What was not compiled to its end says nothing about the structure: it is not kept.

@@ -9,8 +9,8 @@ namespace {
 constexpr std::string_view kHints[] = {
     // OpenAI
     "access_programs", "background_options", "client_metadata", "max_tool_calls", "metadata", "moderation",
-    "parallel_tool_calls", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier",
-    "service_tier", "store", "user", "verbosity",
+    "parallel_tool_calls", "prediction", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
+    "safety_identifier", "service_tier", "store", "user", "verbosity",
     // Anthropic. No request is refused here, so none falls back to another model.
     "betas", "billing_policy", "cache_control", "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo",
     "speed", "user_profile_id", "workspace_id",
@@ -74,7 +74,6 @@ constexpr Neutral kNeutral[] = {
     {"n_indent", "[0]"},
     {"n_probs", "[0]"},
     {"plugins", "[[]]"},
-    {"prediction", "[]"},
     {"presence_penalty", "[0]"},
     {"previous_response_id", "[]"},
     {"prompt_logprobs", "[0, false]"},
