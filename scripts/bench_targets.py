@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The speed targets of the CPU backend, measured in one run, as a Markdown table.
 
-    scripts/bench_targets.py [--dllm PATH] [--models DIR] [--threads N] [--quick] [--whole] [--llama-cli PATH] [--only REGEX]
+    scripts/bench_targets.py [--dllm PATH] [--models DIR] [--threads N] [--quick] [--whole] [--only REGEX]
+                             [--llama-cli PATH [--llama-version "VERSION (COMMIT)"]]
 
 Models with random weights and published shapes are made in DIR on first use (18 GB for all; --quick: a model of 100 M
 parameters, to try the script). Every figure is the median that `dllm bench` reports, or a quotient of two of them. With
---llama-cli, llama.cpp's `llama-diffusion-cli` runs steps of 256 positions over the same file. The commands go to stderr
-as they run. The exit code is 0 whether or not targets are met: the figures depend on the machine and on its other load.
+--llama-cli, llama.cpp's `llama-diffusion-cli` runs steps of 256 positions over the same file; each ratio names its version
+and commit, and without them there is none: a peer of last year is another peer. The commands go to stderr as they run. The
+exit code is 0 whether or not targets are met: the figures depend on the machine and on its other load.
 """
 
 import argparse
@@ -193,7 +195,23 @@ def economy(bench, table):
                    f"the speed of no cache with 1/{found['rows']:.2f} of its rows", found["quotient"], 0.85)
 
 
+def peer_version(llama_cli, given):
+    """Version and commit of the peer, as it says with --version, unless they are given."""
+    named = re.compile(r"(?:version: *)?(\S+) \(([0-9a-f]{7,40})\)")
+    if given:
+        found = named.fullmatch(given)
+        wrong = f"--llama-version '{given}': not a version and a commit"
+    else:
+        result = subprocess.run([llama_cli, "--version"], capture_output=True, text=True, check=False)
+        found = named.search(result.stdout + result.stderr)
+        wrong = f"{llama_cli} --version names no version and commit"
+    if not found or found[1] == "0":
+        sys.exit(f'error: {wrong} (give --llama-version "b1234 (0123abc)"); no ratio is printed without them')
+    return f"llama.cpp {found[1]} ({found[2]})"
+
+
 def peer(bench, table, args):
+    name = args.llama_cli and peer_version(args.llama_cli, args.llama_version)
     model = bench.model("llada-8b", "q4_0")
     full, = (r for r in bench.bench("step", model, "-r", 256, "-c", 0, "--repetitions", 3, "--no-peak"))
     passes_128, passes_32 = bench.generate(model, 128), bench.generate(model, 32)
@@ -204,7 +222,7 @@ def peer(bench, table, args):
     out = run([args.llama_cli, "-m", model, "-p", "a", "-ub", 256, "-b", 256, "-t", bench.threads, "--diffusion-steps", 3,
                "--diffusion-block-length", 256])
     step = float(re.search(r"time per step: *([0-9.]+) *ms", out).group(1))
-    table.at_least(f"llama.cpp's step of 256 ({step / 1e3:.1f} s) / ours ({ms(full) / 1e3:.2f} s)", step / ms(full), 2.5,
+    table.at_least(f"{name}, step of 256 ({step / 1e3:.1f} s) / ours ({ms(full) / 1e3:.2f} s)", step / ms(full), 2.5,
                    " x")
     table.at_least(f"{ANSWER} tokens, one per pass, against its {ANSWER} steps", ANSWER * step / passes_128, 18, " x")
     table.at_least(f"{ANSWER} tokens at 4 per pass, against its {ANSWER} steps", ANSWER * step / passes_32, 40, " x")
@@ -216,6 +234,7 @@ def main():
     parser.add_argument("--models", default=ROOT / "build" / "models", help="where the models are or are made")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--llama-cli", help="llama.cpp's llama-diffusion-cli, to compare with")
+    parser.add_argument("--llama-version", help="its version and commit, where it does not say them itself")
     parser.add_argument("--only", default="", help="groups to run: llada, threads, types, dream, load, linear, experts, "
                         "batch, economy, peer")
     parser.add_argument("--whole", action="store_true", help="batch and economy on whole models, not on quarters of them: "
