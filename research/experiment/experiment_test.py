@@ -55,7 +55,8 @@ class Experiments(CliCase):
     def test_experiments_continue_where_they_ended(self):
         out = self.dir / "continued"
         shape = self.dir / "shape.toml"
-        source = (ROOT / "src/npu_compiler/profiles/models/llada-8b.toml").read_text()
+        source = ('name = "LLaDA-8B"\narchitecture = "llada"\nvocab = 126464\nwidth = 4096\nlayers = 32\nheads = 32\n'
+                  'kv_heads = 32\nhead_dim = 128\nffn_width = 12288\n')
         shape.write_text(source)
         given = ("experiment", "gemm-stairs", "--out", out, "--shape", shape)
         files = [out / f"gemm-stairs.{ending}" for ending in ("csv", "json", "svg", "md")]

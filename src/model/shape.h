@@ -28,12 +28,13 @@ struct ModelShape {
   std::string_view config;
   std::string_view pre;  ///< preset of the pre-tokenizer, `tokenizer.ggml.pre`
   std::vector<ShapeToken> tokens;
+  std::string_view alias = {};  ///< another name of it
 };
 
 /// Every shape, in listing order. Each architecture of the registry has at least one.
 const std::vector<ModelShape>& model_shapes();
 
-/// By name. Error: kUsage, listing the names.
+/// By name or alias. Error: kUsage, listing the names.
 Expected<const ModelShape*> find_shape(std::string_view name);
 
 /// Changes to the published shape, for measurements that need only a part of it.

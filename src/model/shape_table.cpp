@@ -286,7 +286,7 @@ const std::vector<ModelShape>& model_shapes() {
       {"llada-8b", "LLaDA-8B-Base and -Instruct", kLlada8b, "bailingmoe", llada_tokens()},
       {"llada-1.5", "LLaDA-1.5, the dimensions of LLaDA-8B", kLlada8b, "bailingmoe", llada_tokens()},
       {"dream-7b", "Dream-v0-7B, Dream-Coder-7B, DiffuCoder-7B", kDream7b, "qwen2", dream_tokens()},
-      {"llada-moe-7b", "LLaDA-MoE-7B-A1B-Base and -Instruct", kLladaMoe7b, "bailingmoe", bailing_tokens()},
+      {"llada-moe-7b", "LLaDA-MoE-7B-A1B-Base and -Instruct", kLladaMoe7b, "bailingmoe", bailing_tokens(), "llada-moe"},
       {"llada2-mini", "LLaDA2.0-mini and LLaDA2.1-mini, 16B-A1B", kLlada2Mini, "bailingmoe", bailing_tokens()},
       {"rnd1-30b", "RND1-Base-0910, the dimensions of Qwen3-30B-A3B", kRnd1, "qwen2", rnd1_tokens()},
       {"sdar-1.7b", "SDAR-1.7B-Chat, the dimensions of Qwen3-1.7B", kSdar1b7, "qwen2", sdar_tokens()},

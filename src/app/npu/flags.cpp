@@ -166,11 +166,9 @@ void NpuModelFlags::add(Flags& flags) {
              .help = "GGUF file, for its shape",
              .takes_path = true,
              .apply = into(path)});
-  std::string known;
-  for (const std::string& name : npu::model_shape_names()) known += (known.empty() ? "" : ", ") + name;
   flags.add({.names = {"--shape"},
              .value = "NAME|FILE",
-             .help = "shape without weights: " + known + ", one of dllm make-model --list, or a TOML file",
+             .help = "shape without weights: one of dllm make-model --list, or a TOML file",
              .default_text = "llada-8b",
              .takes_path = true,
              .apply = into(shape)});

@@ -7,14 +7,11 @@
 
 #include "base/try.h"
 #include "model/shape.h"
-#include "npu_compiler/workload/profiles.h"
 #include "npu_core/config/named_file.h"
 #include "npu_core/config/toml_table.h"
 
 namespace dllm::npu {
 namespace {
-
-constexpr std::string_view kFolder = "models/";
 
 /// What the architecture leaves open: sizes, and switches that differ between checkpoints.
 Expected<void> parse_experts(TomlTable& table, ExpertsDesc& experts) {
@@ -105,33 +102,26 @@ Expected<ModelShape> parse_shape(std::string_view text, const std::string& file)
   return shape;
 }
 
-const dllm::ModelShape* published_shape(const std::string& name) {
-  const auto found = std::ranges::find(model_shapes(), name, &dllm::ModelShape::name);
-  return found == model_shapes().end() ? nullptr : &*found;
-}
-
 }  // namespace
 
 Expected<ModelShape> load_model_shape(const std::string& name_or_path) {
-  std::vector<std::string> names = model_shape_names();
-  if (std::ranges::find(names, name_or_path) == names.end())
-    if (const dllm::ModelShape* const published = published_shape(name_or_path)) {
-      ModelShape shape;
-      DLLM_TRY(shape.desc, shape_desc(*published));
-      shape.desc.name = name_or_path;
-      DLLM_TRY(shape.architecture, find_architecture(shape.desc.architecture));
-      return shape;
-    }
-  for (const dllm::ModelShape& one : model_shapes()) names.emplace_back(one.name);
-  DLLM_TRY(const NamedText named, read_named(compiler_profiles(), kFolder, "model shape", name_or_path, names));
+  if (const auto published = find_shape(name_or_path)) {
+    ModelShape shape;
+    DLLM_TRY(shape.desc, shape_desc(**published));
+    shape.desc.name = name_or_path;
+    DLLM_TRY(shape.architecture, find_architecture(shape.desc.architecture));
+    return shape;
+  }
+  DLLM_TRY(const NamedText named, read_named({}, "", "model shape", name_or_path, model_shape_names()));
   return parse_shape(named.text, named.file);
 }
 
-std::vector<std::string> model_shape_names() { return shipped_names(compiler_profiles(), kFolder); }
-
-bool is_model_shape(const std::string& name) {
-  const std::vector<std::string> names = model_shape_names();
-  return std::ranges::find(names, name) != names.end() || published_shape(name) != nullptr;
+std::vector<std::string> model_shape_names() {
+  std::vector<std::string> names;
+  for (const dllm::ModelShape& shape : model_shapes()) names.emplace_back(shape.name);
+  return names;
 }
+
+bool is_model_shape(const std::string& name) { return find_shape(name).has_value(); }
 
 }  // namespace dllm::npu

@@ -8,16 +8,16 @@
 
 namespace dllm::npu {
 
-/// The shape of a model without its weights, from a TOML file (profiles/models/NAME.toml or a path).
+/// The shape of a model without its weights: one of model/shape.h, or a TOML file of a model that is not published.
 struct ModelShape {
   ModelDesc desc;
   const Architecture* architecture = nullptr;
 };
-/// Also by the names of `dllm make-model`. Errors: unknown names, keys and architectures; sizes out of range.
+/// Errors: unknown names, keys and architectures; sizes out of range.
 Expected<ModelShape> load_model_shape(const std::string& name_or_path);
-/// Those of the shipped TOML files.
+/// Those of `dllm make-model`.
 std::vector<std::string> model_shape_names();
-/// Whether load_model_shape() knows it without a file of the user's.
+/// Whether load_model_shape() knows it without a file.
 bool is_model_shape(const std::string& name);
 
 }  // namespace dllm::npu
