@@ -14,6 +14,7 @@ std::unique_ptr<Verb> make_remove();
 std::unique_ptr<Verb> make_inspect();
 std::unique_ptr<Verb> make_convert();
 std::unique_ptr<Verb> make_quantize();
+std::unique_ptr<Verb> make_imatrix();
 std::unique_ptr<Verb> make_make_model();
 std::unique_ptr<Verb> make_tokenize();
 std::unique_ptr<Verb> make_detokenize();
@@ -39,6 +40,8 @@ std::vector<VerbEntry>& list() {
       {"inspect", "[OPTIONS] FILE", "Show the contents of a model file", make_inspect},
       {"convert", "[OPTIONS] DIR", "Convert a Hugging Face model directory to GGUF", make_convert},
       {"quantize", "[OPTIONS] IN.gguf OUT.gguf TYPE", "Quantize a GGUF file", make_quantize},
+      {"imatrix", "-m FILE --calibration FILE -o OUT.gguf",
+       "Measure which columns of matrices count, for quantize --imatrix", make_imatrix},
       {"make-model", "--shape NAME --type TYPE -o FILE", "Make a GGUF file with a published shape and random weights",
        make_make_model},
       {"tokenize", "[OPTIONS] [TEXT]", "Turn text into token ids", make_tokenize},

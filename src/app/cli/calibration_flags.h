@@ -35,6 +35,10 @@ struct CalibrationSetting {
   std::uint64_t seed = 0;
   double damping = 0.01;
 
+  /// Makes the canvases of a model; `path` is not empty.
+  std::function<Expected<std::vector<CalibrationCanvas>>(const Model&)> canvases() const;
+  /// What they are made of.
+  std::string description() const;
   /// For write_quantized(). Errors: kUsage (a calibration that the method does not need, or that it lacks).
   Expected<CalibrationOptions> options() const;
 };
@@ -43,6 +47,9 @@ struct CalibrationSetting {
 class CalibrationFlags {
  public:
   void add(Flags& flags);
+  /// Those that choose what a calibration sees.
+  void add_texts(Flags& flags);
+  const CalibrationSetting& setting() const { return setting_; }
   Expected<CalibrationOptions> options() const { return setting_.options(); }
 
  private:
