@@ -83,6 +83,10 @@ void Executor::decode_vectors(const Graph& graph) {
       const auto slice = to_size(graph.values[to_size(norm->x)].width / norm->groups);
       if (norm->gain == kNoId && ones_.size() < slice) ones_.resize(slice, 1.f);
     }
+    if (const auto* norm = std::get_if<op::LayerNorm>(&op)) {
+      need(norm->gain);
+      need(norm->bias);
+    }
     if (const auto* glu = std::get_if<op::Glu>(&op); glu != nullptr && glu->up == kNoId) {
       const auto n = to_size(graph.values[to_size(glu->gate)].width);
       if (ones_.size() < n) ones_.resize(n, 1.f);
@@ -341,6 +345,9 @@ void Executor::run(const op::Experts& o) {
 
 void Executor::row(const op::Glu& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
+  if (o.activation != Activation::kSilu && o.activation != Activation::kGeluTanh)
+    return activate(o.activation, value(o.gate) + r * n, o.up == kNoId ? ones_.data() : value(o.up) + r * n, n,
+                    value(o.out) + r * n);
   const auto gated = o.activation == Activation::kGeluTanh ? kernels_.geglu : kernels_.swiglu;
   gated(value(o.gate) + r * n, o.up == kNoId ? ones_.data() : value(o.up) + r * n, n, value(o.out) + r * n);
 }

@@ -123,10 +123,13 @@ class Executor {
 
   void row(const op::Embed& o, std::int64_t r);
   void row(const op::RmsNorm& o, std::int64_t r);
+  void row(const op::LayerNorm& o, std::int64_t r);
   void row(const op::Rope& o, std::int64_t r);
   void row(const op::Hadamard& o, std::int64_t r);
   void row(const op::StoreKv& o, std::int64_t r);
   void row(const op::Glu& o, std::int64_t r);
+  /// out = activation(gate) * up, for activations that have no kernel: those of networks from outside.
+  static void activate(Activation activation, const float* gate, const float* up, std::int64_t n, float* out);
   void row(const op::Add& o, std::int64_t r);
   void row(const op::Scale& o, std::int64_t r);
   void row(const op::Select& o, std::int64_t r);

@@ -44,12 +44,16 @@ class FileParser {
         DLLM_CHECK_OK(parse_tensor(key, value));
       else if (!value.is_object())
         return invalid(sizeof(length), "'__metadata__' is not an object");
+      else
+        for (const auto& [name, entry] : value.items())
+          if (entry.is_string()) metadata_[name] = entry.get<std::string>();
     }
     return check_cover();
   }
 
   std::vector<SafeTensor>& tensors() { return tensors_; }
   std::vector<UnreadTensor>& unread() { return unread_; }
+  std::map<std::string, std::string>& metadata() { return metadata_; }
 
  private:
   Error invalid(std::uint64_t offset, std::string what) const {
@@ -76,6 +80,7 @@ class FileParser {
   std::uint64_t data_begin_ = 0;
   std::vector<SafeTensor> tensors_;
   std::vector<UnreadTensor> unread_;
+  std::map<std::string, std::string> metadata_;
   std::vector<Range> ranges_;
 };
 
@@ -194,6 +199,7 @@ Expected<Safetensors> Safetensors::parse(std::shared_ptr<const MappedFile> file)
   DLLM_CHECK_OK(parser.parse());
   result.tensors_ = std::move(parser.tensors());
   result.unread_ = std::move(parser.unread());
+  result.metadata_ = std::move(parser.metadata());
   result.files_.push_back(std::move(file));
   std::ranges::sort(result.unread_, {}, &UnreadTensor::name);
   std::ranges::sort(result.tensors_, {}, &SafeTensor::name);

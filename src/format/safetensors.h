@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,6 +43,8 @@ class Safetensors {
   /// the caller needs it.
   const std::vector<UnreadTensor>& unread() const { return unread_; }
   const SafeTensor* find(std::string_view name) const;
+  /// The texts of the header's `__metadata__`, which programs may use as they like; none for shards.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return files_; }
 
  private:
@@ -50,6 +53,7 @@ class Safetensors {
   std::vector<std::shared_ptr<const MappedFile>> files_;
   std::vector<SafeTensor> tensors_;
   std::vector<UnreadTensor> unread_;
+  std::map<std::string, std::string> metadata_;
 };
 
 }  // namespace dllm

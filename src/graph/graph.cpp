@@ -21,13 +21,17 @@ Overloaded(Fs...) -> Overloaded<Fs...>;
 std::string_view op_name(const Op& op) {
   return std::visit(
       Overloaded{[](const op::Embed&) { return "embed"; }, [](const op::RmsNorm&) { return "rms_norm"; },
-                 [](const op::Linear&) { return "linear"; }, [](const op::Rope&) { return "rope"; },
+                 [](const op::LayerNorm&) { return "layer_norm"; }, [](const op::Linear&) { return "linear"; }, [](const op::Rope&) { return "rope"; },
                  [](const op::Hadamard&) { return "hadamard"; }, [](const op::StoreKv&) { return "store_kv"; },
                  [](const op::Attention&) { return "attention"; },
                  [](const op::Glu& o) {
-                   const bool silu = o.activation == Activation::kSilu;
-                   if (o.up == kNoId) return silu ? "silu" : "gelu";
-                   return silu ? "swiglu" : "geglu";
+                   const bool plain = o.up == kNoId;
+                   switch (o.activation) {
+                     case Activation::kSilu: return plain ? "silu" : "swiglu";
+                     case Activation::kTanh: return plain ? "tanh" : "tanh_glu";
+                     case Activation::kRelu: return plain ? "relu" : "reglu";
+                     default: return plain ? "gelu" : "geglu";
+                   }
                  },
                  [](const op::Add&) { return "add"; }, [](const op::Scale&) { return "scale"; },
                  [](const op::Select&) { return "select"; }, [](const op::Route&) { return "route"; },
@@ -44,9 +48,11 @@ std::string_view beyond_plain(const Op& op) {
                    return o.scale != 1.f || o.part != EmbedPart::kRow ? "an embedding that is scaled or split" : "";
                  },
                  [](const op::RmsNorm& o) { return o.gain == kNoId ? "a norm without gain" : ""; },
+                 [](const op::LayerNorm&) { return "a layer norm"; },
                  [](const op::Attention& o) { return o.window > 0 ? "a window of attention" : ""; },
                  [](const op::Glu& o) {
-                   if (o.activation != Activation::kSilu) return "GELU";
+                   const bool gelu = o.activation == Activation::kGelu || o.activation == Activation::kGeluTanh;
+                   if (o.activation != Activation::kSilu) return gelu ? "GELU" : "an activation other than SiLU and GELU";
                    return o.up == kNoId ? "an activation without a gated product" : "";
                  },
                  [](const op::Scale&) { return "scaling"; }, [](const op::Select&) { return "two regions"; },
@@ -64,7 +70,7 @@ std::vector<ValueId> inputs(const Op& op) {
   using Ids = std::vector<ValueId>;
   return std::visit(
       Overloaded{[](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
-                 [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
+                 [](const op::LayerNorm& o) { return Ids{o.x}; }, [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
                  [](const op::Hadamard& o) { return Ids{o.x}; }, [](const op::StoreKv& o) { return Ids{o.k, o.v}; },
                  [](const op::Attention& o) { return Ids{o.q}; },
                  [](const op::Glu& o) { return o.up == kNoId ? Ids{o.gate} : Ids{o.gate, o.up}; },
@@ -96,6 +102,20 @@ std::int64_t hidden_width(const Graph& graph) {
   std::int64_t sum = 0;
   for (const Op& op : graph.ops)
     if (const auto* o = std::get_if<op::HiddenOut>(&op)) sum += graph.values[static_cast<std::size_t>(o->x)].width;
+  return sum;
+}
+
+bool hands_out_scored(const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (const auto* o = std::get_if<op::HiddenOut>(&op))
+      return graph.values[static_cast<std::size_t>(o->x)].rows != graph.shape.rows;
+  return false;
+}
+
+std::int64_t hidden_in_width(const Graph& graph) {
+  std::int64_t sum = 0;
+  for (const Op& op : graph.ops)
+    if (const auto* o = std::get_if<op::HiddenIn>(&op)) sum += graph.values[static_cast<std::size_t>(o->out)].width;
   return sum;
 }
 
@@ -144,6 +164,9 @@ class Validator {
     const std::int64_t width = value(o.x).width;
     return same(o.x, o.out) && (o.gain == kNoId ? width % o.groups == 0 : shape(o.gain)[0] * o.groups == width);
   }
+  bool fits(const op::LayerNorm& o) const {
+    return same(o.x, o.out) && shape(o.gain) == Shape{value(o.x).width} && shape(o.bias) == shape(o.gain);
+  }
   bool fits(const op::Linear& o) const {
     return shape(o.weight) == Shape{value(o.x).width, value(o.out).width} && bias_fits(o.bias, value(o.out).width);
   }
@@ -178,7 +201,11 @@ class Validator {
            (o.hadamard == 0 || (o.hadamard > 1 && gate[1] % o.hadamard == 0 && Hadamard::online(o.hadamard))) &&
            value(o.out).rows == value(o.x).rows && value(o.route).width % 2 == 0;
   }
-  bool fits(const op::HiddenIn& o) const { return value(o.out).rows == graph_.shape.rows; }
+  bool fits(const op::HiddenIn& o) {
+    const bool next = o.first == hidden_in_width_ && value(o.out).rows == graph_.shape.rows;
+    hidden_in_width_ += value(o.out).width;
+    return next;
+  }
   /// One after the other: columns without a gap, all of the same rows.
   bool fits(const op::HiddenOut& o) {
     const bool next = o.first == hidden_width_ && (o.first == 0 || value(o.x).rows == hidden_rows_);
@@ -202,6 +229,7 @@ class Validator {
   const Graph& graph_;
   std::vector<bool> written_;
   std::int64_t hidden_rows_ = 0, hidden_width_ = 0;  ///< of what was handed out
+  std::int64_t hidden_in_width_ = 0;
 };
 
 }  // namespace

@@ -43,8 +43,9 @@ enum class RopeLayout { kHalfSplit, kInterleaved };
 enum class GateScore { kSoftmax, kSigmoid };
 
 /// The activation of a gate: silu(x) = x / (1 + e^-x), or GELU's tanh form (Hendrycks and Gimpel 2016), x/2 (1 + tanh
-/// u) = x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
-enum class Activation { kSilu, kGeluTanh };
+/// u) = x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3). The others are those of networks from outside: GELU
+/// itself, x/2 (1 + erf(x / sqrt 2)), tanh, and max(x, 0).
+enum class Activation { kSilu, kGeluTanh, kGelu, kTanh, kRelu };
 
 /// Which part of a plan's row an embedding reads (StepPlan::mixtures).
 enum class EmbedPart {
@@ -87,6 +88,15 @@ struct RmsNorm {
   WeightId gain;  ///< kNoId: 1
   float eps;
   std::int32_t groups;
+  ValueId out;
+};
+
+/// out[r] = (x[r] - mean(x[r])) * rsqrt(variance(x[r]) + eps) * gain + bias (Ba et al., arXiv 1607.06450).
+struct LayerNorm {
+  ValueId x;
+  WeightId gain;
+  WeightId bias;
+  float eps;
   ValueId out;
 };
 
@@ -221,9 +231,11 @@ struct Experts {
   std::int32_t hadamard = 0;  ///< 0: none
 };
 
-/// out[r] = what the plan gives for row r (StepPlan::hidden): hidden states of another model.
+/// out[r] = the columns [first, first + width(out)) of what the plan gives for row r (StepPlan::hidden): hidden states of
+/// another model, or an input of a network.
 struct HiddenIn {
   ValueId out;
+  std::int64_t first = 0;
 };
 
 /// Hands row r of x to the caller, as the columns [first, first + width(x)) of Scores::hidden, if the sequence asks for
@@ -264,7 +276,7 @@ struct ScoreHead {
 
 }  // namespace op
 
-using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv, op::Attention, op::Glu,
+using Op = std::variant<op::Embed, op::RmsNorm, op::LayerNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv, op::Attention, op::Glu,
                         op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn, op::HiddenOut,
                         op::BlockConv, op::GatherScored, op::ScoreHead>;
 
@@ -296,6 +308,10 @@ std::vector<Lifetime> lifetimes(const Graph& graph);
 
 /// Numbers per row that op::HiddenOut hands out; 0: none.
 std::int64_t hidden_width(const Graph& graph);
+/// Whether op::HiddenOut hands out scored rows; of a graph with another number of rows.
+bool hands_out_scored(const Graph& graph);
+/// Numbers per row that op::HiddenIn takes in; 0: none.
+std::int64_t hidden_in_width(const Graph& graph);
 
 /// Checks that every value is written once before it is read and that widths fit the operators; empty if valid, else
 /// the problem. For tests and for new architectures.

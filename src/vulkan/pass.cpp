@@ -84,7 +84,7 @@ class Pass::Recorder {
   }
   template <class NotRun>
     requires(std::is_same_v<NotRun, op::HiddenIn> || std::is_same_v<NotRun, op::HiddenOut> ||
-             std::is_same_v<NotRun, op::BlockConv>)
+             std::is_same_v<NotRun, op::BlockConv> || std::is_same_v<NotRun, op::LayerNorm>)
   Expected<void> record(const NotRun&) {
     return {};  // not_run() has refused it
   }

@@ -9,6 +9,8 @@
 #include "base/integers.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/routing.h"
+#include "npu_compiler/analytic/segments.h"
+#include "npu_compiler/analytic/vector_kernels.h"
 #include "npu_core/device/keys.h"
 #include "npu_core/device/profile.h"
 #include "npu_core/dram/streams.h"
@@ -52,6 +54,13 @@ SlabWork route_work(const LatencyKeys& t, const op::Route& o, std::int64_t exper
                    o.groups_used * static_cast<double>(3 * t.vector_max + 2 * t.shift);
   }
   return work;
+}
+SlabWork activation_work(const LatencyKeys& t, Activation activation, bool gated) {
+  const RowKernel k = activation_kernel(t, activation, gated);
+  return {static_cast<int>(k.vector), 1, k.vector + k.fixed};
+}
+SlabWork layer_norm_work(const LatencyKeys& t) {  // sum; x - mean, squares and sum; factor, gain, bias
+  return {7, 3, static_cast<double>(3 * t.vector_mul + 2 * t.vector_sum + 2 * t.vector_add)};
 }
 SlabWork softmax_work(const LatencyKeys& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
@@ -160,7 +169,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
     c.vector += unpacking_cycles(device_, c.weight_bytes);
   };
 
-  if (!beyond_plain(any).empty()) return false;
+  if (!beyond_programs(any).empty()) return false;
   return std::visit(
       [&](const auto& o) {
         using O = std::decay_t<decltype(o)>;
@@ -198,7 +207,15 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           c.lower_bound = std::max(c.lower_bound, static_cast<double>(c.macs) /
                                                       static_cast<double>(a.blen * a.mlen * a.blen) * a.tile_cycles);
         } else if constexpr (std::is_same_v<O, op::Glu>) {
-          elementwise(swiglu_work(t), o.gate);
+          const bool swiglu = o.activation == Activation::kSilu && o.up != kNoId;
+          elementwise(swiglu ? swiglu_work(t) : activation_work(t, o.activation, o.up != kNoId), o.gate);
+        } else if constexpr (std::is_same_v<O, op::LayerNorm>) {
+          elementwise(layer_norm_work(t), o.x);
+          c.serial += 6.0 * static_cast<double>(value(o.x).rows);  // mean, 1/n, eps, root, reciprocal, address
+        } else if constexpr (std::is_same_v<O, op::HiddenIn>) {
+          c.read_bytes = 2.0 * static_cast<double>(value(o.out).rows * value(o.out).width);
+        } else if constexpr (std::is_same_v<O, op::HiddenOut>) {
+          c.write_bytes = 2.0 * static_cast<double>(value(o.x).rows * value(o.x).width);
         } else if constexpr (std::is_same_v<O, op::Add>) {
           elementwise({1, 1, static_cast<double>(t.vector_add)}, o.a);
         } else if constexpr (std::is_same_v<O, op::Route>) {

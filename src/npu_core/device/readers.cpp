@@ -48,6 +48,9 @@ std::span<const DeviceVerb> device_verbs() {
       {"npu step", kTimed | kLayout | kProgram | kLogits, kNotInSteps},
       {"npu step --temperature", kDraws, {}, kOption},
       {"npu step --analytic", kCost | kSchedule, {}, kOption},
+      {"npu network", kTimed | kLayout | kProgram | kValues, kNotInSteps},
+      {"npu network --analytic", kCost | kSchedule, {}, kOption},
+      {"npu network --plan", kCost | kDispatch | kSchedule | kWindow, {}, kOption},
       // No products, and nothing is written.
       {"npu sampling", kTimed | kLogits,
        "prefetch.matrix_rows prefetch.writeback_rows energy.mac_pj energy.dram_write_pj_per_byte"},
