@@ -10,7 +10,7 @@ module decode #(
   parameter int FP_WORDS = 256,
   parameter int INT_WORDS = 256,
   parameter int ROUTER_TOP = 8,
-  parameter bit DRAWS = 1'b0,
+  parameter int DRAWS = 0,
   localparam int RowBits = $clog2(VRAM_ROWS),
   localparam int TopBits = $clog2(ROUTER_TOP + 1),
   localparam int Csrs = 27
@@ -32,6 +32,7 @@ module decode #(
   output logic [31:0]  a_o,
   output logic [31:0]  b_o,
   output logic [31:0]  c_o,
+  output logic [31:0]  t_o,               // the register in the field of tags: a position, of draws
   output logic [RowBits-1:0] row_o,       // of vector SRAM, the first that is read
   output logic [31:0]  word_address_o,    // of scalar SRAM
   output logic [31:0]  elements_o,
@@ -66,6 +67,7 @@ module decode #(
   assign a_o = register(word_i[13:10]);
   assign b_o = register(word_i[17:14]);
   assign c_o = register(word_i[21:18]);
+  assign t_o = register(word_i[29:26]);
   assign length = register(word_i[25:22]);
 
   // Addresses and lengths. The sum of a register and an immediate has 33 bits: the upper one is out of range.

@@ -1,6 +1,6 @@
-// Whether an instruction traps, and why: the functional machine's checks in its order. Accesses are checked in the order
-// of the instruction table, and the first that fails gives the reason; within one, alignment comes before the bounds.
-// An access of no elements has no bounds. Nothing wraps: sums have the bits that they need.
+// Whether an instruction traps, and why: the functional machine's checks in its order. Accesses are checked in the
+// order of the instruction table, and the first that fails gives the reason; within one, alignment comes before the
+// bounds. An access of no elements has no bounds. Nothing wraps: sums have the bits that they need.
 `include "fault.svh"
 module decode_trap #(
   parameter int VLEN = 16,
@@ -11,7 +11,7 @@ module decode_trap #(
   parameter int FP_WORDS = 256,
   parameter int INT_WORDS = 256,
   parameter int ROUTER_TOP = 8,
-  parameter bit DRAWS = 1'b0,
+  parameter int DRAWS = 0,
   localparam int Csrs = 27
 ) (
   input  logic [31:0] word_i,
@@ -88,7 +88,7 @@ module decode_trap #(
 
   always_comb begin
     trap_o = TrapNone;
-    if (!known_i || (draw_i && !DRAWS)) trap_o = TrapOpcode;
+    if (!known_i || (draw_i && DRAWS == 0)) trap_o = TrapOpcode;
     else if (length_bad) trap_o = TrapLength;
     else if (early_word_bad) trap_o = TrapWord;
     else if (row_bad) trap_o = TrapRow;

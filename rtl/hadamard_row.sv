@@ -1,5 +1,5 @@
-// C_HADAMARD_TRANSFORM of sections of 2^level_i lanes: a level of butterflies per cycle in FP32, distances 1, 2, 4, ...;
-// in the last cycle one multiplication by 2^(-level / 2) and one rounding. level_i + 1 cycles, one row at a time.
+// C_HADAMARD_TRANSFORM of sections of 2^level_i lanes: a level of butterflies per cycle in FP32, distances 1, 2, 4,
+// ...; in the last cycle one multiplication by 2^(-level / 2) and one rounding. level_i + 1 cycles, one row at a time.
 `include "fault.svh"
 module hadamard_row #(
   parameter int VLEN = 8,

@@ -127,5 +127,9 @@ module sequencer #(
 
   `DLLM_ASSERT(a_stack_within_its_depth, depth_q <= Sp'(DEPTH))
   `DLLM_ASSERT(a_loops_are_decoded_alone_or_folded, !(alone && take_i))
+  `DLLM_ASSERT(a_a_trap_writes_nothing, !(trap_o && write_o))
+`ifndef FORMAL
+  // Of programs whose loops nest, which the assembler ensures.
   `DLLM_ASSERT(a_remaining_loops_are_the_lowest, !taken || kept == (DEPTH'(1) << depth_kept) - 1'b1)
+`endif
 endmodule
