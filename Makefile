@@ -12,7 +12,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area rtl-cells web web-test research figures methods format lint tsan \
+.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-formal rtl-wave rtl-area rtl-cells web web-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -62,6 +62,10 @@ rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the 
 	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test
 	@ctest --test-dir build/release -L '^rtl$$' -j $(JOBS) --output-on-failure
+
+rtl-formal:  ## prove properties of the hardware's small units for all inputs, by Yosys
+	@scripts/setup --rtl
+	@scripts/rtl_formal
 
 check: setup  ## the fast tier: format, arrows and lengths, fast tests (< 5 minutes)
 	@scripts/check_format

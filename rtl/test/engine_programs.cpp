@@ -203,10 +203,11 @@ npu::SamplingShape sampling_shape(int form, int variant) {
 
 }  // namespace
 
-npu::Device engine_device() {
+npu::Device engine_device(const std::string& noise_lanes) {
   return checked(npu::load_device("plena-64", {{"sram.vector_rows", std::to_string(EngineShape::kRows)},
                                                {"sram.fp_words", std::to_string(EngineShape::kFpWords)},
-                                               {"sram.int_words", std::to_string(EngineShape::kIntWords)}}));
+                                               {"sram.int_words", std::to_string(EngineShape::kIntWords)},
+                                               {"array.noise_lanes", noise_lanes}}));
 }
 
 npu::MachineConfig engine_config(int vlen) {
@@ -261,7 +262,7 @@ EngineResult check_sampling(int form, int variant, const std::string& waves) {
                memory = checked(npu::Machine::create(kernel.machine));
   npu::load_sampling(kernel, inputs, later, machine.state());
   npu::load_sampling(kernel, inputs, later, memory.state());
-  return run_engine(machine, memory, device, kernel.program, waves);
+  return run_engine(machine, memory, device, kernel.program, {.waves = waves, .may_trap = false, .coverage = nullptr});
 }
 
 }  // namespace dllm::rtl

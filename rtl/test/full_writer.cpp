@@ -1,0 +1,419 @@
+#include "test/full_writer.h"
+
+#include <bit>
+#include <cstdlib>
+
+#include "test/engine.h"
+
+namespace dllm::rtl {
+
+void FullWriter::registers() {
+  // gp3 and gp4 also name the last row: only instructions of one row use them.
+  for (std::uint32_t r = 1; r <= 4; ++r) {
+    const bool last = r > 2 && random_.one_in(8);
+    set(r, (last ? EngineShape::kRows - 1 : random_.one_in(8) ? 0 : random_.below(r <= 2 ? 16 : 24)) * vlen_);
+  }
+  // Close together, so that targets overlap sources.
+  for (std::uint32_t r = 5; r <= 8; ++r) {
+    words_[r - 5] = random_.one_in(6) ? 0 : random_.one_in(2) ? random_.below(150) : 100 + random_.below(8);
+    set(r, words_[r - 5]);
+  }
+  set(9, random_.one_in(4) ? vlen_ : random_.below(vlen_ + 1));
+  long_ = random_.one_in(3) ? vlen_ * (1 + random_.below(3)) : random_.below(3 * vlen_ + 1);
+  set(10, long_);
+  set(11, random_.one_in(6) ? 0xffffffff : random_.below(2 * vlen_ + 2));
+  line("li gp14, {}", random_.bits() & (random_.one_in(4) ? 0xffffffff : 0xffff));
+  line("C_SET_V_MASK_REG gp14");
+  control_register();
+}
+
+void FullWriter::instruction() {
+  switch (random_.below(8)) {
+    case 0:
+    case 1:
+    case 2:
+      return row_operation();
+    case 3:
+      return reduction();
+    case 4:
+      return selection();
+    case 5:
+      return random_.one_in(2) ? scalar_fp() : scalar_int();
+    case 6:
+      return random_.one_in(8) ? prefetch() : setter();
+    default:
+      return draws_ && random_.one_in(2) ? draw() : branch();
+  }
+}
+
+/// Within HBM of 4,096 bytes: a stride and a format other than the default show in the rows that arrive.
+void FullWriter::prefetch() {
+  const auto put = [&](const char* instruction, std::uint32_t value) {
+    set(15, value);
+    line("{}", instruction);
+  };
+  put("C_SET_CSR gp15, prefetch_v_rows", 1 + random_.below(4));
+  put("C_SET_CSR gp15, format_vector_kv", random_.one_in(2) ? 0x35 : 0x07);  // mxfp8_e4m3 in blocks of 8, or BF16
+  put("C_SET_STRIDE_REG gp15", vlen_ + 8 * random_.below(4));
+  put("C_SET_SCALE_REG gp15", 2048 + random_.below(64));
+  const std::uint32_t base = random_.below(8);
+  set(14, random_.below(256));
+  line("C_SET_ADDR_REG a{}, gp0, gp14", base);
+  set(14, 8 * random_.below(16));
+  line("H_PREFETCH_V {}, gp14, a{}, {}, {}, {}", lower_row(), base, random_.below(2), random_.below(2),
+       random_.below(16));
+}
+
+/// Temperatures from 2^-4 to 2^4 with any bits below, and sometimes any.
+void FullWriter::draw() {
+  const auto put = [&](const char* name, std::uint32_t value) {
+    set(15, value);
+    line("C_SET_CSR gp15, {}", name);
+  };
+  switch (random_.below(6)) {
+    case 0: {
+      const std::uint32_t exponent = random_.one_in(6) ? 1 + random_.below(2046) : 1019 + random_.below(8);
+      put("draw_temperature_high", exponent << 20 | (random_.below(1u << 20) & (random_.one_in(2) ? 0 : 0xfffff)));
+      return put("draw_temperature_low", random_.one_in(2) ? 0 : static_cast<std::uint32_t>(random_.bits()));
+    }
+    case 1:
+      return put("draw_precision", random_.below(3));
+    case 2:
+      return put("draw_seed_low", static_cast<std::uint32_t>(random_.bits()));
+    case 3:
+      return put(one_of({"draw_except", "draw_tokens"}), random_.one_in(2) ? random_.below(2 * vlen_) : 0xffffffff);
+    default:
+      break;
+  }
+  if (random_.one_in(2)) line("S_LI_FP f3, -inf");
+  line("V_RED_DRAW {}, {}, {}, {}, {}, {}", result(), row(), random_.one_in(2) ? "gp9" : any(),
+       random_.one_in(3) ? f() : "f3", f(), any());
+}
+
+void FullWriter::row_operation() {
+  switch (random_.below(6)) {
+    case 0:
+      return line("{} {}, {}, {}, {}", one_of({"V_ADD_VV", "V_SUB_VV", "V_MUL_VV", "V_MAX_VV", "V_MIN_VV"}), row(),
+                  row(), row(), masked());
+    case 1:
+      if (random_.one_in(4)) return line("V_SUB_VF {}, {}, {}, {}, {}", row(), row(), f(), masked(), random_.below(2));
+      return line("{} {}, {}, {}, {}", one_of({"V_ADD_VF", "V_MUL_VF", "V_MAX_VF", "V_MIN_VF"}), row(), row(), f(),
+                  masked());
+    case 2:
+      return line("{} {}, {}, {}", one_of({"V_EXP_V", "V_RECI_V", "V_SQRT_V"}), row(), row(), masked());
+    case 3:
+      return line("{} {}, {}, {}", one_of({"V_RED_SUM_SEG", "V_RED_MAX_SEG", "V_PS_V"}), row(), row(), masked());
+    case 4:
+      return line("V_SHFT_V {}, {}, {}, {}", row(), row(), random_.one_in(2) ? any() : "gp11", random_.below(3));
+    default:
+      return line("C_HADAMARD_TRANSFORM {}, {}", row(), row());
+  }
+}
+
+void FullWriter::reduction() {
+  switch (random_.below(5)) {
+    case 0:
+      return line("V_RED_MAX {}, {}, {}", f(), row(), masked());
+    case 1:
+      return line("V_RED_SUM {}, {}, {}", f(), row(), masked());
+    case 2:
+      return line("S_LI_FP {}, -inf", f());
+    default:
+      return line("V_RED_MAX_IDX {}, {}, {}, {}", result(), row(), any(), f());
+  }
+}
+
+void FullWriter::selection() {
+  switch (random_.below(4)) {
+    case 0:
+      return line("V_TOPK {}, {}, {}, {}", word(), lower_row(), word(), random_.below(3));
+    case 1:
+      return line("V_TOPK_MASK {}, {}, {}, gp11, gp9", row(), row(), row());
+    case 2:
+      if (random_.one_in(3)) return line("S_MAP_V_FP {}, {}, {}", row(), word(), random_.below(8));
+      return line("S_MAP_V_FP {}, {}, gp9, {}", row(), word(), offset());
+    default:
+      break;
+  }
+  for (;;) {  // never two sources that need opposite orders
+    const std::uint32_t d = random_.below(4), a = random_.below(4), b = random_.below(4);
+    const auto distance = [&](std::uint32_t s) {
+      return static_cast<std::int64_t>(words_[d]) - static_cast<std::int64_t>(words_[s]);
+    };
+    const auto overlaps = [&](std::int64_t by) { return by != 0 && std::abs(by) < long_; };
+    if (overlaps(distance(a)) && overlaps(distance(b)) && (distance(a) > 0) != (distance(b) > 0)) continue;
+    return line("V_SELECT_INT gp{}, gp{}, gp{}, {}, gp10", 5 + d, 5 + a, 5 + b, lower_row());
+  }
+}
+
+void FullWriter::scalar_fp() {
+  switch (random_.below(5)) {
+    case 0:
+      return line("{} {}, {}", one_of({"S_EXP_FP", "S_RECI_FP", "S_SQRT_FP", "S_MV_FP"}), f(), f());
+    case 1:
+      return line("S_LI_FP {}, 0x{:04x}", f(), random_.any());
+    case 2:
+      return line("S_LD_FP {}, {}, {}", f(), word(), offset());
+    case 3:
+      return line("S_ST_FP {}, {}, {}", f(), word(), offset());
+    default:
+      return line("{} {}, {}, {}", one_of({"S_ADD_FP", "S_SUB_FP", "S_MUL_FP", "S_MAX_FP"}), f(), f(), f());
+  }
+}
+
+void FullWriter::scalar_int() {
+  switch (random_.below(5)) {
+    case 0:
+      return line("S_LD_INT {}, {}, {}", result(), word(), offset());
+    case 1:
+      return line("S_ST_INT {}, {}, {}", any(), word(), offset());
+    case 2:
+      return line("S_LUI_INT {}, {}", result(), random_.bits() & 0x3fffff);
+    case 3:
+      return line("S_ADDI_INT {}, {}, {}", result(), any(), random_.bits() & 0x3ffff);
+    default:
+      return line("{} {}, {}, {}", one_of({"S_ADD_INT", "S_SUB_INT", "S_MUL_INT"}), result(), any(), any());
+  }
+}
+
+void FullWriter::setter() {
+  switch (random_.below(6)) {
+    case 0:
+      return line("C_SET_ADDR_REG a{}, {}, {}", random_.below(8), any(), any());
+    case 1:
+      return line("C_SET_SCALE_REG {}", any());
+    case 2:
+      return line("C_SET_STRIDE_REG {}", any());
+    case 3:
+      return line("C_SET_V_MASK_REG {}", any());
+    case 4:
+      return line("C_FENCE {}", random_.below(16));
+    default:
+      return control_register();
+  }
+}
+
+/// A value that its register takes; segment_length and the router's registers often, because instructions read them.
+void FullWriter::control_register() {
+  const auto put = [&](const char* name, std::uint32_t value) {
+    set(15, value);
+    line("C_SET_CSR gp15, {}", name);
+  };
+  const auto lanes = static_cast<std::uint32_t>(std::countr_zero(vlen_));
+  switch (random_.below(8)) {
+    case 0:
+    case 1:
+    case 2:
+      return put("segment_length", 1u << random_.below(lanes + 1));
+    case 3: {
+      const std::uint32_t experts = 1 + random_.below(vlen_);
+      put("router_experts", experts);
+      return put("router_top", 1 + random_.below(experts));
+    }
+    case 4:
+      return put(one_of({"prefetch_m_rows", "prefetch_v_rows", "store_v_rows"}), 1 + random_.below(1u << 24));
+    case 5:
+      return put(one_of({"bmm_rows", "bmm_cols"}), 4 * (1 + random_.below(vlen_ / 4)));
+    case 6:
+      if (random_.one_in(2)) return put("bmm_head_stride", static_cast<std::uint32_t>(random_.bits()) & ~3u);
+      return put(one_of({"bmm_layout", "bmm_group", "mm_rows", "draw_precision"}), 1);
+    default:
+      return put(one_of({"bmm_scale", "draw_seed_low", "draw_seed_high", "draw_stream", "draw_step", "draw_except",
+                         "draw_tokens", "draw_temperature_low"}),
+                 static_cast<std::uint32_t>(random_.bits()));
+  }
+}
+
+/// Over an instruction, or back to one until a counter is 0.
+void FullWriter::branch() {
+  const int label = labels_++;
+  if (random_.one_in(2)) {
+    line("C_BNZ {}, over{}", random_.one_in(3) ? "gp0" : any(), label);
+    row_operation();
+    if (random_.one_in(2)) line("S_ADDI_INT gp15, gp0, {}", random_.below(9));
+    line("over{}: S_ADD_INT gp14, gp15, gp14", label);
+    return;
+  }
+  set(13, 1 + random_.below(3));
+  line("back{}: S_ADDI_INT gp14, gp0, 1", label);
+  row_operation();
+  line("S_SUB_INT gp13, gp13, gp14");
+  line("C_BNZ gp13, back{}", label);
+}
+
+void FullWriter::loop() {
+  const int label = labels_++;
+  const bool leaves = random_.one_in(3);
+  line("C_LOOP_START gp12, {}", random_.below(4));
+  if (random_.one_in(2)) random_.one_in(2) ? selection() : scalar_int();
+  if (random_.one_in(2)) {
+    line("C_LOOP_START gp13, {}", 1 + random_.below(3));
+    row_operation();
+    // Out of the inner loop, or of both.
+    if (leaves) line("C_BNZ gp{}, {}{}", 11 + random_.below(5), random_.one_in(2) ? "inner" : "outer", label);
+    if (random_.one_in(2)) reduction();
+    line("C_LOOP_END gp13");
+    line("inner{}: S_ADDI_INT gp14, gp14, 3", label);
+  }
+  if (leaves) line("C_BNZ gp14, outer{}", label);
+  if (random_.one_in(2)) scalar_fp();
+  line("C_LOOP_END gp12");
+  line("outer{}: S_ADDI_INT gp15, gp12, 1", label);
+}
+
+void FullWriter::edge() {
+  if (draws_ && random_.one_in(4)) {
+    set(14, random_.one_in(3) ? 0x7ff00000 : random_.one_in(2) ? 0 : 0x80000000u >> random_.below(32));
+    line("C_SET_CSR gp14, draw_temperature_high");
+    line("C_SET_CSR gp{}, draw_temperature_low", random_.one_in(3) ? 14 : 0);
+    if (random_.one_in(3)) set(1, (EngineShape::kRows - random_.below(2)) * vlen_ + random_.below(2));
+    return line("V_RED_DRAW gp14, gp1, gp0, f1, f2, gp0");
+  }
+  switch (random_.below(8)) {
+    case 0:
+    case 1:
+      return row_edge();
+    case 2:
+      return word_edge();
+    case 3:
+      return map_edge();
+    case 4:
+      return select_edge();
+    case 5:
+      return router_edge();
+    case 6:
+      return value_edge();
+    default:
+      return loop_edge();
+  }
+}
+
+/// At a limit, one before or after it, or far beyond: where the sum with a length would wrap.
+std::uint32_t FullWriter::near(std::uint32_t limit) {
+  switch (random_.below(7)) {
+    case 0:
+      return 0xffffffffu - random_.below(8);
+    case 1:
+      return 0x80000000u + random_.below(2) * limit;
+    case 2:
+      return limit + random_.below(2) * 0x10000u;
+    case 3:
+      return limit - 1;
+    case 4:
+      return limit + 1;
+    default:
+      return limit;
+  }
+}
+
+void FullWriter::row_edge() {
+  const std::uint32_t last = (EngineShape::kRows - 1) * vlen_;
+  static constexpr std::uint32_t kOffsets[] = {0, 1, 3};
+  std::uint32_t bad = last;
+  if (random_.one_in(2)) bad = last + vlen_ * (1 + random_.below(2));
+  if (random_.one_in(3)) bad = last + kOffsets[random_.below(3)];
+  if (random_.one_in(6)) bad = (0x80000000u | last) - random_.below(2) * 0x80000000u;
+  if (random_.one_in(8)) bad = 0xffffffffu - (vlen_ - 1);
+  set(14, bad);
+  std::string names[3] = {row(), row(), row()};
+  names[random_.below(3)] = "gp14";
+  const auto& [d, a, b] = names;
+  set(15, random_.below(vlen_ + 1));
+  switch (random_.below(6)) {
+    case 0:
+      return line("{} {}, {}, {}", one_of({"V_ADD_VV", "V_MUL_VV", "V_MIN_VV"}), d, a, b);
+    case 1:
+      return line("{} {}, {}, f1", one_of({"V_SUB_VF", "V_MAX_VF", "V_MUL_VF"}), d, a);
+    case 2:
+      return line("{} {}, {}", one_of({"V_EXP_V", "V_SQRT_V", "V_RED_SUM_SEG", "V_PS_V", "C_HADAMARD_TRANSFORM"}), d,
+                  a);
+    case 3:
+      return line("{} f1, {}", one_of({"V_RED_SUM", "V_RED_MAX"}), a);
+    case 4:
+      return line("V_SHFT_V {}, {}, gp11, {}", d, a, random_.below(3));
+    default:
+      return line("V_TOPK_MASK {}, {}, {}, gp11, gp15", d, a, b);
+  }
+}
+
+void FullWriter::word_edge() {
+  const bool integer = random_.one_in(2);
+  const std::uint32_t limit = integer ? EngineShape::kIntWords : EngineShape::kFpWords;
+  const std::uint32_t imm = random_.one_in(3) ? 0 : random_.below(limit);
+  set(14, near(limit - 1) - imm);
+  if (integer) return line("{} gp15, gp14, {}", one_of({"S_LD_INT", "S_ST_INT"}), imm);
+  line("{} f2, gp14, {}", one_of({"S_LD_FP", "S_ST_FP"}), imm);
+}
+
+void FullWriter::map_edge() {
+  const std::uint32_t length = random_.one_in(4) ? vlen_ + random_.below(2) : random_.below(vlen_ + 1);
+  const std::uint32_t imm = random_.one_in(2) ? 0 : random_.below(100);
+  set(14, near(EngineShape::kFpWords - (length > vlen_ ? 0 : length)) - imm);
+  set(15, length);
+  if (random_.one_in(3)) set(1, vlen_ * EngineShape::kRows - random_.below(2) * vlen_ + random_.below(2));
+  if (random_.one_in(3)) {
+    set(14, near(EngineShape::kFpWords - vlen_) - imm);
+    return line("S_MAP_V_FP gp1, gp14, {}", imm);
+  }
+  line("S_MAP_V_FP gp1, gp14, gp15, {}", imm);
+}
+
+void FullWriter::select_edge() {
+  const std::uint32_t length = random_.one_in(4) ? 0 : random_.below(3 * vlen_ + 1);
+  set(15, length);
+  const std::uint32_t which = random_.below(4);
+  set(5, 0);
+  set(6, 200);
+  set(7, 0);
+  // One of the four is at its limit; sometimes a second one, so that the order of the checks shows.
+  for (const std::uint32_t at : {which, random_.below(4)}) {
+    if (at == 3)
+      set(1, EngineShape::kRows * vlen_ - (length + vlen_ - 1) / vlen_ * vlen_ + random_.below(3) * vlen_ / 2);
+    else
+      set(5 + at, near(EngineShape::kIntWords - length));
+    if (random_.one_in(2)) break;
+  }
+  line("V_SELECT_INT gp5, gp6, gp7, gp1, gp15");
+}
+
+void FullWriter::router_edge() {
+  const std::uint32_t policy = random_.below(3);
+  std::uint32_t experts = policy == 0 ? 32 : 128, top = policy == 0 ? 4 : 8;
+  if (policy == 2) {
+    experts = 1 + random_.below(vlen_);
+    top = 1 + random_.below(vlen_);
+    set(15, experts);
+    line("C_SET_CSR gp15, router_experts");
+    set(15, top);
+    line("C_SET_CSR gp15, router_top");
+  }
+  const std::uint32_t rows = (experts + vlen_ - 1) / vlen_;
+  if (random_.one_in(3)) set(1, (EngineShape::kRows - rows + random_.below(2)) * vlen_ + random_.below(2));
+  if (random_.one_in(2)) set(5, near(EngineShape::kFpWords - top));
+  if (random_.one_in(2)) set(6, near(EngineShape::kIntWords - top));
+  line("V_TOPK gp5, gp1, gp6, {}", policy);
+}
+
+void FullWriter::value_edge() {
+  static constexpr std::uint32_t kSome[] = {
+      0,    1,    2,    3,     4,     5,     8,     12,   0x50, 0x51, 0x30,     0x36,          0x07,
+      0x08, 0x59, 0x5a, 0x150, 0x250, 0x350, 0x107, 0x60, 0x20, 0x0b, 1u << 24, (1u << 24) + 1};
+  std::uint32_t value = kSome[random_.below(std::size(kSome))];
+  if (random_.one_in(3)) value = vlen_ + random_.below(3) - 1;
+  if (random_.one_in(5)) value = 1u << random_.below(32);
+  set(14, value);
+  // Numbers of the table: those up to 17 have ranges, 24 is draw_precision.
+  line("C_SET_CSR gp14, {}", random_.one_in(10) ? 24 : random_.below(19));
+}
+
+void FullWriter::loop_edge() {
+  const std::uint32_t depth = 15 + random_.below(3);
+  for (std::uint32_t i = 0; i < depth; ++i) {
+    if (random_.one_in(3)) row_operation();
+    line("C_LOOP_START gp{}, {}", 12 + i % 2, i < 2 ? 2 : 1);
+  }
+  row_operation();
+  for (std::uint32_t i = depth; i-- > 0;) line("C_LOOP_END gp{}", 12 + i % 2);
+}
+
+}  // namespace dllm::rtl
