@@ -32,9 +32,10 @@ class AttentionRunner {
 
  private:
   struct Sequence {
-    CpuKvCache* cache;
+    std::size_t first_cache, caches;  ///< the step's own, then those that it is a branch of
     std::int64_t first_row, rows;     ///< without shadow rows, which follow them
-    std::size_t first_range, ranges;  ///< those of the shadow rows follow
+    std::size_t first_range, ranges;  ///< those of the shadow rows follow (shadow_ranges_)
+    std::size_t first_shadow;         ///< index into shadow_ranges_
     std::int64_t keys;                ///< visible to at least one row
     const StepPlan* plan;
   };
@@ -50,6 +51,7 @@ class AttentionRunner {
     std::size_t first_range, ranges;
   };
 
+  void add_ranges(std::span<const PositionRange> visible, const KvCache& cache);
   void cut(const op::Attention& o);
   void find_segments(std::int32_t window);
   void add_segment(std::size_t sequence, std::int64_t begin, std::int64_t end, std::size_t first_range,
@@ -60,8 +62,10 @@ class AttentionRunner {
   ThreadPool& pool_;
   AttentionForm form_;
   std::vector<Sequence> sequences_;
-  std::vector<KeyRange> ranges_;  ///< of all sequences, then of the segments of a window
-  std::size_t whole_ranges_ = 0;  ///< those of the sequences
+  std::vector<const CpuKvCache*> caches_;   ///< of all sequences
+  std::vector<KeyRange> ranges_;            ///< of all sequences, then of the segments of a window
+  std::size_t whole_ranges_ = 0;            ///< those of the sequences
+  std::vector<std::size_t> shadow_ranges_;  ///< how many each shadow row has
   std::vector<Segment> segments_;
   std::vector<std::int32_t> limits_;  ///< by row of the batch: positions from here on are causally masked
   std::vector<Task> tasks_;

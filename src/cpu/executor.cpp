@@ -137,7 +137,6 @@ void Executor::begin(std::span<const SequenceStep> batch) {
     arena_.reserve(bytes_of<float>(plan.arena_floats));
     plan_ = std::move(plan);
   }
-  attention_.begin(batch);
   linear_.forget();
 }
 
@@ -152,6 +151,7 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
     assert(std::ranges::all_of(step.plan.visible, [&](const PositionRange& range) { return kv.holds(range); }));
   }
   try {
+    attention_.begin(batch);  // asks who stores which row
     for (const OpRun& part : plan_->runs) run_part(part);
   } catch (const std::bad_alloc&) {
     // Some layers hold the new rows and others the old ones: the rows are invalid.
