@@ -79,6 +79,7 @@ class Executor {
   void run(const op::HiddenIn&) {}
   void run(const op::HiddenOut&) {}
   void run(const op::BlockConv&) {}
+  void run(const op::Gather&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 
