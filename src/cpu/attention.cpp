@@ -10,7 +10,8 @@
 
 namespace dllm::cpu {
 
-void AttentionRunner::begin(std::span<const SequenceStep> batch) {
+void AttentionRunner::begin(std::span<const SequenceStep> batch, UnitRange own) {
+  own_ = own;
   sequences_.clear();
   caches_.clear();
   ranges_.clear();
@@ -105,6 +106,10 @@ void AttentionRunner::find_segments(std::int32_t window) {
 /// Rows that see these ranges from `floor` on.
 void AttentionRunner::add_segment(std::size_t sequence, std::int64_t begin, std::int64_t end, std::size_t first_range,
                                   std::size_t ranges, std::int64_t floor) {
+  const std::int64_t origin = sequences_[sequence].first_row;
+  begin = std::max(begin, own_.first - origin);
+  end = std::min(end, own_.end() - origin);
+  if (begin >= end) return;
   if (floor > 0) {
     const std::size_t first = ranges_.size();
     for (std::size_t r = first_range; r < first_range + ranges; ++r) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
 #include "graph/graph.h"
+#include "graph/split.h"
 
 namespace dllm::cpu {
 
@@ -26,7 +28,8 @@ class AttentionRunner {
   bool bf16() const { return form_ != AttentionForm::kF32; }
 
   /// Takes the plans of a step; its caches must outlive run(). Throws std::bad_alloc, as run() does.
-  void begin(std::span<const SequenceStep> batch);
+  /// Of the rows of the batch, run() computes `own`.
+  void begin(std::span<const SequenceStep> batch, UnitRange own = {0, std::numeric_limits<std::int64_t>::max()});
   /// q and out: [rows of the batch][heads][head_dim].
   void run(const op::Attention& o, const float* q, float* out);
 
@@ -61,6 +64,7 @@ class AttentionRunner {
   const KernelSet& kernels_;
   ThreadPool& pool_;
   AttentionForm form_;
+  UnitRange own_;
   std::vector<Sequence> sequences_;
   std::vector<const CpuKvCache*> caches_;   ///< of all sequences
   std::vector<KeyRange> ranges_;            ///< of all sequences, then of the segments of a window

@@ -72,7 +72,9 @@ void Executor::activate(Activation activation, const float* gate, const float* u
 void Executor::run(const op::BlockConv& o) {
   const std::int64_t n = width(o.out), groups = n / o.group;
   const float* const base = vector(o.base) + o.side * o.taps * n;
-  parallel_items(pool_, rows(o.out), o.taps * n, [&](std::int64_t r, int) {
+  const std::int64_t first = first_row(o.out);
+  parallel_items(pool_, rows(o.out), o.taps * n, [&](std::int64_t item, int) {
+    const std::int64_t r = first + item;
     const float* const dynamic = value(o.dynamic) + r * width(o.dynamic) + o.side * o.taps * groups;
     float* const out = value(o.out) + r * n;
     std::fill_n(out, n, 0.f);

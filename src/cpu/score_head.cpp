@@ -184,6 +184,13 @@ std::int64_t drop_uncounted(const ReductionSpec& spec, std::span<TopToken> token
 
 }  // namespace
 
+std::vector<TopToken> ScoreHead::merged_lists(std::size_t u) {
+  std::vector<TopToken> best;
+  for (int worker = 0; worker < pool_.size(); ++worker)
+    best.insert(best.end(), list(worker, u), list(worker, u) + *list_size(worker, u));
+  return best;
+}
+
 bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
   const Unit& unit = units_[u];
   const ReductionSpec& s = spec(unit);
@@ -197,9 +204,8 @@ bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
     return true;
   }
 
-  std::vector<TopToken> best;
-  for (int worker = 0; worker < pool_.size(); ++worker)
-    best.insert(best.end(), list(worker, u), list(worker, u) + *list_size(worker, u));
+  std::vector<TopToken> best = merged_lists(u);
+  if (shared()) best.insert(best.end(), remote_[u].begin(), remote_[u].end());
   std::sort(best.begin(), best.end(), better);
   const bool complete = static_cast<std::int64_t>(best.size()) < s.list || s.list == vocab_;
   if (static_cast<std::int64_t>(best.size()) > s.list) best.resize(to_size(s.list));
@@ -220,7 +226,8 @@ bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
 void ScoreHead::collect_nuclei(const LogitTile& source, const Group& group, std::vector<Scores>& scores) {
   const auto workers = to_size(pool_.size());
   std::vector<std::vector<TopToken>> found(workers * group.units);
-  parallel(pool_, chunks_, [&](std::int64_t chunk, int worker) {
+  parallel(pool_, end_chunk() - first_chunk(), [&](std::int64_t task, int worker) {
+    const std::int64_t chunk = first_chunk() + task;
     const float* tile = compute_tile(source, group, chunk, worker);
     const auto first = static_cast<TokenId>(chunk * kHeadChunk);
     for (std::size_t i = 0; i < group.units; ++i) {
@@ -234,6 +241,7 @@ void ScoreHead::collect_nuclei(const LogitTile& source, const Group& group, std:
           found[to_size(worker) * group.units + i].push_back({first + static_cast<TokenId>(t), logits[t]});
     }
   });
+  if (shared()) share_found(found, group.units);
   parallel(pool_, static_cast<std::int64_t>(group.units), [&](std::int64_t i, int) {
     const std::size_t u = group.first_unit + to_size(i);
     if (unfinished_[u] == 0) return;
@@ -251,21 +259,25 @@ void ScoreHead::collect_nuclei(const LogitTile& source, const Group& group, std:
   });
 }
 
-void ScoreHead::run(const LinearArgs& base, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
+void ScoreHead::run(const LinearArgs& base, std::int64_t vocab, std::vector<Scores>& scores, float softcap,
+                    const HeadShare& share) {
+  share_ = share;
+  const std::int64_t origin = shared() ? share.first : 0;
   const LogitTile multiply = [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end,
                                  float* tile, int worker) {
     LinearArgs args = from_row(base, first);
     args.rows = rows;
     args.out = tile;
     args.out_stride = kHeadChunk;
-    args.out_origin = begin;
-    kernels_.linear(args, begin, end, linear_.scratch(worker));
+    args.out_origin = begin - origin;
+    kernels_.linear(args, begin - origin, end - origin, linear_.scratch(worker));
   };
   run_tiles(multiply, on_tiles(base) ? kSuperHeadRows : kHeadRows, vocab, scores, softcap);
 }
 
 void ScoreHead::reduce(const DeviceHead& device, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
   device_ = &device;
+  share_ = {};
   run_tiles(device.logits, kHeadRows, vocab, scores, softcap);
   device_ = nullptr;
 }
@@ -292,9 +304,10 @@ void ScoreHead::run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::
   reserve();
   // Groups innermost: the weights of a chunk are read from memory once and stay in cache for all rows.
   const auto groups = static_cast<std::int64_t>(groups_.size());
-  parallel(pool_, chunks_ * groups, [&](std::int64_t task, int worker) {
-    score_tile(logits, groups_[to_size(task % groups)], task / groups, worker, scores);
+  parallel(pool_, (end_chunk() - first_chunk()) * groups, [&](std::int64_t task, int worker) {
+    score_tile(logits, groups_[to_size(task % groups)], first_chunk() + task / groups, worker, scores);
   });
+  if (shared()) share_tiles(scores);
   parallel(pool_, static_cast<std::int64_t>(units_.size()), [&](std::int64_t u, int) {
     if (!rows_[to_size(units_[to_size(u)].row)].logits) take_chunks(to_size(u), scores);
     unfinished_[to_size(u)] = finish_unit(to_size(u), scores) ? 0 : 1;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "numerics/hadamard.h"
@@ -38,7 +40,7 @@ std::string_view op_name(const Op& op) {
                  [](const op::Experts&) { return "experts"; }, [](const op::HiddenIn&) { return "hidden_in"; },
                  [](const op::HiddenOut&) { return "hidden_out"; }, [](const op::BlockConv&) { return "block_conv"; },
                  [](const op::GatherScored&) { return "gather_scored"; },
-                 [](const op::ScoreHead&) { return "score_head"; }},
+                 [](const op::ScoreHead&) { return "score_head"; }, [](const op::Gather&) { return "gather"; }},
       op);
 }
 
@@ -62,7 +64,7 @@ std::string_view beyond_plain(const Op& op) {
                  [](const op::HiddenOut&) { return "hidden states as a result"; },
                  [](const op::BlockConv&) { return "a convolution over a block"; },
                  [](const op::ScoreHead& o) { return o.softcap != 0.f ? "soft-capped logits" : ""; },
-                 [](const auto&) { return ""; }},
+                 [](const op::Gather&) { return "several ranks"; }, [](const auto&) { return ""; }},
       op);
 }
 
@@ -80,7 +82,8 @@ std::vector<ValueId> inputs(const Op& op) {
                  [](const op::Experts& o) { return Ids{o.x, o.route}; }, [](const op::HiddenIn&) { return Ids{}; },
                  [](const op::HiddenOut& o) { return Ids{o.x}; },
                  [](const op::BlockConv& o) { return Ids{o.x, o.dynamic}; },
-                 [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
+                 [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; },
+                 [](const op::Gather& o) { return o.x == kNoId ? Ids{} : Ids{o.x}; }},
       op);
 }
 
@@ -88,6 +91,9 @@ std::vector<ValueId> outputs(const Op& op) {
   return std::visit(Overloaded{[](const op::StoreKv&) { return std::vector<ValueId>{}; },
                                [](const op::HiddenOut&) { return std::vector<ValueId>{}; },
                                [](const op::ScoreHead&) { return std::vector<ValueId>{}; },
+                               [](const op::Gather& o) {
+                                 return o.out == kNoId ? std::vector<ValueId>{} : std::vector<ValueId>{o.out};
+                               },
                                [](const auto& o) { return std::vector<ValueId>{o.out}; }},
                     op);
 }
@@ -127,6 +133,39 @@ std::vector<Lifetime> lifetimes(const Graph& graph) {
     for (ValueId id : inputs(graph.ops[i])) lives[static_cast<std::size_t>(id)].last = index;
   }
   return lives;
+}
+
+std::vector<bool> scored_values(const Graph& graph) {
+  std::vector<bool> scored(graph.values.size(), false);
+  for (const Op& op : graph.ops)
+    for (const ValueId out : outputs(op)) {
+      const std::vector<ValueId> from = inputs(op);
+      const auto* const gather = std::get_if<op::Gather>(&op);
+      scored[static_cast<std::size_t>(out)] = std::holds_alternative<op::GatherScored>(op) ||
+                                              (gather != nullptr && gather->scored) ||
+                                              (!from.empty() && scored[static_cast<std::size_t>(from.front())]);
+    }
+  return scored;
+}
+
+std::vector<bool> own_row_values(const Graph& graph) {
+  std::vector<bool> own(graph.values.size(), false);
+  if (!graph.own_rows) return own;
+  for (const Op& op : graph.ops) {
+    const std::vector<ValueId> from = inputs(op);
+    const bool makes_whole = std::holds_alternative<op::Gather>(op) || std::holds_alternative<op::GatherScored>(op);
+    const bool reads_own = std::ranges::any_of(from, [&](ValueId id) { return own[static_cast<std::size_t>(id)]; });
+    for (const ValueId out : outputs(op))
+      own[static_cast<std::size_t>(out)] = !makes_whole && (from.empty() || reads_own);
+  }
+  return own;
+}
+
+std::int64_t head_vocab(const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (const auto* head = std::get_if<op::ScoreHead>(&op))
+      return head->vocab > 0 ? head->vocab : graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
+  return 0;
 }
 
 namespace {
@@ -196,9 +235,11 @@ class Validator {
   }
   bool fits(const op::Experts& o) const {
     const Shape &gate = shape(o.gate), &down = shape(o.down);
+    const std::int64_t inner =
+        o.parts.empty() ? gate[1] : std::accumulate(o.parts.begin(), o.parts.end(), std::int64_t{0});
     return gate.size() == 3 && down.size() == 3 && gate == shape(o.up) && gate[0] == value(o.x).width &&
-           down == Shape{gate[1], value(o.out).width, gate[2]} && value(o.route).rows == value(o.x).rows &&
-           (o.hadamard == 0 || (o.hadamard > 1 && gate[1] % o.hadamard == 0 && Hadamard::online(o.hadamard))) &&
+           down == Shape{inner, value(o.out).width, gate[2]} && value(o.route).rows == value(o.x).rows &&
+           (o.hadamard == 0 || (o.hadamard > 1 && inner % o.hadamard == 0 && Hadamard::online(o.hadamard))) &&
            value(o.out).rows == value(o.x).rows && value(o.route).width % 2 == 0;
   }
   bool fits(const op::HiddenIn& o) {
@@ -223,7 +264,16 @@ class Validator {
     return value(o.x).width == value(o.out).width && value(o.out).rows == graph_.shape.scored;
   }
   bool fits(const op::ScoreHead& o) const {
+    if (o.weight == kNoId) return o.vocab > 0;
     return shape(o.weight)[0] == value(o.x).width && bias_fits(o.bias, shape(o.weight)[1]) && o.softcap >= 0;
+  }
+
+  bool fits(const op::Gather& o) const {
+    if (o.kind == GatherKind::kStored) return o.x == kNoId && o.out == kNoId && o.layer >= 0;
+    if (o.kind == GatherKind::kRows) return known(o.x) && known(o.out) && same(o.x, o.out);
+    const std::int64_t all = std::accumulate(o.parts.begin(), o.parts.end(), std::int64_t{0});
+    const bool has = o.x == kNoId || std::ranges::find(o.parts, value(o.x).width) != o.parts.end();
+    return known(o.out) && value(o.out).width == all && has;
   }
 
   const Graph& graph_;

@@ -363,6 +363,7 @@ struct NotRun {
   std::string operator()(const op::HiddenIn& o) const { return std::string(beyond_plain(o)); }
   std::string operator()(const op::HiddenOut& o) const { return std::string(beyond_plain(o)); }
   std::string operator()(const op::BlockConv& o) const { return std::string(beyond_plain(o)); }
+  std::string operator()(const op::Gather& o) const { return std::string(beyond_plain(o)); }
   std::string operator()(const op::GatherScored&) const { return ""; }
   std::string operator()(const op::ScoreHead&) const { return ""; }
   std::string operator()(const op::Attention& o) const {

@@ -81,6 +81,7 @@ class Executor {
   void run(const op::Scale&) {}  ///< no layout accepts these
   void run(const op::Select&) {}
   void run(const op::BlockConv&) {}
+  void run(const op::Gather&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 

@@ -64,6 +64,7 @@ class HostOperator {
   void add(const op::HiddenIn& o) { bytes_ += elements(o.out) * device_.numerics.activation_bytes; }
   void add(const op::HiddenOut& o) { bytes_ += elements(o.x) * device_.numerics.activation_bytes; }
   void add(const op::BlockConv& o) { f32_ += 3.0 * o.taps * elements(o.out); }
+  void add(const op::Gather&) {}  // ranks have no NPU
   void add(const op::GatherScored& o) { bytes_ += elements(o.out) * device_.numerics.activation_bytes; }
   void add(const op::ScoreHead& o) {
     const std::int64_t rows = value(o.x).rows;

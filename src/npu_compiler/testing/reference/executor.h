@@ -82,6 +82,7 @@ class Executor {
   void run(const op::Select&) {}
   void run(const op::HiddenOut&) {}  ///< a value as it is
   void run(const op::BlockConv&) {}
+  void run(const op::Gather&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dllm/error.h"
+
+namespace dllm {
+
+/// What a frame is. The first four are the greeting.
+enum class FrameKind : std::uint8_t { kHello = 1, kChallenge, kOffer, kAnswer, kData, kAbort, kPing };
+
+struct Frame {
+  FrameKind kind = FrameKind::kPing;
+  std::vector<std::byte> bytes;
+};
+
+/// Longer messages are sent in pieces, so that a stranger cannot make a worker hold more.
+inline constexpr std::size_t kMostFrameBytes = std::size_t{1} << 20;
+/// A whole message's bytes at most.
+inline constexpr std::uint64_t kMostMessageBytes = std::uint64_t{1} << 32;
+/// A peer whose machine or cable is gone is noticed after so long; a process that ends, at once.
+inline constexpr int kHeartbeatMs = 500, kLostAfterMs = 2000;
+
+/// One peer of a ZeroMQ socket. All functions are called by one thread.
+class Link {
+ public:
+  virtual ~Link() = default;
+
+  virtual const std::string& name() const = 0;  ///< "rank 2 (host:port)"
+  /// Errors: kIo (the peer is lost; nothing was taken for `milliseconds`).
+  virtual Expected<void> send(FrameKind kind, std::span<const std::byte> bytes) = 0;
+  /// False after `milliseconds` without a frame. Errors: kIo (lost; a frame that is none).
+  virtual Expected<bool> receive(Frame& frame, int milliseconds) = 0;
+
+  /// A message of kData in pieces after its length.
+  Expected<void> send_message(std::span<const std::byte> bytes);
+  /// Waits for one as long as the peer lives. `most`: its bytes at most. Errors: kIo, and the reason of the peer's
+  /// kAbort with kCancelled.
+  Expected<std::vector<std::byte>> receive_message(std::uint64_t most);
+
+ private:
+  Expected<void> next_data(std::vector<std::byte>& bytes);
+};
+
+/// A context of ZeroMQ and its sockets.
+class ZmqContext {
+ public:
+  ZmqContext();
+  ~ZmqContext();
+  ZmqContext(const ZmqContext&) = delete;
+  ZmqContext& operator=(const ZmqContext&) = delete;
+  void* get() const { return context_; }
+
+ private:
+  void* context_;
+};
+
+class ZmqSocket {
+ public:
+  /// Errors: kResource.
+  static Expected<ZmqSocket> make(const ZmqContext& context, int type);
+  ZmqSocket(ZmqSocket&& other) noexcept : socket_(other.socket_) { other.socket_ = nullptr; }
+  ZmqSocket& operator=(ZmqSocket&&) = delete;
+  ~ZmqSocket();
+  void* get() const { return socket_; }
+
+ private:
+  explicit ZmqSocket(void* socket) : socket_(socket) {}
+  void* socket_;
+};
+
+/// The text of the last error of ZeroMQ.
+std::string zmq_text();
+
+/// A link to a worker at "host:port".
+Expected<std::unique_ptr<Link>> connect_link(const ZmqContext& context, const std::string& address, int rank);
+/// The link to the peer with this identity of a listening socket, which the link borrows.
+std::unique_ptr<Link> peer_link(void* socket, std::string identity);
+
+/// A frame of the socket, and who sent it if it is a listening one. False after `milliseconds`, or if what came is no
+/// frame. Errors: kIo.
+Expected<bool> receive_frame(void* socket, bool with_identity, int milliseconds, std::string& identity, Frame& frame);
+
+/// "host:port". Errors: kUsage.
+struct HostPort {
+  std::string host;
+  int port = 0;
+  std::string text() const {
+    return "tcp://" + (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
+  }
+  /// Of this machine alone: 127.x.x.x, ::1, localhost.
+  bool loopback() const;
+};
+Expected<HostPort> parse_host_port(const std::string& text);
+
+}  // namespace dllm

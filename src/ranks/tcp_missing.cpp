@@ -1,0 +1,18 @@
+// Without ZeroMQ.
+#include "ranks/tcp.h"
+
+namespace dllm {
+
+std::string tcp_missing() { return "install libzmq3-dev and build again"; }
+
+namespace {
+Error no_tcp() { return {ErrorCode::kUnsupported, "this build has no ranks on other machines", "", tcp_missing()}; }
+}  // namespace
+
+Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::string>&, const RanksKey&,
+                                                      const std::vector<std::byte>&) {
+  return no_tcp();
+}
+Expected<std::unique_ptr<RankListener>> RankListener::open(const std::string&, const RanksKey&) { return no_tcp(); }
+
+}  // namespace dllm
