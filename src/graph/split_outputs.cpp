@@ -299,6 +299,10 @@ class OutputSplitter {
     o.x = whole(o.x);
     maker_.add(o);
   }
+  void emit(op::LayerNorm o) {
+    o.x = whole(o.x);
+    maker_.add(maker_.with_weights(o));
+  }
   void emit(op::BlockConv o) {
     o.x = whole(o.x);
     o.dynamic = whole(o.dynamic);
