@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "random_model.h"
+#include "ranks/command.h"
+#include "ranks/ranked_backend.h"
 #include "ranks_on_threads.h"
 
 namespace dllm {
@@ -224,6 +226,72 @@ TEST(Ranks, ALostRankEndsTheStepOfTheOthers) {
     });
   for (std::thread& thread : threads) thread.join();
   for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(errors[static_cast<std::size_t>(rank)], "ranks: rank 2 was stopped");
+}
+
+/// Steps after a copy of cached rows, as reuse of prefixes makes them.
+Trace copy_and_run(Backend& backend) {
+  Trace trace = run_steps(backend, {});
+  const auto from = *backend.make_cache(64), to = *backend.make_cache(64);
+  SequenceStep step{from.get(), plan_of({0, kPrompt}, {0, kPrompt}, 80, 0), {}, {}};
+  trace.push_back((*backend.forward({&step, 1}))[0]);
+  to->copy(*from, {0, kPrompt}, 0);
+  step.cache = to.get();
+  step.plan = plan_of({kPrompt, kLength}, {0, kLength}, 80, 0);
+  step.request.logits = true;
+  trace.push_back((*backend.forward({&step, 1}))[0]);
+  return trace;
+}
+
+TEST(Ranks, FollowersDoWhatTheFirstAsks) {
+  const auto model = model_of({.width = 128, .heads = 8});
+  const Trace expected = test::run_alone(*model, copy_and_run);
+  for (const SplitKind split : {SplitKind::kOutputs, SplitKind::kRows, SplitKind::kLayers}) {
+    auto group = local_group(3);
+    const auto part = [&](int rank) {
+      CpuOptions options;
+      options.threads = 1;
+      options.ranks = group[static_cast<std::size_t>(rank)].get();
+      options.split = split;
+      return *CpuBackend::create(
+          model->desc(), [&](StepShape shape) { return model->build(shape); }, model->weights(), options);
+    };
+    std::vector<std::thread> followers;
+    for (int rank = 1; rank < 3; ++rank)
+      followers.emplace_back([&, rank] {
+        const auto own = part(rank);
+        const auto followed = follow_ranks(*own, *group[static_cast<std::size_t>(rank)]);
+        EXPECT_TRUE(followed) << followed.error().message();
+      });
+    {
+      auto own = part(0);
+      RankedBackend backend(std::move(own), std::shared_ptr<Communicator>(std::move(group[0])));
+      EXPECT_EQ(test::difference(expected, copy_and_run(backend)), "") << static_cast<int>(split);
+    }
+    for (std::thread& follower : followers) follower.join();
+  }
+}
+
+TEST(Ranks, AFollowerRefusesStepsThatDoNotFit) {
+  const auto model = model_of({});
+  auto group = local_group(2);
+  std::string error;
+  std::thread follower([&] {
+    CpuOptions options;
+    options.threads = 1;
+    options.ranks = group[1].get();
+    const auto own = *CpuBackend::create(
+        model->desc(), [&](StepShape shape) { return model->build(shape); }, model->weights(), options);
+    const auto followed = follow_ranks(*own, *group[1]);
+    if (!followed) error = followed.error().message();
+  });
+  RunSteps run;
+  run.caches = {7};  // which nobody has made
+  run.steps.resize(1);
+  run.steps[0].plan = plan_of({0, 4}, {0, 4}, 80, 0);
+  EXPECT_TRUE(group[0]->broadcast(encode_command(run)));
+  follower.join();
+  EXPECT_NE(error.find("does not fit"), std::string::npos) << error;
+  EXPECT_FALSE(group[0]->broadcast({})) << "and all ranks end";
 }
 
 TEST(Ranks, SizesThatDifferAreAnError) {

@@ -24,6 +24,7 @@ std::unique_ptr<Verb> make_compare();
 std::unique_ptr<Verb> make_bench();
 std::unique_ptr<Verb> make_verify();
 std::unique_ptr<Verb> make_options();
+std::unique_ptr<Verb> make_worker();
 
 namespace {
 
@@ -34,6 +35,8 @@ std::vector<VerbEntry>& list() {
       {"choose", "--choice TEXT --choice TEXT [PROMPT]", "Tell how probable each of several answers is", make_choose},
       {"chat", "[OPTIONS]", "Chat with a model", make_chat},
       {"serve", "[OPTIONS]", "Serve OpenAI's API and others over HTTP", make_serve},
+      {"worker", "--listen HOST:PORT [OPTIONS]", "Run a part of a model for a first rank on another machine",
+       make_worker},
       {"pull", "[OPTIONS] ORG/MODEL[:TYPE]", "Download a model from a hub", make_pull},
       {"list", "[OPTIONS]", "List the models in the hub's cache", make_list},
       {"rm", "NAME...", "Remove models from the hub's cache", make_remove},

@@ -5,6 +5,8 @@
 #include <random>
 
 #include "backend/kv_cache.h"
+#include "base/testing/fuzz_replay.h"
+#include "ranks/testing/fuzz_entry.h"
 
 namespace dllm {
 namespace {
@@ -152,6 +154,11 @@ TEST(RankCommands, ChangedBytesNeverCrash) {
       EXPECT_TRUE(decode_command(encode_command(*command), kVocab)) << i;
     }
   }
+}
+
+TEST(RankCommands, FuzzCorpus) {
+  test::replay_corpus("rank_command", 300,
+                      [](std::string_view text) { fuzz_rank_command(std::as_bytes(std::span(text))); });
 }
 
 }  // namespace

@@ -28,6 +28,10 @@ class Communicator {
   /// Errors: those of all_gather().
   virtual Expected<std::vector<std::byte>> broadcast(std::vector<std::byte> message) = 0;
 
+  /// Seconds that this rank has waited for each other in all_gather(); empty: not known.
+  virtual std::vector<double> waits() const { return {}; }
+  virtual std::string name(int rank) const { return "rank " + std::to_string(rank); }
+
   /// Ends this and all other ranks' calls, now and later, with an error that says `why`. May be called by any thread.
   virtual void abort(const std::string& why) = 0;
 };

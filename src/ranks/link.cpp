@@ -144,8 +144,7 @@ Expected<void> send_frame(void* socket, const std::string* identity, FrameKind k
     if (addressed && zmq_send(socket, whole.data(), whole.size(), ZMQ_DONTWAIT) >= 0) return {};
     // Nobody reads pings while he computes; when his queue is full of them, one more says nothing.
     if (zmq_errno() == EAGAIN && kind == FrameKind::kPing) return {};
-    if (zmq_errno() != EAGAIN || lost())
-      return Error{ErrorCode::kIo, "is lost: " + zmq_text(), name, "see whether its process and its network are there"};
+    if (zmq_errno() != EAGAIN || lost()) return Error{ErrorCode::kIo, "is lost: " + zmq_text(), name, kLookThere};
     zmq_pollitem_t item{socket, 0, ZMQ_POLLOUT, 0};
     zmq_poll(&item, 1, kHeartbeatMs);
   }
@@ -179,10 +178,7 @@ class WorkerLink final : public Link {
   }
 
  private:
-  Error gone() const {
-    return {ErrorCode::kIo, "is lost: the connection has ended", name_,
-            "see whether its process and its network are there"};
-  }
+  Error gone() const { return {ErrorCode::kIo, "is lost: the connection has ended", name_, kLookThere}; }
   /// Whether ZeroMQ has reported the end of the connection.
   bool lost() {
     for (;;) {

@@ -27,6 +27,9 @@ inline constexpr std::uint64_t kMostMessageBytes = std::uint64_t{1} << 32;
 /// A peer whose machine or cable is gone is noticed after so long; a process that ends, at once.
 inline constexpr int kHeartbeatMs = 500, kLostAfterMs = 2000;
 
+/// The hint of errors about peers that are lost.
+inline constexpr const char* kLookThere = "see whether its process and its network are there";
+
 /// One peer of a ZeroMQ socket. All functions are called by one thread.
 class Link {
  public:

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -39,9 +41,9 @@ Expected<void> agree(Communicator& ranks, const Expected<void>& own) {
 /// Here with this rank's part of K and V; a number on the others.
 class RankedBackend::Cache final : public KvCache {
  public:
-  Cache(RankedBackend& backend, std::unique_ptr<KvCache> own, std::uint32_t number)
-      : KvCache(own->capacity()), backend_(backend), own_(std::move(own)), number_(number) {}
-  ~Cache() override { (void)backend_.send(encode_command(DropCache{number_})); }
+  Cache(std::shared_ptr<Others> others, std::unique_ptr<KvCache> own, std::uint32_t number)
+      : KvCache(own->capacity()), others_(std::move(others)), own_(std::move(own)), number_(number) {}
+  ~Cache() override { (void)others_->send(encode_command(DropCache{number_})); }
 
   std::int64_t bytes() const override { return own_->bytes(); }
   void copy(const KvCache& from, PositionRange rows, Position to) override {
@@ -51,7 +53,7 @@ class RankedBackend::Cache final : public KvCache {
     for (Position p = rows.begin; p < rows.end; ++p) written.push_back({to + p - rows.begin, from.token_of(p)});
     record(written);
     // What fails now, fails again at the next step, whose error is seen.
-    (void)backend_.send(encode_command(CopyRows{other.number_, number_, rows, to}));
+    (void)others_->send(encode_command(CopyRows{other.number_, number_, rows, to}));
   }
 
   using KvCache::record;
@@ -59,28 +61,32 @@ class RankedBackend::Cache final : public KvCache {
   std::uint32_t number() const { return number_; }
 
  private:
-  RankedBackend& backend_;
+  std::shared_ptr<Others> others_;
   std::unique_ptr<KvCache> own_;
   std::uint32_t number_;
 };
 
-RankedBackend::~RankedBackend() { (void)send(encode_command(Leave{})); }
+RankedBackend::~RankedBackend() {
+  (void)others_->send(encode_command(Leave{}));
+  others_->left = true;
+}
 
-Expected<void> RankedBackend::send(std::vector<std::byte> message) {
-  DLLM_TRY(const std::vector<std::byte> ignored, ranks_->broadcast(std::move(message)));
+Expected<void> RankedBackend::Others::send(std::vector<std::byte> message) {
+  if (left) return {};
+  DLLM_TRY(const std::vector<std::byte> ignored, ranks->broadcast(std::move(message)));
   return {};
 }
 
 Expected<std::unique_ptr<KvCache>> RankedBackend::make_cache(Position capacity) {
   const std::uint32_t number = next_++;
-  DLLM_CHECK_OK(send(encode_command(MakeCache{number, capacity})));
+  DLLM_CHECK_OK(others_->send(encode_command(MakeCache{number, capacity})));
   auto own = own_->make_cache(capacity);
-  auto agreed = agree(*ranks_, own ? Expected<void>() : Expected<void>(own.error()));
+  auto agreed = agree(*others_->ranks, own ? Expected<void>() : Expected<void>(own.error()));
   if (!agreed) {
-    (void)send(encode_command(DropCache{number}));
+    (void)others_->send(encode_command(DropCache{number}));
     return std::move(agreed).error();
   }
-  return std::unique_ptr<KvCache>(new Cache(*this, *std::move(own), number));
+  return std::unique_ptr<KvCache>(new Cache(others_, *std::move(own), number));
 }
 
 Expected<std::vector<Scores>> RankedBackend::forward(std::span<const SequenceStep> batch) {
@@ -91,8 +97,11 @@ Expected<std::vector<Scores>> RankedBackend::forward(std::span<const SequenceSte
     numbers.push_back(cache.number());
     step.cache = &cache.own();
   }
-  DLLM_CHECK_OK(send(encode_steps(numbers, batch)));
+  const std::vector<double> waits = others_->ranks->waits();
+  const auto start = std::chrono::steady_clock::now();
+  DLLM_CHECK_OK(others_->send(encode_steps(numbers, batch)));
   auto scores = own_->forward(steps);
+  if (scores) name_slow_rank(waits, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   for (const SequenceStep& step : batch) {
     auto& cache = static_cast<Cache&>(*step.cache);
     cache.record(step.plan.rows);
@@ -100,6 +109,18 @@ Expected<std::vector<Scores>> RankedBackend::forward(std::span<const SequenceSte
     for (const PlanRow& row : step.plan.rows) cache.invalidate({row.position, row.position + 1});
   }
   return scores;
+}
+
+/// Once for each rank: of a step that people notice, most was spent waiting for it.
+void RankedBackend::name_slow_rank(const std::vector<double>& before, double seconds) {
+  constexpr double kNoticed = 0.5, kMost = 0.5;
+  const std::vector<double> now = others_->ranks->waits();
+  for (std::size_t r = 0; r < before.size(); ++r) {
+    const double waited = now[r] - before[r];
+    if (seconds < kNoticed || waited < kMost * seconds || !slow_.insert(static_cast<int>(r)).second) continue;
+    log_.warning("{} is slow: others waited {:.1f} of {:.1f} s of a step for it",
+                 others_->ranks->name(static_cast<int>(r)), waited, seconds);
+  }
 }
 
 namespace {

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/log.h"
 #include "ranks/communicator.h"
 
 namespace dllm {
@@ -15,9 +15,10 @@ namespace dllm {
 /// Rank 0: a backend whose steps run on all ranks. The other ranks run follow_ranks() with backends of the same model.
 class RankedBackend final : public Backend {
  public:
-  /// `own` runs this rank's part with `ranks`, which must outlive it.
-  RankedBackend(std::unique_ptr<Backend> own, std::shared_ptr<Communicator> ranks)
-      : ranks_(std::move(ranks)), own_(std::move(own)) {}
+  /// `own` runs this rank's part with `ranks`.
+  /// `log` gets the name of a rank for which the others wait.
+  RankedBackend(std::unique_ptr<Backend> own, std::shared_ptr<Communicator> ranks, Log log = Log())
+      : others_(std::make_shared<Others>(Others{std::move(ranks)})), own_(std::move(own)), log_(std::move(log)) {}
   ~RankedBackend() override;
 
   const ModelDesc& desc() const override { return own_->desc(); }
@@ -29,11 +30,19 @@ class RankedBackend final : public Backend {
 
  private:
   class Cache;
-  Expected<void> send(std::vector<std::byte> message);
+  /// What caches need, which may outlive their backend.
+  struct Others {
+    std::shared_ptr<Communicator> ranks;
+    bool left = false;  ///< the others have been told to end
+    Expected<void> send(std::vector<std::byte> message);
+  };
+  void name_slow_rank(const std::vector<double>& before, double seconds);
 
-  std::shared_ptr<Communicator> ranks_;
+  std::shared_ptr<Others> others_;
   std::unique_ptr<Backend> own_;
+  Log log_;
   std::uint32_t next_ = 1;
+  std::set<int> slow_;  ///< ranks that were named
 };
 
 /// Every other rank: does what rank 0 asks until it leaves. Errors: those of Communicator, kIo (a message that is no

@@ -22,6 +22,7 @@ std::string tcp_missing() { return ""; }
 
 namespace {
 
+constexpr const char* kStartThere = "start 'dllm worker --listen HOST:PORT' there first";
 constexpr int kAnswerMs = 5000;  ///< how long a worker may take to answer a greeting
 
 Error no_key(const std::string& where) {
@@ -84,7 +85,15 @@ class TcpRank : public Communicator {
 class LeaderRank final : public TcpRank {
  public:
   LeaderRank(std::unique_ptr<ZmqContext> context, std::vector<std::unique_ptr<Link>> links)
-      : TcpRank(0, static_cast<int>(links.size()) + 1), context_(std::move(context)), links_(std::move(links)) {}
+      : TcpRank(0, static_cast<int>(links.size()) + 1),
+        context_(std::move(context)),
+        links_(std::move(links)),
+        waits_(links_.size() + 1, 0.0) {}
+
+  std::vector<double> waits() const override { return waits_; }
+  std::string name(int rank) const override {
+    return rank == 0 ? "rank 0" : links_[static_cast<std::size_t>(rank) - 1]->name();
+  }
 
   Expected<void> all_gather(std::span<const std::byte> own, std::span<const std::size_t> sizes,
                             std::span<std::byte> all) override {
@@ -92,7 +101,9 @@ class LeaderRank final : public TcpRank {
       if (!own.empty()) std::memcpy(all.data(), own.data(), own.size());
       std::size_t at = own.size();
       for (std::size_t r = 1; r < sizes.size(); ++r) {
+        const auto start = std::chrono::steady_clock::now();
         DLLM_TRY(const std::vector<std::byte> bytes, links_[r - 1]->receive_message(sizes[r]));
+        waits_[r] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         if (bytes.size() != sizes[r])
           return Error{ErrorCode::kIo, fmt::format("sent {} bytes instead of {}", bytes.size(), sizes[r]),
                        links_[r - 1]->name(), "start all ranks with the same version and model"};
@@ -120,6 +131,7 @@ class LeaderRank final : public TcpRank {
 
   std::unique_ptr<ZmqContext> context_;
   std::vector<std::unique_ptr<Link>> links_;
+  std::vector<double> waits_;
 };
 
 class WorkerRank final : public TcpRank {
@@ -158,8 +170,7 @@ class WorkerRank final : public TcpRank {
 Expected<std::vector<std::byte>> answer_of(Link& link, FrameKind kind, int milliseconds) {
   Frame frame;
   DLLM_TRY(const bool came, link.receive(frame, milliseconds));
-  if (!came)
-    return Error{ErrorCode::kIo, "does not answer", link.name(), "start 'dllm worker --listen HOST:PORT' there first"};
+  if (!came) return Error{ErrorCode::kIo, "does not answer", link.name(), kStartThere};
   if (frame.kind != kind) return Error{ErrorCode::kIo, "is no dllm worker, or of another version", link.name(), ""};
   return std::move(frame.bytes);
 }
@@ -275,8 +286,13 @@ Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::str
     DLLM_TRY(links.emplace_back(), connect_link(*context, worker, static_cast<int>(links.size()) + 1));
   }
   const int ranks = static_cast<int>(links.size()) + 1;
-  for (int rank = 1; rank < ranks; ++rank)
-    DLLM_CHECK_OK(greet(*links[static_cast<std::size_t>(rank) - 1], key, offer_bytes(rank, ranks, offer)));
+  for (int rank = 1; rank < ranks; ++rank) {
+    Link& link = *links[static_cast<std::size_t>(rank) - 1];
+    auto greeted = greet(link, key, offer_bytes(rank, ranks, offer));
+    if (!greeted && greeted.error().hint == kLookThere)
+      return Error{ErrorCode::kIo, "nobody listens there", link.name(), kStartThere};
+    DLLM_CHECK_OK(std::move(greeted));
+  }
   for (const auto& link : links) {
     DLLM_TRY(const std::vector<std::byte> answer, answer_of(*link, FrameKind::kAnswer, kAnswerMs));
     if (!answer.empty())

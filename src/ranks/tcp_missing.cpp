@@ -1,4 +1,5 @@
 // Without ZeroMQ.
+#include "ranks/mpi.h"
 #include "ranks/tcp.h"
 
 namespace dllm {
@@ -14,5 +15,7 @@ Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::str
   return no_tcp();
 }
 Expected<std::unique_ptr<RankListener>> RankListener::open(const std::string&, const RanksKey&) { return no_tcp(); }
+
+Expected<std::shared_ptr<Communicator>> mpi_ranks() { return no_tcp(); }
 
 }  // namespace dllm
