@@ -14,6 +14,12 @@ std::vector<std::vector<ChatTurn>> riddles() {
   return result;
 }
 
+LanguageModel loaded(std::int32_t threads) {
+  LoadOptions options;
+  options.threads = threads;
+  return *LanguageModel::load("", options);
+}
+
 GenerateOptions with(const std::string& decoder, OptionMap options = {}) {
   GenerateOptions result;
   result.length = 64;
@@ -24,7 +30,7 @@ GenerateOptions with(const std::string& decoder, OptionMap options = {}) {
 
 // The rule's own text and probabilities, whatever else is in the batch, with any number of threads, and with draws.
 TEST(BranchedAnswers, FreeDaveIsItsRuleInFewerPasses) {
-  const LanguageModel one = *LanguageModel::load("", {.threads = 1}), three = *LanguageModel::load("", {.threads = 3});
+  const LanguageModel one = loaded(1), three = loaded(3);
   for (const std::string rule : {"low-confidence", "threshold"})
     for (const char* cache : {"none", "dual", "delayed"})
       for (const double temperature : {0.0, 0.8}) {
@@ -62,7 +68,7 @@ TEST(BranchedAnswers, FreeDaveIsItsRuleInFewerPasses) {
 }
 
 TEST(BranchedAnswers, OrderTokenInBatchesAndThreads) {
-  const LanguageModel one = *LanguageModel::load("", {.threads = 1}), three = *LanguageModel::load("", {.threads = 3});
+  const LanguageModel one = loaded(1), three = loaded(3);
   GenerateOptions options = with("order-token", {{"threshold", 0.99}});
   options.cache.name = "dual";
   const auto together = *three.generate_batch(riddles(), options, 4);
@@ -86,7 +92,9 @@ TEST(BranchedAnswers, OrderTokenInBatchesAndThreads) {
 }
 
 TEST(BranchedAnswers, AreRefusedByNameWhereNothingRunsThem) {
-  const auto npu = LanguageModel::load("", {.backend = "npu"});
+  LoadOptions options;
+  options.backend = "npu";
+  const auto npu = LanguageModel::load("", options);
   if (!npu) GTEST_SKIP() << "this build has no other backend that is always there";
   for (const char* decoder : {"freedave", "order-token"}) {
     const auto refused = npu->generate(riddles()[1], with(decoder));
