@@ -1,5 +1,6 @@
 // Answers of the WebAssembly build in node: one JSON line per program, kernel set and prompt.
-//   node answers.mjs SITE MODEL REPEATS PROMPT...
+//   node answers.mjs SITE MODEL REPEATS SCALAR PROMPT...     SCALAR: "scalar" runs the slow reference set too, with the first
+//                                                            prompt alone
 // {"program", "isa", "prompt", "hash", "nfe", "text", "steps", "seconds"}: the least processor time of REPEATS answers, load
 // excluded.
 
@@ -7,7 +8,7 @@ import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [site, model, repeats, ...prompts] = process.argv.slice(2);
+const [site, model, repeats, reference, ...prompts] = process.argv.slice(2);
 const { Engine, programName } = await import(pathToFileURL(join(site, "page/wasm/engine.js")).href);
 const bytes = readFileSync(model);
 const read = (offset, into) => Promise.resolve(into.set(bytes.subarray(offset, offset + into.length)));
@@ -31,12 +32,13 @@ function events(engine, content) {
 const wanted = programName();
 for (const program of wanted === "dllm.wasm" ? ["dllm.wasm"] : ["dllm.wasm", "dllm-relaxed.wasm"]) {
   const compiled = new WebAssembly.Module(readFileSync(join(site, program)));
-  for (const isa of program === "dllm.wasm" ? ["scalar", "simd128", ""] : ["relaxed", ""]) {
+  const sets = program === "dllm.wasm" ? ["simd128", ""] : ["relaxed", ""];
+  for (const isa of program === "dllm.wasm" && reference === "scalar" ? ["scalar", ...sets] : sets) {
     const engine = await Engine.start(compiled);
     const loaded = await engine.load(basename(model), bytes.length, read, true, isa);
     if (loaded.status !== 200) throw new Error(`${program} ${isa}: ${loaded.text}`);
     const used = JSON.parse(loaded.text).isa;
-    for (const prompt of prompts) {
+    for (const prompt of isa === "scalar" ? prompts.slice(0, 1) : prompts) {
       let seconds = Infinity;
       let all = [];
       for (let i = 0; i < (isa === "scalar" ? 1 : Number(repeats)); ++i) {

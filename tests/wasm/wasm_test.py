@@ -54,8 +54,9 @@ def native(model, prompt):
         return result["hash"], result["nfe"], result["text"]
 
 
-def answers(model, prompts, repeats=1):
-    out = subprocess.run([*node_command(), ROOT / "tests/wasm/answers.mjs", SITE, model, str(repeats), *prompts],
+def answers(model, prompts, repeats=1, scalar=False):
+    out = subprocess.run([*node_command(), ROOT / "tests/wasm/answers.mjs", SITE, model, str(repeats),
+                          "scalar" if scalar else "fast", *prompts],
                          capture_output=True, text=True, check=False)
     if out.returncode != 0:
         raise AssertionError(out.stderr)
@@ -75,7 +76,7 @@ class Kernels(unittest.TestCase):
 
 class Node(unittest.TestCase):
     def test_answers_of_the_embedded_model(self):
-        found = answers(MODELS / "tiny-llada-f32.gguf", PROMPTS, repeats=10)
+        found = answers(MODELS / "tiny-llada-f32.gguf", PROMPTS, repeats=10, scalar=True)
         self.assertEqual(native(None, README)[0], README_HASH)
         for one in (line for line in found if "prompt" in line):
             self.assertEqual((one["hash"], one["nfe"], one["text"]), native(None, one["prompt"]), one)
@@ -92,7 +93,7 @@ class Node(unittest.TestCase):
 
     def test_refusals(self):
         found = [one for one in answers(MODELS / "tiny-llada-f32.gguf", ["Solve 17+4."]) if "refused" in one]
-        self.assertGreaterEqual(len(found), 3)
+        self.assertGreaterEqual(len(found), 2)
         for one in found:
             self.assertEqual(one["refused"][0], [400, "threshold"])
             self.assertEqual([status for status, _ in one["refused"]], [400] * 4)
@@ -187,8 +188,11 @@ class Page(unittest.TestCase):
         self.assertEqual(self.browser.text(".assistant .bubble"), text)
         self.browser.wait("document.querySelector('#play').textContent === 'Play'")
         self.assertIn(f"NFE {nfe} of {nfe}", self.browser.text(".run-facts"))
-        self.assertEqual(self.browser.value("document.querySelectorAll('.run .cell.masked').length"), 0)
-        self.assertGreater(self.browser.value("document.querySelectorAll('.run .cell').length"), 8)
+        cells = "[...document.querySelectorAll('.run .cell')].map((one) => one.querySelector('.token').textContent).join('')"
+        self.assertTrue(self.browser.value(cells).startswith("7+5=12"), "the canvas has the answer from its first position on")
+        self.browser.value("""(() => { const s = document.querySelector('#frame'); s.value = 0;
+          s.dispatchEvent(new Event('input')); })()""")
+        self.assertEqual(self.browser.value(cells), "", "before the first pass all positions are masks")
         self.assertEqual(self.result({"messages": [{"role": "user", "content": README}]})["hash"], digest)
         props = json.loads(self.browser.value(
             "import('./page/transport.js').then(({ send }) => send('props', {})).then((one) => one.text())"))

@@ -100,7 +100,7 @@ inline F32 fma(const F32& a, const F32& b, const F32& c) {
 /// the low 29 bits of such a sum are those of 2^28. Sums whose float is subnormal, or the smallest normal one, are
 /// always computed again; what is rounded to zero is exact before (a product has 48 bits).
 inline F32 fma(const F32& a, const F32& b, const F32& c) {
-  v128_t tie = wasm_i32x4_const_splat(0), least = wasm_i32x4_const_splat(-1);
+  v128_t lowest = wasm_i32x4_const_splat(0), least = wasm_i32x4_const_splat(-1);
   const auto half = [](v128_t x, v128_t y, v128_t z) {
     return wasm_f64x2_add(wasm_f64x2_mul(wasm_f64x2_promote_low_f32x4(x), wasm_f64x2_promote_low_f32x4(y)),
                           wasm_f64x2_promote_low_f32x4(z));
@@ -108,15 +108,16 @@ inline F32 fma(const F32& a, const F32& b, const F32& c) {
   const auto high = [](v128_t x) { return wasm_i32x4_shuffle(x, x, 2, 3, 2, 3); };
   const F32 sum = map([&](int i) {
     const v128_t x = half(a.v[i], b.v[i], c.v[i]), y = half(high(a.v[i]), high(b.v[i]), high(c.v[i]));
-    const v128_t low = wasm_i32x4_shl(wasm_i32x4_shuffle(x, y, 0, 2, 4, 6), 3);
-    tie = wasm_v128_or(tie, wasm_i32x4_eq(low, wasm_i32x4_const_splat(INT32_MIN)));
+    // The low 29 bits at the top of a word: 2^28 is then the least number of all.
+    lowest = wasm_i32x4_min(lowest, wasm_i32x4_shl(wasm_i32x4_shuffle(x, y, 0, 2, 4, 6), 3));
     const v128_t result =
         wasm_i32x4_shuffle(wasm_f32x4_demote_f64x2_zero(x), wasm_f32x4_demote_f64x2_zero(y), 0, 1, 4, 5);
     least = wasm_u32x4_min(least, wasm_i32x4_sub(wasm_f32x4_abs(result), wasm_i32x4_const_splat(1)));
     return result;
   });
-  tie = wasm_v128_or(tie, wasm_u32x4_lt(least, wasm_i32x4_const_splat(0x00800000)));
-  if (wasm_v128_any_true(tie)) [[unlikely]]
+  const v128_t tie = wasm_i32x4_eq(lowest, wasm_i32x4_const_splat(INT32_MIN));
+  const v128_t small = wasm_u32x4_lt(least, wasm_i32x4_const_splat(0x00800000));
+  if (wasm_v128_any_true(wasm_v128_or(tie, small))) [[unlikely]]
     return fma_by_lanes(a, b, c);
   return sum;
 }
