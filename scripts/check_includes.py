@@ -41,6 +41,7 @@ ALLOWED: dict[str, list[str]] = {
     "decode": ["backend", "constrain", "model", "base"],
     "engine": ["decode", "npu_backend", "npu_compiler", "npu_core", "vulkan", "cpu", "ranks", "backend", "model", "graph",
                "constrain", "text", "format", "base"],
+    "browser": ["engine", "text", "base"],
     "eval": ["engine", "model", "text", "format", "base"],
     "serve": ["eval", "engine", "constrain", "text", "base"],
     "app": ["hub", "serve", "eval", "engine", "quant", "decode", "npu_backend", "npu_compiler", "npu_core", "cpu", "backend",

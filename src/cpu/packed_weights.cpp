@@ -132,7 +132,8 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
   if (!cached || !packed.map(cache, model, pool)) {
     const std::vector<bool> regular = packed.pack(model, packed.memory_, weights, pool, progress);
     if (!cached) return packed;
-    if (const auto stored = store_panels(cache, model.tensors, regular, {packed.memory_.data(), model.bytes}, pool);
+    if (const auto stored = store_panels(cache, model.tensors, regular,
+                                         {packed.memory_.data(), static_cast<std::size_t>(model.bytes)}, pool);
         !stored)
       cache.log.warning("{}; going on without", stored.error().message());
   }
@@ -160,7 +161,7 @@ std::string PackedWeights::arithmetic() const {
 
 PackedMatrix::PackedMatrix(const WeightView& view, ThreadPool& pool, bool super)
     : weight_(describe(view, super ? SuperWeights::kAll : SuperWeights::kNone)) {
-  memory_ = PageMemory(static_cast<std::size_t>(weight_.panel_count() * weight_.panel_bytes()));
+  memory_ = PageMemory(static_cast<std::uint64_t>(weight_.panel_count() * weight_.panel_bytes()));
   pack_into(weight_, view, reinterpret_cast<std::uint8_t*>(memory_.data()), pool);
 }
 
