@@ -231,8 +231,8 @@ struct Experts {
   std::int32_t hadamard = 0;  ///< 0: none
 };
 
-/// out[r] = the columns [first, first + width(out)) of what the plan gives for row r (StepPlan::hidden): hidden states of
-/// another model, or an input of a network.
+/// out[r] = the columns [first, first + width(out)) of what the plan gives for row r (StepPlan::hidden): hidden states
+/// of another model, or an input of a network.
 struct HiddenIn {
   ValueId out;
   std::int64_t first = 0;
@@ -276,9 +276,9 @@ struct ScoreHead {
 
 }  // namespace op
 
-using Op = std::variant<op::Embed, op::RmsNorm, op::LayerNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv, op::Attention, op::Glu,
-                        op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn, op::HiddenOut,
-                        op::BlockConv, op::GatherScored, op::ScoreHead>;
+using Op = std::variant<op::Embed, op::RmsNorm, op::LayerNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv,
+                        op::Attention, op::Glu, op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn,
+                        op::HiddenOut, op::BlockConv, op::GatherScored, op::ScoreHead>;
 
 /// One step of a model: operators in execution order over single-assignment values.
 struct Graph {

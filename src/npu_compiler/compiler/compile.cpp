@@ -87,8 +87,7 @@ Expected<void> lower_at(StepContext& c, std::size_t first, const Group& group) {
   return std::visit(
       [&c, &any](const auto& o) -> Expected<void> {
         using O = std::decay_t<decltype(o)>;
-        if constexpr (std::is_same_v<O, op::Scale> || std::is_same_v<O, op::Select> ||
-                      std::is_same_v<O, op::BlockConv>)
+        if constexpr (std::is_same_v<O, op::Scale> || std::is_same_v<O, op::Select> || std::is_same_v<O, op::BlockConv>)
           return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
         else
           return lower(c, o);
