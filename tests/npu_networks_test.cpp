@@ -49,8 +49,8 @@ npu::Device device_of(const OnDevice& c) { return *npu::load_device(c.device, c.
 
 Values by_machine(const Network& network, const OnDevice& c) {
   const auto machine = npu::machine_config(device_of(c));
-  auto backend = npu::NpuBackend::create(network.desc, graph_of(network), network.weights, *machine,
-                                         {.positions = network.rows});
+  auto backend =
+      npu::NpuBackend::create(network.desc, graph_of(network), network.weights, *machine, {.positions = network.rows});
   EXPECT_TRUE(backend) << backend.error().message();
   auto values = npu::run_network(**backend, network, network.sample_inputs);
   EXPECT_TRUE(values) << values.error().message();
@@ -110,7 +110,7 @@ TEST_P(NetworkFile, PricedScheduleIsNearTheSimulation) {
     const auto timing = npu::memoised_timing(device, compiled->machine, compiled->step.program, options, "");
     const auto priced = npu::price(*compiled, {});
     ASSERT_TRUE(priced) << priced.error().message();
-    EXPECT_NEAR(priced->time.device / static_cast<double>(timing->total), 1, 0.25) << name;
+    EXPECT_NEAR(priced->time.device / static_cast<double>(timing->total), 1, 0.12) << name;
     EXPECT_GT(timing->report["energy_j"].get<double>(), 0);
   }
 }
@@ -135,12 +135,10 @@ TEST_P(NetworkOnDevice, ValuesStayNearFloat32) {
   }
 }
 
-const std::vector<npu::Override> kExact = {{"numerics.weight", "bf16"},
-                                           {"numerics.activation", "bf16"},
-                                           {"numerics.kv", "bf16"}};
-const std::vector<npu::Override> kBytes = {{"numerics.weight", "mxint8:16:ocp"},
-                                           {"numerics.activation", "mxint8:16:ocp"},
-                                           {"numerics.kv", "mxint8:16:ocp"}};
+const std::vector<npu::Override> kExact = {
+    {"numerics.weight", "bf16"}, {"numerics.activation", "bf16"}, {"numerics.kv", "bf16"}};
+const std::vector<npu::Override> kBytes = {
+    {"numerics.weight", "mxint8:16:ocp"}, {"numerics.activation", "mxint8:16:ocp"}, {"numerics.kv", "mxint8:16:ocp"}};
 
 INSTANTIATE_TEST_SUITE_P(Devices, NetworkOnDevice,
                          testing::Values(OnDevice{"bert", "plena-64", kExact}, OnDevice{"bert", "plena-64", kBytes},
@@ -148,6 +146,16 @@ INSTANTIATE_TEST_SUITE_P(Devices, NetworkOnDevice,
                                          OnDevice{"decoder", "plena-64", kBytes},
                                          OnDevice{"bert", "mobile-v79", {{"numerics.weight", "fp16"}}},
                                          OnDevice{"vit", "mobile-v79", {{"numerics.weight", "fp16"}}}));
+
+/// Squares of these rows exceed FP16: layer norms shrink them, in the same order everywhere.
+TEST(NetworkHalves, LargeRowsStayFinite) {
+  const OnDevice phone{"vit", "mobile-v79", {{"numerics.weight", "fp16"}}};
+  auto network = *network_named("vit");
+  for (float& x : network.sample_inputs[0].values) x *= 80;
+  const Values machine = by_machine(network, phone), executor = by_executor(network, phone);
+  EXPECT_EQ(machine[0].values, executor[0].values);
+  EXPECT_LT(npu::difference(executor[0].values, in_float32(network, network.sample_inputs)[0].values).relative, 0.1);
+}
 
 TEST(NetworkInputs, AreCheckedByName) {
   const auto network = network_named("bert");
@@ -212,9 +220,11 @@ TEST(NetworkFiles, DamageIsRefused) {
   EXPECT_NE(with(q + "rows" + q + ": 8", q + "rows" + q + ": 9"), "");
   EXPECT_NE(with(q + "heads" + q + ": 2", q + "heads" + q + ": 3").find("3 heads"), std::string::npos);
   EXPECT_NE(with(q + "heads" + q + ": 2", q + "heads" + q + ": 0").find("0 heads"), std::string::npos);
+  EXPECT_NE(with(q + "kv_heads" + q + ": 2", q + "kv_heads" + q + ": 1").find("1 of keys"), std::string::npos);
   EXPECT_NE(with(q + "x" + q + ": " + q + "v2" + q, q + "x" + q + ": " + q + "v9" + q).find("'v9'"), std::string::npos);
   EXPECT_NE(with(q + "causal" + q + ": false", q + "causal" + q + ": 12345").find("causal"), std::string::npos);
   EXPECT_NE(with(q + "visible" + q + ": 8", q + "visible" + q + ": 9").find("sees 9"), std::string::npos);
+  EXPECT_NE(with(q + "width" + q + ": 32", q + "width" + q + ": 64").find("32 and 64 columns"), std::string::npos);
   EXPECT_NE(with(q + "fixed" + q, q + "other" + q), "");
   EXPECT_NE(npu::load_network("bert.onnx").error().message().find("python3 -m dllm.networks bert.onnx"),
             std::string::npos);

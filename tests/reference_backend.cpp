@@ -85,16 +85,9 @@ class Pass {
   }
 
   void apply(const op::LayerNorm& o) {
-    for (std::vector<double> row : value(o.x)) {
-      double mean = 0, squares = 0;
-      for (const double x : row) mean += x / static_cast<double>(row.size());
-      for (const double x : row) squares += (x - mean) * (x - mean) / static_cast<double>(row.size());
-      for (std::size_t i = 0; i < row.size(); ++i)
-        row[i] = (row[i] - mean) / std::sqrt(squares + static_cast<double>(o.eps)) * weight(o.gain)[i] + weight(o.bias)[i];
-      value(o.out).push_back(std::move(row));
-    }
+    for (const std::vector<double>& row : value(o.x))
+      value(o.out).push_back(layer_norm_row(row, weight(o.gain), weight(o.bias), static_cast<double>(o.eps)));
   }
-
   void apply(const op::Linear& o) {
     for (const auto& row : value(o.x)) value(o.out).push_back(product(row, o.weight, o.bias));
   }
@@ -169,8 +162,8 @@ class Pass {
 
   static double gate(double x, Activation activation) {
     if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
-    if (activation == Activation::kTanh) return std::tanh(x);
-    if (activation == Activation::kRelu) return std::max(x, 0.0);
+    if (activation == Activation::kTanh || activation == Activation::kRelu)
+      return activation == Activation::kTanh ? std::tanh(x) : std::max(x, 0.0);
     if (activation == Activation::kGelu) return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     return x / 2 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
   }

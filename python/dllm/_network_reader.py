@@ -214,6 +214,11 @@ class Reader:
         """The value, its rows and its columns that a product reads."""
         if isinstance(x.value, InputArray):
             index = x.index.reshape(-1, x.shape[-1])
+            columns = index % index.shape[1]
+            if index.size == x.value.width and np.all(index - columns == index.shape[1] * np.arange(len(index))[:, None]) \
+                    and np.all(columns == columns[:1]):  # whole rows: their columns may be in any order
+                made = self.input_rows(x.value, np.sort(index, axis=1))
+                return made, np.arange(made.rows), columns[0]
             made = self.input_rows(x.value, index)
             return made, np.arange(made.rows), np.arange(made.width)
         rows, columns = rows_of(x, "a product along something other than the columns of a value")

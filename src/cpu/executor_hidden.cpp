@@ -1,5 +1,5 @@
-// Hidden states that go from one model to another (drafters), the convolution over a drafter's block, and operators that
-// only networks from outside have: plain loops, the same on every instruction set.
+// Hidden states that go from one model to another (drafters), the convolution over a drafter's block, and operators
+// that only networks from outside have: plain loops, the same on every instruction set.
 #include <algorithm>
 #include <cassert>
 #include <cmath>

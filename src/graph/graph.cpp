@@ -23,16 +23,20 @@ Overloaded(Fs...) -> Overloaded<Fs...>;
 std::string_view op_name(const Op& op) {
   return std::visit(
       Overloaded{[](const op::Embed&) { return "embed"; }, [](const op::RmsNorm&) { return "rms_norm"; },
-                 [](const op::LayerNorm&) { return "layer_norm"; }, [](const op::Linear&) { return "linear"; }, [](const op::Rope&) { return "rope"; },
-                 [](const op::Hadamard&) { return "hadamard"; }, [](const op::StoreKv&) { return "store_kv"; },
-                 [](const op::Attention&) { return "attention"; },
+                 [](const op::LayerNorm&) { return "layer_norm"; }, [](const op::Linear&) { return "linear"; },
+                 [](const op::Rope&) { return "rope"; }, [](const op::Hadamard&) { return "hadamard"; },
+                 [](const op::StoreKv&) { return "store_kv"; }, [](const op::Attention&) { return "attention"; },
                  [](const op::Glu& o) {
                    const bool plain = o.up == kNoId;
                    switch (o.activation) {
-                     case Activation::kSilu: return plain ? "silu" : "swiglu";
-                     case Activation::kTanh: return plain ? "tanh" : "tanh_glu";
-                     case Activation::kRelu: return plain ? "relu" : "reglu";
-                     default: return plain ? "gelu" : "geglu";
+                     case Activation::kSilu:
+                       return plain ? "silu" : "swiglu";
+                     case Activation::kTanh:
+                       return plain ? "tanh" : "tanh_glu";
+                     case Activation::kRelu:
+                       return plain ? "relu" : "reglu";
+                     default:
+                       return plain ? "gelu" : "geglu";
                    }
                  },
                  [](const op::Add&) { return "add"; }, [](const op::Scale&) { return "scale"; },
@@ -54,7 +58,8 @@ std::string_view beyond_plain(const Op& op) {
                  [](const op::Attention& o) { return o.window > 0 ? "a window of attention" : ""; },
                  [](const op::Glu& o) {
                    const bool gelu = o.activation == Activation::kGelu || o.activation == Activation::kGeluTanh;
-                   if (o.activation != Activation::kSilu) return gelu ? "GELU" : "an activation other than SiLU and GELU";
+                   if (o.activation != Activation::kSilu)
+                     return gelu ? "GELU" : "an activation other than SiLU and GELU";
                    return o.up == kNoId ? "an activation without a gated product" : "";
                  },
                  [](const op::Scale&) { return "scaling"; }, [](const op::Select&) { return "two regions"; },
@@ -72,9 +77,9 @@ std::vector<ValueId> inputs(const Op& op) {
   using Ids = std::vector<ValueId>;
   return std::visit(
       Overloaded{[](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
-                 [](const op::LayerNorm& o) { return Ids{o.x}; }, [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
-                 [](const op::Hadamard& o) { return Ids{o.x}; }, [](const op::StoreKv& o) { return Ids{o.k, o.v}; },
-                 [](const op::Attention& o) { return Ids{o.q}; },
+                 [](const op::LayerNorm& o) { return Ids{o.x}; }, [](const op::Linear& o) { return Ids{o.x}; },
+                 [](const op::Rope& o) { return Ids{o.x}; }, [](const op::Hadamard& o) { return Ids{o.x}; },
+                 [](const op::StoreKv& o) { return Ids{o.k, o.v}; }, [](const op::Attention& o) { return Ids{o.q}; },
                  [](const op::Glu& o) { return o.up == kNoId ? Ids{o.gate} : Ids{o.gate, o.up}; },
                  [](const op::Add& o) { return Ids{o.a, o.b}; }, [](const op::Scale& o) { return Ids{o.x}; },
                  [](const op::Select& o) { return Ids{o.canvas, o.context}; },

@@ -240,8 +240,8 @@ struct Experts {
   std::vector<std::int64_t> parts{};
 };
 
-/// out[r] = the columns [first, first + width(out)) of what the plan gives for row r (StepPlan::hidden): hidden states of
-/// another model, or an input of a network.
+/// out[r] = the columns [first, first + width(out)) of what the plan gives for row r (StepPlan::hidden): hidden states
+/// of another model, or an input of a network.
 struct HiddenIn {
   ValueId out;
   std::int64_t first = 0;
@@ -300,9 +300,9 @@ struct Gather {
 
 }  // namespace op
 
-using Op = std::variant<op::Embed, op::RmsNorm, op::LayerNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv, op::Attention, op::Glu,
-                        op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn, op::HiddenOut,
-                        op::BlockConv, op::GatherScored, op::ScoreHead, op::Gather>;
+using Op = std::variant<op::Embed, op::RmsNorm, op::LayerNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv,
+                        op::Attention, op::Glu, op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn,
+                        op::HiddenOut, op::BlockConv, op::GatherScored, op::ScoreHead, op::Gather>;
 
 /// One step of a model: operators in execution order over single-assignment values.
 struct Graph {

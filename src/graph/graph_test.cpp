@@ -132,7 +132,8 @@ TEST(Graph, OperatorsOfNetworksFitTheirValues) {
   GraphBuilder b({4, 2});
   const ValueId x = b.hidden_in(8, "x"), y = b.hidden_in(8, "y");
   const ValueId n = b.layer_norm(x, b.weight("gain", {8}), b.weight("bias", {8}), 1e-5f, "n");
-  const ValueId gated = b.glu(n, y, "gated", Activation::kTanh), plain = b.glu(gated, kNoId, "plain", Activation::kRelu);
+  const ValueId gated = b.glu(n, y, "gated", Activation::kTanh),
+                plain = b.glu(gated, kNoId, "plain", Activation::kRelu);
   b.hidden_out(b.gather_scored(plain, "scored"));
   Graph graph = b.take();
   EXPECT_EQ(validate(graph), "");

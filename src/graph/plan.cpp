@@ -28,10 +28,9 @@ struct Block {
 /// Kernels that read an element (or a row) before they write it.
 bool runs_in_place(const Op& op) {
   return std::holds_alternative<op::RmsNorm>(op) || std::holds_alternative<op::LayerNorm>(op) ||
-         std::holds_alternative<op::Rope>(op) ||
-         std::holds_alternative<op::Hadamard>(op) || std::holds_alternative<op::Glu>(op) ||
-         std::holds_alternative<op::Add>(op) || std::holds_alternative<op::Scale>(op) ||
-         std::holds_alternative<op::Select>(op);
+         std::holds_alternative<op::Rope>(op) || std::holds_alternative<op::Hadamard>(op) ||
+         std::holds_alternative<op::Glu>(op) || std::holds_alternative<op::Add>(op) ||
+         std::holds_alternative<op::Scale>(op) || std::holds_alternative<op::Select>(op);
 }
 
 bool is_by_row(const Op& op) {

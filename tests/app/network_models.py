@@ -1,6 +1,6 @@
 """ONNX files of small networks with random weights, node by node as PyTorch's exporter writes them.
 
-    python3 network_models.py FOLDER      # bert.onnx, bert-tiny.onnx, vit.onnx, vit-fused.onnx, decoder.onnx
+    python3 network_models.py FOLDER      # bert.onnx, bert-tiny.onnx, vit.onnx, ...
 """
 
 import dataclasses
@@ -201,8 +201,21 @@ def decoder(s):
     return m.model([floats("hidden", 1, s.rows, s.width)], [floats("out", 1, s.rows, s.width)])
 
 
+def permuted(s):
+    """Columns in another order go into a product, and in a third one out of it."""
+    m = Maker(4)
+    x = m.op("Transpose", m.op("Reshape", "x", m.i(1, s.rows, s.heads, s.head_dim)), perm=[0, 1, 3, 2])
+    first = m.op("Relu", m.linear("x", s.width, s.width))
+    second = m.op("Transpose", m.op("Reshape", first, m.i(1, s.rows, s.heads, s.head_dim)), perm=[0, 1, 3, 2])
+    a = m.linear(m.op("Reshape", x, m.i(1, s.rows, s.width)), s.width, s.width)
+    b = m.linear(m.op("Reshape", second, m.i(1, s.rows, s.width)), s.width, s.width)
+    m.nodes.append(helper.make_node("Add", [a, b], ["out"]))
+    return m.model([floats("x", 1, s.rows, s.width)], [floats("out", 1, s.rows, s.width)])
+
+
 def all_models():
     return {
+        "permuted": permuted(Shape()),
         "bert": bert(Shape()),
         "bert-tiny": bert(Shape(width=128, heads=2, ffn=512, rows=16, vocabulary=200)),
         "vit": vit(Shape(heads=4, fused_norms=True, gelu="tanh")),

@@ -78,7 +78,7 @@ class Network(CliCase):
         self.assertEqual([d["output"] for d in report["values"]["against_float32"]], ["last_hidden_state", "pooler_output"])
         regions = {region["name"] for region in report["timing"]["regions"]}
         self.assertIn("hidden_out", regions)
-        self.assertAlmostEqual(report["scheduled"]["total_cycles"] / report["total_cycles"], 1, delta=0.25)
+        self.assertAlmostEqual(report["scheduled"]["total_cycles"] / report["total_cycles"], 1, delta=0.12)
         text = self.network(FILES / "bert.safetensors", "--device", "plena-64", "--analytic").stdout
         for words in ("bert on plena-64, 1 x 8 rows:", "as scheduled", "waits for", "pooler_output (executor): from float32"):
             self.assertIn(words, text)
@@ -113,7 +113,7 @@ class Network(CliCase):
         one = self.report(FILES / "decoder.safetensors", "--device", "dart-512", "--values", "none")
         many = self.report(FILES / "decoder.safetensors", "--device", "dart-512", "--values", "none", "--batch", 8)
         self.assertLess(many["total_cycles"], 8 * one["total_cycles"])
-        self.assertGreater(many["timing"]["macs"], 7 * one["timing"]["macs"] * 0.5)
+        self.assertGreater(many["timing"]["macs"], one["timing"]["macs"])  # rows of several fill blocks
         self.assertNotIn("values", one)
         plan = self.report(FILES / "bert.safetensors", "--device", "mobile-v79", "--plan", "--values", "none")
         self.assertGreater(len(plan["plan"]["mappings"]), 0)
@@ -153,12 +153,12 @@ class Translation(CliCase):
         return out
 
     def differences(self, path):
-        report = json.loads(self.ok("npu", "network", path, "--device", "plena-64", "--values", "float32",
+        report = json.loads(self.ok("npu", "network", path, "--device", "dart-512", "--values", "float32",
                                     "--timing-cache", "off", "-o", "json").stdout)
         return [d["largest"] for d in report["values"]["against_float32"]]
 
     def test_networks_compute_what_the_files_do(self):
-        for name in ("bert", "bert-tiny", "vit", "vit-fused", "decoder"):
+        for name in ("bert", "bert-tiny", "vit", "vit-fused", "decoder", "permuted"):
             with self.subTest(name):
                 for difference in self.differences(self.written(name)):
                     self.assertLess(difference, 1e-4)

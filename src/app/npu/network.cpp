@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <ostream>
 
 #include "app/cli/options.h"
@@ -40,7 +40,8 @@ class NpuNetwork final : public Verb {
     flags.group("Values");
     values_.add(flags);
     flags.group("Output");
-    flags.add({.names = {"--analytic"}, .help = "also the priced schedule (npu-analytic.md)", .apply = into(analytic_)});
+    flags.add(
+        {.names = {"--analytic"}, .help = "also the priced schedule (npu-analytic.md)", .apply = into(analytic_)});
     flags.add({.names = {"--plan"},
                .help = "also where tensors are placed in the device's window of addresses (npu-runtime.md)",
                .apply = into(plan_)});
@@ -64,8 +65,9 @@ class NpuNetwork final : public Verb {
     DLLM_TRY(npu::Device device, device_.load(use));
     DLLM_CHECK_OK(issue_.resolve(device));
     DLLM_TRY(const npu::CompiledStep compiled, compile(*network, device));
-    DLLM_TRY(const npu::MemoisedTiming timing,
-             npu::memoised_timing(compiled.device, compiled.machine, compiled.step.program, issue_.options, directory()));
+    DLLM_TRY(
+        const npu::MemoisedTiming timing,
+        npu::memoised_timing(compiled.device, compiled.machine, compiled.step.program, issue_.options, directory()));
     Json json = provenance(session.command);
     describe(*network, compiled, timing, json);
     if (analytic_) {
@@ -119,14 +121,15 @@ class NpuNetwork final : public Verb {
     DLLM_TRY(const npu::MemoryLimits limits, npu::memory_limits(compiled.device));
     DLLM_TRY(const double gbps, npu::achieved_bandwidth(compiled.device));
     DLLM_TRY(const npu::CostModel model, npu::CostModel::create(compiled.device, gbps));
-    const npu::StepLoad load{.sequences = batch_,
-                             .keys = network.rows,
-                             .parts = static_cast<std::int64_t>(compiled.step.row_parts.size())};
+    const npu::StepLoad load{
+        .sequences = batch_, .keys = network.rows, .parts = static_cast<std::int64_t>(compiled.step.row_parts.size())};
     const StepShape one = network.step();
     const Graph graph = network.architecture.build(network.desc, {batch_ * one.rows, batch_ * one.scored});
     DLLM_TRY(npu::StepCost cost, model.evaluate(graph, load));
     // The simulated time, spread over the operators as the cost model has them.
-    for (npu::OperatorCost& c : cost.operators) c.cycles *= cycles / cost.total.cycles;
+    double all = 0;
+    for (npu::OperatorCost& c : cost.operators) all += c.cycles = std::max({c.matrix, c.vector, c.memory});
+    for (npu::OperatorCost& c : cost.operators) c.cycles *= cycles / all;
     const npu::MemoryProgram program = npu::step_program(graph, compiled.device, load, cost);
     DLLM_TRY(const npu::MemoryPlan plan, npu::plan_memory(program, limits));
     json["plan"] = npu::memory_map_json(program, plan);
@@ -136,10 +139,10 @@ class NpuNetwork final : public Verb {
   static std::string text(const Json& json) {
     const Json& timing = json["timing"];
     const auto cycles = json["total_cycles"].get<std::uint64_t>();
-    std::string text = fmt::format(
-        "{} on {}, {} x {} rows: {} cycles, {:.4f} ms, {:.4g} mJ\n", json["network"].get<std::string>(),
-        json["device"].get<std::string>(), json["batch"].get<std::int64_t>(), json["rows"].get<std::int64_t>(), cycles,
-        json["time_ms"].get<double>(), 1e3 * timing["energy_j"].get<double>());
+    std::string text = fmt::format("{} on {}, {} x {} rows: {} cycles, {:.4f} ms, {:.4g} mJ\n",
+                                   json["network"].get<std::string>(), json["device"].get<std::string>(),
+                                   json["batch"].get<std::int64_t>(), json["rows"].get<std::int64_t>(), cycles,
+                                   json["time_ms"].get<double>(), 1e3 * timing["energy_j"].get<double>());
     for (const Json& fixed : json["fixed_inputs"]) text += fmt::format("fixed: {}\n", fixed.get<std::string>());
     if (const auto parts = json["parts"].get<std::size_t>(); parts > 1)
       text += fmt::format("in {} parts, as its rows do not fit at once: weights are read {} times\n", parts, parts);

@@ -46,8 +46,8 @@ Expected<std::unique_ptr<Backend>> backend_for(const std::string& mode, const np
     DLLM_TRY(std::vector<npu::Override> changes, chosen.changes());
     DLLM_TRY(npu::accuracy::NumericsProfile profile,
              npu::accuracy::device_numerics(device, chosen.name, std::move(changes)));
-    DLLM_TRY(std::unique_ptr<Backend> made, npu::accuracy::AccuracyBackend::create(
-                                                network.desc, graph, network.weights, std::move(profile), threads));
+    DLLM_TRY(std::unique_ptr<Backend> made,
+             npu::accuracy::AccuracyBackend::create(network.desc, graph, network.weights, std::move(profile), threads));
     return made;
   }
   CpuOptions options;
@@ -73,8 +73,9 @@ Json difference_json(const Values& values, const Values& expected) {
 void NetworkValues::add(Flags& flags) {
   flags.add({.names = {"--values"},
              .value = "HOW",
-             .help = "numbers in the device's formats by the compiled program on the functional machine (machine) or by "
-                     "the accuracy simulator (executor: the same bits); in float32; or none",
+             .help =
+                 "numbers in the device's formats by the compiled program on the functional machine (machine) or by "
+                 "the accuracy simulator (executor: the same bits); in float32; or none",
              .default_text = mode,
              .choices = {"executor", "machine", "float32", "none"},
              .apply = [this](const std::string& text) -> Expected<void> {

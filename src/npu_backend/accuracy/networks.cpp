@@ -55,14 +55,21 @@ void Executor::activation_row(Activation activation, const float* gate, const fl
                               float* out) const {
   LaneRow u(profile_.vector, gate, n);
   switch (activation) {
-    case Activation::kRelu: u.each([](float x, std::size_t) { return vector_max(x, 0.0f); }); break;
-    case Activation::kTanh: u.times(-2.0f).falling().times(2.0f).plus(-1.0f); break;
-    case Activation::kSilu: u.negate().falling().times(gate); break;
+    case Activation::kRelu:
+      u.each([](float x, std::size_t) { return vector_max(x, 0.0f); });
+      break;
+    case Activation::kTanh:
+      u.times(-2.0f).falling().times(2.0f).plus(-1.0f);
+      break;
+    case Activation::kSilu:
+      u.negate().falling().times(gate);
+      break;
     case Activation::kGeluTanh:
       u.times(gate).times(round(kTanhForm1)).plus(round(kTanhForm0)).times(gate).negate().falling().times(gate);
       break;
     case Activation::kGelu: {
-      LaneRow t = u.times(gate).each([most = round(kErfFormMost)](float x, std::size_t) { return most < x || x != x ? most : x; });
+      LaneRow t = u.times(gate).each(
+          [most = round(kErfFormMost)](float x, std::size_t) { return most < x || x != x ? most : x; });
       u = t;
       u.times(round(kErfForm2)).plus(round(kErfForm1)).times(t.data()).plus(round(kErfForm0)).times(gate);
       u.negate().falling().times(gate);

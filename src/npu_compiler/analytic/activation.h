@@ -23,11 +23,16 @@ inline constexpr float kErfForm0 = 1.5950151675f, kErfForm1 = 0.0740119951f, kEr
 /// Vector instructions per slab.
 constexpr int activation_instructions(Activation activation) {
   switch (activation) {
-    case Activation::kSilu: return 5;
-    case Activation::kGeluTanh: return 9;
-    case Activation::kGelu: return 12;
-    case Activation::kTanh: return 6;
-    case Activation::kRelu: return 1;
+    case Activation::kSilu:
+      return 5;
+    case Activation::kGeluTanh:
+      return 9;
+    case Activation::kGelu:
+      return 12;
+    case Activation::kTanh:
+      return 6;
+    case Activation::kRelu:
+      return 1;
   }
   return 0;
 }

@@ -88,6 +88,29 @@ void add_vector(const Device& device, OperatorCost& cost, SlabWork work, double 
   cost.lane_ops += work.instructions * slabs * static_cast<double>(device.array.vlen);
 }
 
+/// Operators that only networks from outside have; false: another one.
+bool network_cost(const Device& device, const Graph& graph, const Op& any, OperatorCost& c) {
+  const LatencyKeys& t = device.latency;
+  const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
+  const auto slabs = [&](ValueId id) {
+    return static_cast<double>(value(id).rows * ceil_div(value(id).width, device.array.vlen));
+  };
+  const auto bytes = [&](ValueId id) { return 2.0 * static_cast<double>(value(id).rows * value(id).width); };
+  if (const auto* o = std::get_if<op::LayerNorm>(&any)) {
+    add_vector(device, c, layer_norm_work(t), slabs(o->x), slabs(o->x));
+    c.serial += 6.0 * static_cast<double>(value(o->x).rows);  // mean, 1/n, eps, root, reciprocal, address
+    return true;
+  }
+  if (const auto* o = std::get_if<op::Glu>(&any);
+      o != nullptr && (o->activation != Activation::kSilu || o->up == kNoId)) {
+    add_vector(device, c, activation_work(t, o->activation, o->up != kNoId), slabs(o->gate), slabs(o->gate));
+    return true;
+  }
+  if (const auto* o = std::get_if<op::HiddenIn>(&any)) c.read_bytes = bytes(o->out);
+  if (const auto* o = std::get_if<op::HiddenOut>(&any)) c.write_bytes = bytes(o->x);
+  return std::holds_alternative<op::HiddenIn>(any) || std::holds_alternative<op::HiddenOut>(any);
+}
+
 }  // namespace
 
 std::string_view bound_name(Bound bound) {
@@ -170,6 +193,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
   };
 
   if (!beyond_programs(any).empty()) return false;
+  if (network_cost(device_, graph, any, c)) return true;
   return std::visit(
       [&](const auto& o) {
         using O = std::decay_t<decltype(o)>;
@@ -207,15 +231,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
           c.lower_bound = std::max(c.lower_bound, static_cast<double>(c.macs) /
                                                       static_cast<double>(a.blen * a.mlen * a.blen) * a.tile_cycles);
         } else if constexpr (std::is_same_v<O, op::Glu>) {
-          const bool swiglu = o.activation == Activation::kSilu && o.up != kNoId;
-          elementwise(swiglu ? swiglu_work(t) : activation_work(t, o.activation, o.up != kNoId), o.gate);
-        } else if constexpr (std::is_same_v<O, op::LayerNorm>) {
-          elementwise(layer_norm_work(t), o.x);
-          c.serial += 6.0 * static_cast<double>(value(o.x).rows);  // mean, 1/n, eps, root, reciprocal, address
-        } else if constexpr (std::is_same_v<O, op::HiddenIn>) {
-          c.read_bytes = 2.0 * static_cast<double>(value(o.out).rows * value(o.out).width);
-        } else if constexpr (std::is_same_v<O, op::HiddenOut>) {
-          c.write_bytes = 2.0 * static_cast<double>(value(o.x).rows * value(o.x).width);
+          elementwise(swiglu_work(t), o.gate);
         } else if constexpr (std::is_same_v<O, op::Add>) {
           elementwise({1, 1, static_cast<double>(t.vector_add)}, o.a);
         } else if constexpr (std::is_same_v<O, op::Route>) {

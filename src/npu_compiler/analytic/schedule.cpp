@@ -281,7 +281,6 @@ class Scheduler {
     return true;
   }
 
-
   /// Rows from memory, or to it: `waits` for the last ones.
   bool move(ValueId id, bool out, bool waits) {
     if (out) settle(), panels_.dma = std::max(panels_.dma, now_);

@@ -58,8 +58,8 @@ inline RowKernel swiglu_kernel(const LatencyKeys& t) {
       .accesses = 9, .vector = kInstructions, .integer = 2, .scalar = 0, .fixed = std::max(0.0, chain - kInstructions)};
 }
 
-/// Any activation, slab after slab; `gated`: times another row. Each instruction takes its predecessor's result, so that
-/// a slab waits for all latencies.
+/// Any activation, slab after slab; `gated`: times another row. Each instruction takes its predecessor's result, so
+/// that a slab waits for all latencies.
 inline RowKernel activation_kernel(const LatencyKeys& t, Activation activation, bool gated) {
   const double gate = gated ? 1 : 0, count = activation_instructions(activation) + gate;
   if (activation == Activation::kRelu)

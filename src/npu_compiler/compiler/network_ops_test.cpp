@@ -29,7 +29,8 @@ Graph network(std::int64_t width, StepShape shape) {
     z = b.add(z, gated, "z" + name);
   }
   const ValueId wide = b.linear(z, b.weight("w", {width, 2 * width}), "wide", b.weight("w.bias", {2 * width}));
-  const ValueId n2 = b.layer_norm(wide, b.weight("norm2", {2 * width}), b.weight("norm2.bias", {2 * width}), 1e-6f, "m");
+  const ValueId n2 =
+      b.layer_norm(wide, b.weight("norm2", {2 * width}), b.weight("norm2.bias", {2 * width}), 1e-6f, "m");
   b.hidden_out(b.gather_scored(n2, "scored"));
   return b.take();
 }
@@ -43,9 +44,7 @@ class NetworkOps : public testing::TestWithParam<std::tuple<std::int64_t, std::i
     std::vector<float> all;
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < 2 * width; ++c)
-        all.push_back(r == 0   ? 1.5f
-                      : r == 1 ? 20.0f + normal(random)
-                               : 3 * normal(random));
+        all.push_back(r == 0 ? 1.5f : r == 1 ? 20.0f + normal(random) : 3 * normal(random));
     return all;
   }
 };
@@ -147,7 +146,8 @@ TEST(NetworkFunctions, AreNearTheirDefinitions) {
     const auto v = static_cast<double>(hidden[i]);
     const double rounding = std::abs(v) / 100 + 1e-4;
     EXPECT_NEAR(got(0, i), v / (1 + std::exp(-v)), rounding) << v;
-    EXPECT_NEAR(got(1, i), v / 2 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979) * (v + 0.044715 * v * v * v))), rounding);
+    EXPECT_NEAR(got(1, i), v / 2 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979) * (v + 0.044715 * v * v * v))),
+                rounding);
     EXPECT_NEAR(got(2, i), v / 2 * (1 + std::erf(v / std::sqrt(2.0))), rounding) << v;
     EXPECT_NEAR(got(3, i), std::tanh(v), 0.01) << v;
     EXPECT_EQ(got(4, i), std::max(v, 0.0)) << v;

@@ -106,7 +106,8 @@ class NetworkGraph {
     DLLM_TRY(const Made x, value(step.x));
     DLLM_TRY(const auto matrix, weight(step.weight, 2));
     if (matrix.second[0] != x.width)
-      return wrong(fmt::format("tensor '{}' for rows of {}, '{}' has {}", step.weight, matrix.second[0], step.x, x.width));
+      return wrong(
+          fmt::format("tensor '{}' for rows of {}, '{}' has {}", step.weight, matrix.second[0], step.x, x.width));
     WeightId bias = kNoId;
     if (!step.bias.empty()) {
       DLLM_TRY(bias, row(step.bias, matrix.second[1]));
@@ -207,8 +208,9 @@ Expected<std::shared_ptr<const Network>> read_network(Safetensors file) {
   }
   DLLM_CHECK_OK(check_network_arrays(*network, graph));
   network->architecture.name = "network";
-  network->architecture.build = [owner = network.get(), steps](const ModelDesc&, StepShape shape) {
-    return *build_graph(owner->file, owner->inputs, steps, shape);  // as above, with other rows
+  network->architecture.build = [file = network->file, inputs = network->inputs, steps](const ModelDesc&,
+                                                                                        StepShape shape) {
+    return *build_graph(file, inputs, steps, shape);  // as above, with other rows
   };
   network->desc.name = network->name;
   network->desc.layers = 1;
@@ -227,8 +229,8 @@ const NetworkInput* Network::input(std::string_view input_name) const {
 
 Expected<std::shared_ptr<const Network>> load_network(const std::string& path) {
   if (path.ends_with(".onnx"))
-    return Error{ErrorCode::kUnsupported, "ONNX files are translated first, by the package onnx of PyPI or Debian", path,
-                 fmt::format("python3 -m dllm.networks {} -o network.safetensors", path)};
+    return Error{ErrorCode::kUnsupported, "ONNX files are translated first, by the package onnx of PyPI or Debian",
+                 path, fmt::format("python3 -m dllm.networks {} -o network.safetensors", path)};
   const auto located = [&path](Error error) {
     if (error.where.empty()) error.where = path;
     if (error.hint.empty()) error.hint = "the file is damaged: translate the network again";

@@ -200,8 +200,8 @@ Expected<std::vector<NetworkStep>> read_network_json(const Json& json, Network& 
   std::vector<std::int64_t> scored;
   DLLM_CHECK_OK(members.count("version", version, kMostArray));
   if (version != kNetworkVersion)
-    return Error{ErrorCode::kUnsupported, fmt::format("version {}; this program reads {}", version, kNetworkVersion), "",
-                 "translate the network again with this program's dllm.networks"};
+    return Error{ErrorCode::kUnsupported, fmt::format("version {}; this program reads {}", version, kNetworkVersion),
+                 "", "translate the network again with this program's dllm.networks"};
   DLLM_CHECK_OK(members.text("name", network.name));
   DLLM_CHECK_OK(members.text("source", network.source));
   DLLM_CHECK_OK(members.count("rows", network.rows, kMostNetworkRows));

@@ -39,8 +39,8 @@ class Executor {
   Executor(const ModelLayout& layout, const Weights& weights)
       : layout_(layout), m_(layout.machine), weights_(weights) {}
 
-  /// `tokens`: of all rows. `caches`: one per sequence; the step's rows are written to them. `hidden`: what op::HiddenIn
-  /// reads, [row][columns]. What op::HiddenOut hands out are the values.
+  /// `tokens`: of all rows. `caches`: one per sequence; the step's rows are written to them. `hidden`: what
+  /// op::HiddenIn reads, [row][columns]. What op::HiddenOut hands out are the values.
   StepResult run(const Graph& graph, const StepSpec& spec, const std::vector<TokenId>& tokens,
                  const std::vector<Cache*>& caches, const std::vector<float>& hidden = {});
 
