@@ -390,13 +390,4 @@ void Executor::run(const op::GatherScored& o) {
     std::memcpy(value(o.out) + static_cast<std::int64_t>(i) * n, value(o.x) + from[i] * n, to_size(n) * sizeof(float));
 }
 
-void Executor::run(const op::ScoreHead& o) {
-  if (head_.gather().empty()) return;
-  const std::int64_t vocab = head_vocab(plan_->graph);
-  if (o.weight == kNoId) return head_.run({}, vocab, *scores_, o.softcap, {&gather_, 0, 0});
-  const LinearArgs args =
-      linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
-  head_.run(args, vocab, *scores_, o.softcap, {&gather_, o.first, weight(o.weight).shape[1]});
-}
-
 }  // namespace dllm::cpu

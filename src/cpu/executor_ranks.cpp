@@ -1,4 +1,4 @@
-// What several ranks bring together in a step (op::Gather).
+// What several ranks bring together in a step: op::Gather, and their parts of the LM head.
 #include <algorithm>
 #include <cstring>
 #include <ranges>
@@ -96,6 +96,15 @@ void Executor::gather_stored(std::int32_t layer) {
           from += bytes;
         });
       });
+}
+
+void Executor::run(const op::ScoreHead& o) {
+  if (head_.gather().empty()) return;
+  const std::int64_t vocab = head_vocab(plan_->graph);
+  if (o.weight == kNoId) return head_.run({}, vocab, *scores_, o.softcap, {&gather_, 0, 0});
+  const LinearArgs args =
+      linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
+  head_.run(args, vocab, *scores_, o.softcap, {&gather_, o.first, weight(o.weight).shape[1]});
 }
 
 }  // namespace dllm::cpu

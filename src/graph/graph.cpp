@@ -21,31 +21,39 @@ Overloaded(Fs...) -> Overloaded<Fs...>;
 }  // namespace
 
 std::string_view op_name(const Op& op) {
-  return std::visit(
-      Overloaded{[](const op::Embed&) { return "embed"; }, [](const op::RmsNorm&) { return "rms_norm"; },
-                 [](const op::LayerNorm&) { return "layer_norm"; }, [](const op::Linear&) { return "linear"; },
-                 [](const op::Rope&) { return "rope"; }, [](const op::Hadamard&) { return "hadamard"; },
-                 [](const op::StoreKv&) { return "store_kv"; }, [](const op::Attention&) { return "attention"; },
-                 [](const op::Glu& o) {
-                   const bool plain = o.up == kNoId;
-                   switch (o.activation) {
-                     case Activation::kSilu:
-                       return plain ? "silu" : "swiglu";
-                     case Activation::kTanh:
-                       return plain ? "tanh" : "tanh_glu";
-                     case Activation::kRelu:
-                       return plain ? "relu" : "reglu";
-                     default:
-                       return plain ? "gelu" : "geglu";
-                   }
-                 },
-                 [](const op::Add&) { return "add"; }, [](const op::Scale&) { return "scale"; },
-                 [](const op::Select&) { return "select"; }, [](const op::Route&) { return "route"; },
-                 [](const op::Experts&) { return "experts"; }, [](const op::HiddenIn&) { return "hidden_in"; },
-                 [](const op::HiddenOut&) { return "hidden_out"; }, [](const op::BlockConv&) { return "block_conv"; },
-                 [](const op::GatherScored&) { return "gather_scored"; },
-                 [](const op::ScoreHead&) { return "score_head"; }, [](const op::Gather&) { return "gather"; }},
-      op);
+  return std::visit(Overloaded{[](const op::Embed&) { return "embed"; },
+                               [](const op::RmsNorm&) { return "rms_norm"; },
+                               [](const op::LayerNorm&) { return "layer_norm"; },
+                               [](const op::Linear&) { return "linear"; },
+                               [](const op::Rope&) { return "rope"; },
+                               [](const op::Hadamard&) { return "hadamard"; },
+                               [](const op::StoreKv&) { return "store_kv"; },
+                               [](const op::Attention&) { return "attention"; },
+                               [](const op::Glu& o) {
+                                 const bool plain = o.up == kNoId;
+                                 switch (o.activation) {
+                                   case Activation::kSilu:
+                                     return plain ? "silu" : "swiglu";
+                                   case Activation::kTanh:
+                                     return plain ? "tanh" : "tanh_glu";
+                                   case Activation::kRelu:
+                                     return plain ? "relu" : "reglu";
+                                   default:
+                                     return plain ? "gelu" : "geglu";
+                                 }
+                               },
+                               [](const op::Add&) { return "add"; },
+                               [](const op::Scale&) { return "scale"; },
+                               [](const op::Select&) { return "select"; },
+                               [](const op::Route&) { return "route"; },
+                               [](const op::Experts&) { return "experts"; },
+                               [](const op::HiddenIn&) { return "hidden_in"; },
+                               [](const op::HiddenOut&) { return "hidden_out"; },
+                               [](const op::BlockConv&) { return "block_conv"; },
+                               [](const op::GatherScored&) { return "gather_scored"; },
+                               [](const op::ScoreHead&) { return "score_head"; },
+                               [](const op::Gather&) { return "gather"; }},
+                    op);
 }
 
 std::string_view beyond_plain(const Op& op) {
@@ -75,21 +83,27 @@ std::string_view beyond_plain(const Op& op) {
 
 std::vector<ValueId> inputs(const Op& op) {
   using Ids = std::vector<ValueId>;
-  return std::visit(
-      Overloaded{[](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
-                 [](const op::LayerNorm& o) { return Ids{o.x}; }, [](const op::Linear& o) { return Ids{o.x}; },
-                 [](const op::Rope& o) { return Ids{o.x}; }, [](const op::Hadamard& o) { return Ids{o.x}; },
-                 [](const op::StoreKv& o) { return Ids{o.k, o.v}; }, [](const op::Attention& o) { return Ids{o.q}; },
-                 [](const op::Glu& o) { return o.up == kNoId ? Ids{o.gate} : Ids{o.gate, o.up}; },
-                 [](const op::Add& o) { return Ids{o.a, o.b}; }, [](const op::Scale& o) { return Ids{o.x}; },
-                 [](const op::Select& o) { return Ids{o.canvas, o.context}; },
-                 [](const op::Route& o) { return Ids{o.logits}; },
-                 [](const op::Experts& o) { return Ids{o.x, o.route}; }, [](const op::HiddenIn&) { return Ids{}; },
-                 [](const op::HiddenOut& o) { return Ids{o.x}; },
-                 [](const op::BlockConv& o) { return Ids{o.x, o.dynamic}; },
-                 [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; },
-                 [](const op::Gather& o) { return o.x == kNoId ? Ids{} : Ids{o.x}; }},
-      op);
+  return std::visit(Overloaded{[](const op::Embed&) { return Ids{}; },
+                               [](const op::RmsNorm& o) { return Ids{o.x}; },
+                               [](const op::LayerNorm& o) { return Ids{o.x}; },
+                               [](const op::Linear& o) { return Ids{o.x}; },
+                               [](const op::Rope& o) { return Ids{o.x}; },
+                               [](const op::Hadamard& o) { return Ids{o.x}; },
+                               [](const op::StoreKv& o) { return Ids{o.k, o.v}; },
+                               [](const op::Attention& o) { return Ids{o.q}; },
+                               [](const op::Glu& o) { return o.up == kNoId ? Ids{o.gate} : Ids{o.gate, o.up}; },
+                               [](const op::Add& o) { return Ids{o.a, o.b}; },
+                               [](const op::Scale& o) { return Ids{o.x}; },
+                               [](const op::Select& o) { return Ids{o.canvas, o.context}; },
+                               [](const op::Route& o) { return Ids{o.logits}; },
+                               [](const op::Experts& o) { return Ids{o.x, o.route}; },
+                               [](const op::HiddenIn&) { return Ids{}; },
+                               [](const op::HiddenOut& o) { return Ids{o.x}; },
+                               [](const op::BlockConv& o) { return Ids{o.x, o.dynamic}; },
+                               [](const op::GatherScored& o) { return Ids{o.x}; },
+                               [](const op::ScoreHead& o) { return Ids{o.x}; },
+                               [](const op::Gather& o) { return o.x == kNoId ? Ids{} : Ids{o.x}; }},
+                    op);
 }
 
 std::vector<ValueId> outputs(const Op& op) {
