@@ -110,7 +110,10 @@ class PythonDecoder final : public UserDecoder {
     return decisions;
   }
 
-  [[noreturn]] void fail(Error error) const override { raise(std::move(error)); }
+  [[noreturn]] void fail(Error error) const override {
+    const Gil gil;  // most checks follow the call into Python
+    raise(error);
+  }
 
   std::vector<Position> positions_of(const nb::object& chosen, const std::vector<Position>& among,
                                      const char* method) const {
@@ -166,6 +169,15 @@ class PythonDecoder final : public UserDecoder {
     return position;
   }
 
+  /// -1 would mean the predicted one.
+  TokenId token_of(const nb::handle& one, Position position) const {
+    const TokenId token = position_of(one, "decode()");
+    if (token < 0)
+      refuse(fmt::format("token {} is not among the best of position {}", token, position), "decode()",
+             "leave the token out for the predicted one");
+    return token;
+  }
+
   /// A position, a position and a token, a dllm.Revise or a dllm.Remask.
   Decision decision_of(const nb::handle& chosen) const {
     const auto kind = nb::hasattr(chosen, "kind") ? nb::cast<std::string>(chosen.attr("kind")) : std::string("commit");
@@ -175,10 +187,10 @@ class PythonDecoder final : public UserDecoder {
       decision.kind = kind == "remask" ? Decision::Kind::kRemask : Decision::Kind::kRevise;
       decision.position = position_of(chosen.attr("position"), "decode()");
       if (nb::hasattr(chosen, "token") && !chosen.attr("token").is_none())
-        decision.token = position_of(chosen.attr("token"), "decode()");
+        decision.token = token_of(chosen.attr("token"), decision.position);
     } else if (nb::try_cast(chosen, both)) {
       decision.position = both.first;
-      decision.token = both.second;
+      decision.token = token_of(nb::cast(both.second), both.first);
     } else {
       decision.position = position_of(chosen, "decode()");
     }

@@ -81,7 +81,6 @@ void Denoiser::add_guesses() {
       assert(edit.kind == EditKind::kCommit && window.contains(edit.position) && canvas.masked(edit.position));
       canvas.apply(edit);
     }
-    if (canvas.masked_count(window) == 0) break;  // another window follows
     ++ahead;
     DecodeContext then = context();
     const DecodeContext guessed{canvas,
@@ -94,7 +93,7 @@ void Denoiser::add_guesses() {
                                 then.least_threshold};
     DenoisePass pass;
     pass.wanted = decoder_->wanted(guessed);
-    if (pass.wanted.empty()) break;
+    if (pass.wanted.empty()) break;  // another window follows
     KvCache& branch = guesses_.branch_after(prepared_.back());
     StepPlan plan =
         planner->plan({.canvas = canvas, .cache = branch, .window = window, .ahead = cursor_.ahead()}, pass);

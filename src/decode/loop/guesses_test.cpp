@@ -49,6 +49,7 @@ GuessedRun run_passes(const MethodRun& run, const ModelDesc& desc, std::int32_t 
   GuessedRun result;
   for (auto batch = denoiser.prepare(); !batch.empty(); batch = denoiser.prepare()) {
     result.most = std::max(result.most, batch.size());
+    for (const SequenceStep& step : batch) EXPECT_FALSE(step.plan.scored.empty()) << "a pass that predicts nothing";
     const auto step = denoiser.absorb(*backend.forward(batch));
     if (!step || denoiser.counters().nfe > 300) {
       ADD_FAILURE();

@@ -122,8 +122,13 @@ struct VaryingRun {
       const auto separate = separate_caches(batch.size() - 1);
       const auto scores = *backend.forward(batch);
       const Varying::Pass pass = passes.back();
-      for (std::size_t i = 1; i < batch.size(); ++i)
+      for (std::size_t i = 1; i < batch.size(); ++i) {
+        for (const Edit& edit : pass.edits[i - 1])
+          EXPECT_EQ(batch[i].cache->token_of(edit.position),
+                    pass.canvases[i - 1][static_cast<std::size_t>(edit.position)])
+              << "what it changes is seen";
         check_step(batch[i], *separate[i - 1], scores[i], pass.canvases[i - 1]);
+      }
       ASSERT_TRUE(denoiser->absorb(scores));
       const Varying::Pass& told = passes[own.size() - 1];
       ASSERT_EQ(told.told.size(), pass.edits.size());
