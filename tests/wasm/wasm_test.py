@@ -138,7 +138,7 @@ class Page(unittest.TestCase):
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.addCleanup(self.stop)
         self.url = f"http://127.0.0.1:{self.server.server_port}/"
-        self.browser = Browser(seconds=120)
+        self.browser = Browser(seconds=int(os.environ.get("DLLM_BROWSER_SECONDS", "120")))
         self.addCleanup(self.close)
         self.load()
 
