@@ -38,6 +38,7 @@ extern const KernelSet kKernels;
 namespace simd128 {
 extern const KernelSet kKernels;
 }
+bool runs_simd128();             ///< its emulated multiply-add rounds once
 const KernelSet* relaxed_set();  ///< nullptr: this program was linked without it (no_relaxed.cpp)
 bool runs_relaxed();             ///< its multiply-add is fused here
 #endif
@@ -108,7 +109,7 @@ int list_kernel_sets(KernelSetEntry (&entries)[kMaxKernelSets]) {
 #elif defined(__aarch64__)
   entries[count++] = {&neon::kKernels, runs_neon()};
 #elif defined(__wasm__)
-  entries[count++] = {&simd128::kKernels, true};  // else the browser would have refused the program
+  entries[count++] = {&simd128::kKernels, runs_simd128()};
   if (relaxed_set() != nullptr) entries[count++] = {relaxed_set(), runs_relaxed()};
 #endif
   return count;

@@ -3,3 +3,28 @@
 #include "cpu/kernels/simd_wasm.h"
 // the policy must precede the kernels based on it
 #include "cpu/kernels/kernels-inl.h"
+
+namespace dllm::cpu {
+
+bool runs_simd128();
+
+namespace {
+
+/// Every lane, as each half of a vector has its own instructions.
+float emulated_fma(float a, float b, float c) {
+  float lanes[16];
+  simd128::store(lanes, simd128::fma(simd128::set1(a), simd128::set1(b), simd128::set1(c)));
+  for (const float lane : lanes)
+    if (lane != lanes[0] && lane == lane) return -lanes[0] - 1;
+  return lanes[0];
+}
+
+}  // namespace
+
+// Random numbers hardly ever meet the cases that fma() computes again, so they are asked for at the start.
+bool runs_simd128() {
+  const FmaF32 narrow = &emulated_fma;
+  return choose_fma(narrow) == narrow;
+}
+
+}  // namespace dllm::cpu
