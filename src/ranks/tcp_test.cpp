@@ -186,7 +186,8 @@ TEST(TcpRanks, StrangersAreNotHeard) {
     ASSERT_TRUE(came && *came);
     EXPECT_EQ(frame.kind, FrameKind::kChallenge);
     EXPECT_EQ(frame.bytes.size(), 64U);
-    (void)link->send(FrameKind::kOffer, bytes_of_text(std::string(32, 'p') + std::string(8, '\0') + text));
+    (void)link->send(FrameKind::kOffer,
+                     bytes_of_text(std::string(32, 'p') + std::string("\1\0\0\0\2\0\0\0", 8) + text));
   }
   const auto ranks = connect_ranks({worker.address()}, {"secret"}, {});
   ASSERT_TRUE(ranks) << "the worker still listens";
