@@ -24,7 +24,9 @@ float emulated_fma(float a, float b, float c) {
 // Random numbers hardly ever meet the cases that fma() computes again, so they are asked for at the start.
 bool runs_simd128() {
   const FmaF32 narrow = &emulated_fma;
-  return choose_fma(narrow) == narrow;
+  // The sum lies just below the middle of two subnormal floats, and its double in the middle.
+  const float a = 0x1.000002p-75f, b = 0x1.fffffcp-76f, c = 0x1.000004p-127f;
+  return choose_fma(narrow) == narrow && emulated_fma(a, b, c) == exact_fma(a, b, c);
 }
 
 }  // namespace dllm::cpu
