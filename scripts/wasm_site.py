@@ -64,6 +64,7 @@ def assemble(node: str, build: pathlib.Path, site: pathlib.Path) -> None:
     notices = site / "notices"
     shutil.copytree(ROOT / "build" / "wasm-libraries" / "notices", notices)
     shutil.copy(ROOT / "LICENSE", notices / "dllm")
+    shutil.copy(ROOT / "NOTICE", notices / "dllm-notice")
     names = sorted(str(path.relative_to(site)) for path in site.rglob("*") if path.is_file())
     wanted = [name for name in names if not name.startswith("notices/")]
     offline = (page / "wasm" / "offline.js").read_text()

@@ -4,7 +4,13 @@
 
 namespace dllm {
 
-std::string tcp_missing() { return "install libzmq3-dev and build again"; }
+std::string tcp_missing() {
+#ifdef DLLM_STATIC_PROGRAM
+  return "a static program has none: build a dynamic one (make build)";
+#else
+  return "install libzmq3-dev and libssl-dev, and build again";
+#endif
+}
 
 namespace {
 Error no_tcp() { return {ErrorCode::kUnsupported, "this build has no ranks on other machines", "", tcp_missing()}; }

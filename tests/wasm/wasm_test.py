@@ -245,7 +245,6 @@ class Page(unittest.TestCase):
 
     def test_without_a_network(self):
         self.browser.wait("navigator.serviceWorker.ready.then(() => caches.keys()).then((one) => one.length === 1)")
-        self.load()  # now the service worker sees which program is fetched
         self.browser.wait("caches.keys().then(([name]) => caches.open(name)).then((one) => one.keys())"
                           ".then((all) => all.some((one) => one.url.endsWith('.wasm')))")
         self.stop()

@@ -12,8 +12,10 @@ interface Fetching extends Event {
 const CACHE = "dllm-unnamed";
 const FILES: string[] = []; // scripts/wasm_site.py
 
+/** From the server: a browser's own cache may still hold files of another build. */
 async function keep(): Promise<void> {
-  await (await caches.open(CACHE)).addAll(["./", ...FILES]);
+  const files = ["./", ...FILES].map((one) => new Request(one, { cache: "reload" }));
+  await (await caches.open(CACHE)).addAll(files);
 }
 
 async function forget(): Promise<void> {

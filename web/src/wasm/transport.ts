@@ -1,5 +1,6 @@
 // Replaces web/src/transport.ts in the page that has the engine inside: its server is a worker of the same browser.
 
+import { programName } from "./engine.js";
 import { watchFiles } from "./files.js";
 import type { FromWorker, ToWorker } from "./messages.js";
 
@@ -49,24 +50,30 @@ function hear(message: FromWorker): void {
 
 worker.onmessage = ({ data }: MessageEvent<FromWorker>) => hear(data);
 // Not what a call throws, which the worker reports itself: the worker could not be started.
+let stopped: Error | null = null;
 worker.onerror = () => {
-  for (const one of waiting.values()) one.reject(new Error("the worker has stopped"));
+  stopped = new Error("the worker has stopped");
+  for (const one of waiting.values()) {
+    one.stream?.error(stopped);
+    one.reject(stopped);
+  }
   waiting.clear();
 };
 
 export function send(path: string, init: RequestInit): Promise<Response> {
   const id = ++last;
   const signal = init.signal ?? null;
-  const stopped = new DOMException("stopped by the page", "AbortError");
-  if (signal?.aborted === true) return Promise.reject(stopped);
+  const aborted = new DOMException("stopped by the page", "AbortError");
+  if (signal?.aborted === true) return Promise.reject(aborted);
+  if (stopped !== null) return Promise.reject(stopped);
   return new Promise((resolve, reject) => {
     const one: Waiting = { resolve, reject, stream: null };
     waiting.set(id, one);
     signal?.addEventListener("abort", () => {
       if (!waiting.delete(id)) return;
       tell({ kind: "abort", id });
-      one.stream?.error(stopped);
-      reject(stopped);
+      one.stream?.error(aborted);
+      reject(aborted);
     });
     tell({ kind: "call", id, path, body: typeof init.body === "string" ? init.body : "" });
   });
@@ -75,5 +82,18 @@ export function send(path: string, init: RequestInit): Promise<Response> {
 watchFiles((file) => tell({ kind: "model", file }));
 // Browsers have service workers on secure sites only, and on this machine's own.
 if ("serviceWorker" in navigator) {
-  navigator.serviceWorker.register(new URL("../../offline.js", import.meta.url)).catch(() => undefined);
+  navigator.serviceWorker
+    .register(new URL("../../offline.js", import.meta.url))
+    .then(() => navigator.serviceWorker.ready)
+    .then(keepProgram)
+    .catch(() => undefined);
+}
+
+/** On the first visit the program was fetched before the service worker saw what is. */
+async function keepProgram(): Promise<void> {
+  const name = (await caches.keys()).find((one) => one.startsWith("dllm-"));
+  if (name === undefined) return;
+  const cache = await caches.open(name);
+  const program = new URL(`../../${programName()}`, import.meta.url);
+  if ((await cache.match(program)) === undefined) await cache.add(program);
 }
