@@ -179,6 +179,7 @@ DecoderEntry order_token_decoder() {
                return std::make_unique<OrderToken>(options);
              })
       .only_for(has_mask)
+      .not_read({"cfg_scale", "smoothing"})  // no branch runs beside a second sequence, or with soft masks
       .depending_on(order_token_rows(), [](const OrderTokenOptions& o) {
         return MethodTraits{.greedy = true, .revises = true, .branches = o.beams - 1, .commits_other = true};
       });
