@@ -121,7 +121,10 @@ class MemorySide {
 template <class Model>
 class Board {
  public:
+  /// No input is left undriven: models may start with random values.
   Board() {
+    model_.clk_i = model_.start_i = model_.host_write_i = model_.dma_write_i = model_.dma_done_i = 0;
+    model_.length_i = 0;
     model_.rst_ni = 0;
     tick();
     model_.rst_ni = 1;
