@@ -1,6 +1,7 @@
 // Combinational decoder: the class of an instruction, the general registers that it reads, its addresses and lengths,
 // and whether it traps.
 module decode #(
+  parameter bit EXTERNAL = 0,
   parameter int VLEN = 16,
   parameter int VRAM_ROWS = 256,
   parameter int FP_WORDS = 256,
@@ -35,11 +36,13 @@ module decode #(
 
   logic c_int, c_load_int, c_store_int, unused_scalar, c_load_fp, c_store_fp, c_map, c_add, c_exp, c_max, c_max_index,
         c_sum, c_top, c_prefetch, unused_setter, c_known;
-  instruction_class i_class (
+  logic c_external;
+  instruction_class #(.EXTERNAL(EXTERNAL)) i_class (
     .word_i, .loop_start_o, .loop_end_o, .int_o(c_int), .load_int_o(c_load_int), .store_int_o(c_store_int),
     .scalar_o(unused_scalar), .load_fp_o(c_load_fp), .store_fp_o(c_store_fp), .map_o(c_map), .add_o(c_add),
     .two_rows_o, .exp_o(c_exp), .max_o(c_max), .max_index_o(c_max_index), .sum_o(c_sum), .top_o(c_top), .select_o,
-    .prefetch_o(c_prefetch), .setter_o(unused_setter), .break_o, .known_o(c_known)
+    .prefetch_o(c_prefetch), .setter_o(unused_setter), .break_o, .external_o(c_external),
+    .known_o(c_known)
   );
   assign writes_gp_o = c_int || c_load_int || c_max_index;
 
@@ -62,7 +65,9 @@ module decode #(
   assign elements_o = c_map ? (long_form ? b_o : VLEN) : length;
   assign reads_row = c_add || c_exp || c_max || c_max_index || c_sum || c_top || select_o;
   assign row_address = select_o ? c_o : a_o;
-  assign row_o = row_address[Lane+:RowBits];
+  // The first row of a matrix instruction's operand is read now, too; its unit checks the address.
+  assign row_o = c_external && word_i[5:0] != dllm_isa_pkg::OP_M_TMM ? b_o[Lane+:RowBits]
+                                                                         : row_address[Lane+:RowBits];
 
   // Traps.
   function automatic logic is_row(input logic [31:0] address);

@@ -9,6 +9,7 @@ module engine #(
   parameter int FP_WORDS = 256,
   parameter int INT_WORDS = 256,
   parameter int PROGRAM_WORDS = 1024,
+  parameter bit EXTERNAL = 0,  // there are a matrix unit and a DMA engine
   parameter int ADD_STAGES = 2,
   parameter int EXP_STAGES = 1,
   parameter int MAX_STAGES = 4,
@@ -46,6 +47,21 @@ module engine #(
   input  logic [RowBits-1:0] dma_row_i,
   input  logic [Row-1:0]    dma_data_i,
   input  logic              dma_done_i,
+  // Instructions that other units execute, one at a time; their words and registers hold until the last cycle.
+  output logic              external_o,       // first cycle
+  output logic [31:0]       external_word_o,
+  output logic [31:0]       external_d_o,
+  output logic [31:0]       external_a_o,
+  output logic [31:0]       external_b_o,
+  input  logic              external_done_i,  // last cycle
+  input  logic [2:0]        external_trap_i,  // in the first cycle
+  input  logic              external_read_i,
+  input  logic [RowBits-1:0] external_read_row_i,
+  output logic [Row-1:0]    external_data_o,  // a cycle later
+  input  logic              external_write_i,
+  input  logic [RowBits-1:0] external_write_row_i,
+  input  logic [VLEN-1:0]   external_lanes_i,
+  input  logic [Row-1:0]    external_data_i,
   // The executing instruction, for traces; registers.
   output logic              issue_o,
   output logic [PcBits-1:0] pc_o,
@@ -75,7 +91,7 @@ module engine #(
   logic [31:0] r_d, r_a, r_b, r_c, word_address, elements;
   logic [RowBits-1:0] first_row;
   logic [2:0] trap;
-  decode #(.VLEN(VLEN), .VRAM_ROWS(VRAM_ROWS), .FP_WORDS(FP_WORDS), .INT_WORDS(INT_WORDS)) i_decode (
+  decode #(.EXTERNAL(EXTERNAL), .VLEN(VLEN), .VRAM_ROWS(VRAM_ROWS), .FP_WORDS(FP_WORDS), .INT_WORDS(INT_WORDS)) i_decode (
     .word_i(first), .gp_i(gp_o), .write_i(x_gp_write), .write_register_i(x_register), .write_data_i(x_gp_data),
     .prefetch_rows_i(dma_rows_o), .loop_start_o(c_start), .loop_end_o(c_end), .break_o(c_break),
     .writes_gp_o(c_writes_gp), .two_rows_o(c_two), .select_o(c_select), .d_o(r_d), .a_o(r_a), .b_o(r_b), .c_o(r_c),
@@ -107,13 +123,14 @@ module engine #(
   logic [2:0] x_trap_q;
   logic x_descending_q;
   logic x_int, x_load_int, x_store_int, x_scalar, x_load_fp, x_store_fp, x_map, x_add, x_exp, x_max, x_max_index, x_sum,
-        x_top, x_select, x_prefetch, x_setter, x_break;
+        x_top, x_select, x_prefetch, x_setter, x_break, x_external;
   /* verilator lint_off PINCONNECTEMPTY */
-  instruction_class i_x_class (
+  instruction_class #(.EXTERNAL(EXTERNAL)) i_x_class (
     .word_i(x_word_q), .loop_start_o(), .loop_end_o(), .int_o(x_int), .load_int_o(x_load_int),
     .store_int_o(x_store_int), .scalar_o(x_scalar), .load_fp_o(x_load_fp), .store_fp_o(x_store_fp), .map_o(x_map),
     .add_o(x_add), .two_rows_o(), .exp_o(x_exp), .max_o(x_max), .max_index_o(x_max_index), .sum_o(x_sum),
-    .top_o(x_top), .select_o(x_select), .prefetch_o(x_prefetch), .setter_o(x_setter), .break_o(x_break), .known_o()
+    .top_o(x_top), .select_o(x_select), .prefetch_o(x_prefetch), .setter_o(x_setter), .break_o(x_break),
+    .external_o(x_external), .known_o()
   );
   /* verilator lint_on PINCONNECTEMPTY */
   logic begins;  // the first cycle of an instruction without a trap
@@ -203,15 +220,18 @@ module engine #(
     if (x_select) x_done = select_done || x_elements_q == 32'd0;
     if (x_map) x_done = map_done;
     if (x_prefetch) x_done = dma_done_i;
+    if (x_external) x_done = external_done_i;
   end
-  assign x_last = x_valid_q && (x_done || x_trap_q != TrapNone);
-  assign stop = x_valid_q && (x_trap_q != TrapNone || x_break);
+  logic [2:0] x_trap;
+  assign x_trap = begins && x_external ? external_trap_i : x_trap_q;
+  assign x_last = x_valid_q && (x_done || x_trap != TrapNone);
+  assign stop = x_valid_q && (x_trap != TrapNone || x_break);
 
   // Results.
   logic ends, fp_write;
   logic [2:0] fp_register;
   logic [31:0] fp_data, product;
-  assign ends = x_last && x_trap_q == TrapNone;
+  assign ends = x_last && x_trap == TrapNone;
   assign product = x_a_q * x_b_q;
   always_comb begin
     case (x_word_q[5:0])
@@ -250,7 +270,7 @@ module engine #(
   endgenerate
   assign x_vram_write = ends && (x_add || x_exp || (x_top && x_elements_q != 32'd0) || x_map);
   assign x_row = x_add ? add_row : x_exp ? exp_row : x_top ? top_row : map_row;
-  assign port_b_write = x_vram_write || (dma_write_i && running_q);
+  assign port_b_write = x_vram_write || ((dma_write_i || external_write_i) && running_q);
   always_comb begin
     read_row = first_row;
     port_b_row = r_b[Lane+:RowBits];
@@ -259,14 +279,17 @@ module engine #(
       port_b_row = host_address_i[RowBits-1:0];
     end else if (x_vram_write) begin
       port_b_row = x_d_q[Lane+:RowBits];
-    end else if (dma_write_i) begin
-      port_b_row = dma_row_i;
+    end else if (dma_write_i || external_write_i) begin
+      port_b_row = external_write_i ? external_write_row_i : dma_row_i;
     end
+    if (external_read_i) read_row = external_read_row_i;
   end
   sram_rows #(.WIDTH(Row), .ROWS(VRAM_ROWS)) i_vram (
-    .clk_i, .read_a_i(idle || take), .row_a_i(read_row), .data_a_o(row_a), .read_b_i(take),
+    .clk_i, .read_a_i(idle || take || external_read_i), .row_a_i(read_row), .data_a_o(row_a), .read_b_i(take),
     .write_b_i(idle ? host_write_i && host_space_i == 2'd0 : port_b_write), .row_b_i(port_b_row),
-    .data_b_i(idle ? host_data_i : x_vram_write ? x_row : dma_data_i), .data_b_o(row_b)
+    .lanes_b_i(external_write_i ? external_lanes_i : '1),
+    .data_b_i(idle ? host_data_i : x_vram_write ? x_row : external_write_i ? external_data_i : dma_data_i),
+    .data_b_o(row_b)
   );
 
   logic [15:0] unused_fp;
@@ -329,7 +352,7 @@ module engine #(
     end else if (running_q) begin
       if (halt) running_q <= 1'b0;
       if (loop_trap) trap_q <= TrapLoop;
-      if (x_valid_q && x_trap_q != TrapNone) trap_q <= x_trap_q;
+      if (x_valid_q && x_trap != TrapNone) trap_q <= x_trap;
       x_first_q <= take;
       x_valid_q <= halt ? 1'b0 : take || (x_valid_q && !x_last);
     end
@@ -378,6 +401,12 @@ module engine #(
   assign trap_o = trap_q;
   assign issue_o = x_valid_q && x_first_q;
   assign pc_o = x_pc_q;
+  assign external_o = begins && x_external;
+  assign external_word_o = x_word_q;
+  assign external_d_o = x_d_q;
+  assign external_a_o = x_a_q;
+  assign external_b_o = x_b_q;
+  assign external_data_o = row_a;
   assign dma_request_o = begins && x_prefetch;
   assign dma_offset_o = x_a_q;
   assign dma_target_o = x_d_q[Lane+:RowBits];
@@ -390,7 +419,7 @@ module engine #(
   always_ff @(posedge clk_i)
     if (rst_ni && running_q) begin
       assert ($onehot0({add_valid, exp_valid, max_valid, sum_valid, top_done, select_done}));
-      assert (!(x_vram_write && dma_write_i));
+      assert (!(x_vram_write && dma_write_i) && !(external_write_i && !x_external) && !(take && external_read_i));
       assert (!(select_write && x_store_int));
       assert (!(take && x_valid_q && !x_last));
       assert (!(add_valid && !x_add) && !(sum_valid && !x_sum) && !(exp_valid && !x_exp));

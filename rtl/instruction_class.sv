@@ -1,5 +1,7 @@
 // What the sequencer needs to know about an instruction before it executes. At most one class; none: a trap.
-module instruction_class (
+module instruction_class #(
+  parameter bit EXTERNAL = 0  // there are a matrix unit and a DMA engine
+) (
   input  logic [31:0] word_i,
   output logic        loop_start_o,
   output logic        loop_end_o,
@@ -21,6 +23,7 @@ module instruction_class (
   output logic        prefetch_o,
   output logic        setter_o,    // C_SET_*, C_FENCE: nothing is in flight here
   output logic        break_o,
+  output logic        external_o,  // executes outside: matrix instructions, transfers, setters of their registers
   output logic        known_o
 );
   logic [5:0] op;
@@ -54,14 +57,30 @@ module instruction_class (
   assign sum_o = op == dllm_isa_pkg::OP_V_RED_SUM && plain;
   assign top_o = op == dllm_isa_pkg::OP_V_TOPK_MASK;
   assign select_o = op == dllm_isa_pkg::OP_V_SELECT_INT;
-  assign prefetch_o = op == dllm_isa_pkg::OP_H_PREFETCH_V;
+  assign prefetch_o = op == dllm_isa_pkg::OP_H_PREFETCH_V && !EXTERNAL;
   assign setter_o = op == dllm_isa_pkg::OP_C_SET_ADDR_REG || op == dllm_isa_pkg::OP_C_SET_SCALE_REG ||
                     op == dllm_isa_pkg::OP_C_SET_STRIDE_REG ||
                     op == dllm_isa_pkg::OP_C_SET_V_MASK_REG || op == dllm_isa_pkg::OP_C_FENCE ||
                     (op == dllm_isa_pkg::OP_C_SET_CSR && word_i[31:14] == 18'(dllm_isa_pkg::CSR_PREFETCH_V_ROWS));
+  logic matrix_register;
+  always_comb begin
+    case (word_i[31:14])
+      18'(dllm_isa_pkg::CSR_BMM_SCALE), 18'(dllm_isa_pkg::CSR_PREFETCH_M_ROWS), 18'(dllm_isa_pkg::CSR_STORE_V_ROWS),
+      18'(dllm_isa_pkg::CSR_BMM_ROWS), 18'(dllm_isa_pkg::CSR_BMM_COLS), 18'(dllm_isa_pkg::CSR_BMM_GROUP),
+      18'(dllm_isa_pkg::CSR_BMM_HEAD_STRIDE), 18'(dllm_isa_pkg::CSR_FORMAT_WEIGHT),
+      18'(dllm_isa_pkg::CSR_FORMAT_MATRIX_KV), 18'(dllm_isa_pkg::CSR_FORMAT_ACTIVATION),
+      18'(dllm_isa_pkg::CSR_FORMAT_VECTOR_KV), 18'(dllm_isa_pkg::CSR_FORMAT_MATRIX_INPUT),
+      18'(dllm_isa_pkg::CSR_BMM_LAYOUT), 18'(dllm_isa_pkg::CSR_MM_ROWS): matrix_register = 1'b1;
+      default: matrix_register = 1'b0;
+    endcase
+  end
+  assign external_o = EXTERNAL && ((op >= dllm_isa_pkg::OP_M_MM && op <= dllm_isa_pkg::OP_M_BMV_WO) ||
+                                   (op >= dllm_isa_pkg::OP_H_PREFETCH_M && op <= dllm_isa_pkg::OP_H_STORE_V) ||
+                                   op == dllm_isa_pkg::OP_M_SUM ||
+                                   (op == dllm_isa_pkg::OP_C_SET_CSR && matrix_register));
   assign break_o = op == dllm_isa_pkg::OP_C_BREAK;
   assign known_o = loop_start_o || loop_end_o || int_o || load_int_o || store_int_o || scalar_o || load_fp_o ||
                     store_fp_o || map_o || add_o || exp_o || max_o || max_index_o || sum_o || top_o ||
                     select_o ||
-                   prefetch_o || setter_o || break_o;
+                   prefetch_o || setter_o || break_o || external_o;
 endmodule
