@@ -60,7 +60,7 @@ rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the 
 	@scripts/setup --rtl
 	@scripts/rtl_lint
 	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING
-	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test dllm_rtl_core_test dllm_rtl_wide_test
+	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test dllm_rtl_core_test dllm_rtl_fp8_test
 	@ctest --test-dir build/release -L '^rtl$$' -j $(JOBS) --output-on-failure
 
 check: setup  ## the fast tier: format, arrows and lengths, fast tests (< 5 minutes)

@@ -18,6 +18,7 @@ module accumulators #(
   output logic signed [9:0]     reference_o,
   output logic                  nan_o
 );
+  /*verilator no_inline_module*/
   logic [ACC+10:0] entries_q[ENTRIES];
   logic [ACC+10:0] read_q;
   always_ff @(posedge clk_i) read_q <= entries_q[read_i];

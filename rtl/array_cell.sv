@@ -1,6 +1,6 @@
-// A processing element of the array: a product per cycle, added to the sum of the instruction's terms. With align_i every
-// term is a group of its own and is shifted into the window below the output's reference first; without it the exact sum
-// goes to the tree, which shifts it when its group is complete (join_tree.sv).
+// A processing element of the array: a product per cycle, added to the sum of the instruction's terms. With align_i
+// every term is a group of its own and is shifted into the window below the output's reference first; without it the
+// exact sum goes to the tree, which shifts it when its group is complete (join_tree.sv).
 //
 //   a, w --> * --> register --> << GUARD, >> distance, sticky --> + --> value
 module array_cell #(

@@ -144,8 +144,8 @@ module dma #(
     if (!rst_ni) beat_q <= '0;
     else if (beat_taken) beat_q <= burst_ends ? '0 : beat_q + 1'b1;
 
-  // Byte l of the beat is byte `first` + l of the run; it may be before or behind it. Only a run's first burst may start
-  // within a beat.
+  // Byte l of the beat is byte `first` + l of the run; it may be before or behind it. Only a run's first burst may
+  // start within a beat.
   logic [63:0] beat_address;
   logic signed [31:0] first;
   logic [BEAT-1:0] in_run;

@@ -91,7 +91,9 @@ module engine #(
   logic [31:0] r_d, r_a, r_b, r_c, word_address, elements;
   logic [RowBits-1:0] first_row;
   logic [2:0] trap;
-  decode #(.EXTERNAL(EXTERNAL), .VLEN(VLEN), .VRAM_ROWS(VRAM_ROWS), .FP_WORDS(FP_WORDS), .INT_WORDS(INT_WORDS)) i_decode (
+  decode #(
+    .EXTERNAL(EXTERNAL), .VLEN(VLEN), .VRAM_ROWS(VRAM_ROWS), .FP_WORDS(FP_WORDS), .INT_WORDS(INT_WORDS)
+  ) i_decode (
     .word_i(first), .gp_i(gp_o), .write_i(x_gp_write), .write_register_i(x_register), .write_data_i(x_gp_data),
     .prefetch_rows_i(dma_rows_o), .loop_start_o(c_start), .loop_end_o(c_end), .break_o(c_break),
     .writes_gp_o(c_writes_gp), .two_rows_o(c_two), .select_o(c_select), .d_o(r_d), .a_o(r_a), .b_o(r_b), .c_o(r_c),

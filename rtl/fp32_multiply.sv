@@ -4,6 +4,7 @@ module fp32_multiply (
   input  logic [31:0] b_i,
   output logic [31:0] product_o
 );
+  /*verilator no_inline_module*/
   logic sign, a_special, b_special, is_nan;
   logic [47:0] product;
   assign sign = a_i[31] ^ b_i[31];

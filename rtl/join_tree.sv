@@ -1,6 +1,6 @@
 // Adds the values of 2^HEIGHT sub-arrays, a level per cycle. Exact sums are shifted into the window at the level where
-// their group is complete: ALIGN_TILE for products over all lanes, ALIGN_HEADS for those of a head. BASE is the level of
-// the values here, 0 for sub-arrays. Distances come with the values of their level, one per sub-array.
+// their group is complete: ALIGN_TILE for products over all lanes, ALIGN_HEADS for those of a head. BASE is the level
+// of the values here, 0 for sub-arrays. Distances come with the values of their level, one per sub-array.
 module join_tree #(
   parameter int ACC = 32,
   parameter int GUARD = 6,

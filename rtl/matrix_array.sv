@@ -1,5 +1,6 @@
-// The array: sub-arrays, the trees that join them (one per column), and the accumulators of every head and column. A tile
-// of BLEN x BLEN outputs per head begins every BLEN cycles; a row of results per cycle and column leaves the trees.
+// The array: sub-arrays, the trees that join them (one per column), and the accumulators of every head and column. A
+// tile of BLEN x BLEN outputs per head begins every BLEN cycles; a row of results per cycle and column leaves the
+// trees.
 //
 //   terms ---> sub_array 0 --+
 //   terms ---> sub_array 1 --+--> tree of a head --+--> tree over heads --> accumulators of head 0

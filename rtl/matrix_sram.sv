@@ -1,5 +1,5 @@
-// Matrix SRAM in as many banks as there are sub-arrays. A tile is a square of blocks of BLEN lanes of a row; block b of a
-// row in row block r is in bank r + b (modulo the banks). So a row is read or written in one cycle (the transposed
+// Matrix SRAM in as many banks as there are sub-arrays. A tile is a square of blocks of BLEN lanes of a row; block b of
+// a row in row block r is in bank r + b (modulo the banks). So a row is read or written in one cycle (the transposed
 // order), and so is a row of each of the row blocks in one block of lanes (the plain order).
 //
 //        lanes   b=0 1 2 3            request of sub-array s: row block r(s), lane block b(s), row within the block

@@ -283,7 +283,8 @@ module matrix_unit #(
   end
 
   generate
-    if (Product > 63 || BLOCK_A < BLEN || BLOCK_W < BLEN || BLOCK_A > MLEN || BLOCK_W > MLEN || TILES < 2) begin : g_check
+    if (Product > 63 || BLOCK_A < BLEN || BLOCK_W < BLEN || BLOCK_A > MLEN || BLOCK_W > MLEN ||
+        TILES < 2) begin : g_check
       $fatal(1, "formats do not fit: a window of 63 bits, blocks of BLEN to MLEN lanes, two tiles");
     end
   endgenerate

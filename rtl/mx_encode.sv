@@ -1,5 +1,5 @@
-// BF16 to MX: a block's shared exponent from its largest magnitude, and its elements to nearest even, saturated. A block
-// with a NaN or an infinity gets the scale 255 and codes 0. For ELEMENT and RULE see mx_formats.svh.
+// BF16 to MX: a block's shared exponent from its largest magnitude, and its elements to nearest even, saturated. A
+// block with a NaN or an infinity gets the scale 255 and codes 0. For ELEMENT and RULE see mx_formats.svh.
 //
 //   lanes --> |max| --> shared exponent --> scale
 //     |                       |

@@ -1,6 +1,6 @@
-// BLEN x BLEN processing elements that multiply BLEN terms of all outputs. Row i of the input enters i cycles later than
-// row 0 and moves right, column j of the weights j cycles later and moves down; so does the control. A row of results
-// leaves per cycle, column j after j more.
+// BLEN x BLEN processing elements that multiply BLEN terms of all outputs. Row i of the input enters i cycles later
+// than row 0 and moves right, column j of the weights j cycles later and moves down; so does the control. A row of
+// results leaves per cycle, column j after j more.
 module sub_array #(
   parameter int BLEN = 4,
   parameter int A_WIDTH = 8,

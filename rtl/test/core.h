@@ -38,8 +38,8 @@ struct CoreModel {
 CoreModel core8();
 /// 16 vector lanes, 8 of the array, BLEN 2, 1 head: MXFP6, vectors in MXFP4 and MXINT4.
 CoreModel core16();
-/// plena-64: 64 lanes, 4 heads, MXFP8 x MXFP8, a window of 64 bits.
-CoreModel core64();
+/// 16 lanes, 2 heads of two sub-arrays each, which share the blocks of 16: MXFP8 x MXFP8, a window of 64 bits.
+CoreModel core_fp8();
 /// With memories of the models' sizes.
 CoreModel core_model(npu::MachineConfig config, CoreRunner run, int (*halt)(npu::Machine&, const npu::Program&));
 

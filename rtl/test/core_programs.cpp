@@ -31,7 +31,9 @@ class MatrixWriter {
         vlen_(static_cast<std::uint32_t>(config.vlen)),
         mlen_(static_cast<std::uint32_t>(config.mlen)),
         blen_(static_cast<std::uint32_t>(config.blen)),
-        hlen_(static_cast<std::uint32_t>(config.hlen)) {}
+        hlen_(static_cast<std::uint32_t>(config.hlen)),
+        block_(static_cast<std::uint32_t>(
+            std::max({8, config.weight.block, config.activation.block, config.vector_kv.block}))) {}
 
   /// Registers, and all of matrix SRAM.
   void begin() {
@@ -109,14 +111,14 @@ class MatrixWriter {
   /// Offset in elements, whole blocks and bytes in every format, so that `rows` rows stay within the tensor.
   void place(std::uint32_t rows, std::uint32_t cols, bool strided, std::uint32_t stride) {
     const std::uint32_t room = 8192 - (rows - 1) * (strided ? stride : cols) - cols;
-    set(2, random_.below(room / 8) * 8);
+    set(2, random_.below(room / block_) * block_);
     if (strided) {
       set(4, stride);
       line("C_SET_STRIDE_REG gp4");
     }
   }
   std::uint32_t stride(std::uint32_t rows, std::uint32_t cols) {
-    return random_.below(std::min(3 * cols, (8192 - cols) / rows) / 8) * 8;
+    return random_.below(std::min(3 * cols, (8192 - cols) / rows) / block_) * block_;
   }
 
   void load_matrix() {
@@ -254,6 +256,7 @@ class MatrixWriter {
   static constexpr std::uint32_t kOperands = 96;  // rows
   Vectors& random_;
   std::uint32_t vlen_, mlen_, blen_, hlen_;
+  std::uint32_t block_;  ///< of which offsets are multiples
   std::string text_;
 };
 

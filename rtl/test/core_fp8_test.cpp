@@ -5,16 +5,16 @@
 namespace dllm::rtl {
 namespace {
 
-TEST(RtlWideCore, MatrixProgramsWithIdealMemory) { expect_equal(check_core(core64(), 1500, 41, {})); }
+TEST(RtlFp8Core, MatrixProgramsWithIdealMemory) { expect_equal(check_core(core_fp8(), 20000, 41, {})); }
 
-TEST(RtlWideCore, MatrixProgramsWithSlowMemory) {
-  expect_equal(check_core(core64(), 600, 42, {.latency = 60, .stall = 3}));
+TEST(RtlFp8Core, MatrixProgramsWithSlowMemory) {
+  expect_equal(check_core(core_fp8(), 5000, 42, {.latency = 60, .stall = 3}));
 }
 
 // The machine accepts this one: heads side by side whose slices are narrower than HLEN need a bank twice in a cycle.
-TEST(RtlWideCore, NarrowSlicesSideBySideTrap) {
+TEST(RtlFp8Core, NarrowSlicesSideBySideTrap) {
   constexpr int kOrder = 6;  // of rtl/traps.svh
-  const CoreTraps traps = core_traps(core64(),
+  const CoreTraps traps = core_traps(core_fp8(),
                                      "li gp6, 1\nC_SET_CSR gp6, bmm_layout\nC_SET_CSR gp6, bmm_group\nli gp6, 4\n"
                                      "C_SET_CSR gp6, bmm_cols\nM_BMM 0, gp1, gp2");
   EXPECT_EQ(traps.core, kOrder);
