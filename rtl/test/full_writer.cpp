@@ -40,7 +40,7 @@ void FullWriter::instruction() {
     case 5:
       return random_.one_in(2) ? scalar_fp() : scalar_int();
     case 6:
-      return random_.one_in(8) ? prefetch() : setter();
+      return transfers_ && random_.one_in(8) ? prefetch() : setter();
     default:
       return draws_ && random_.one_in(2) ? draw() : branch();
   }
@@ -213,9 +213,9 @@ void FullWriter::control_register() {
     case 4:
       return put(one_of({"prefetch_m_rows", "prefetch_v_rows", "store_v_rows"}), 1 + random_.below(1u << 24));
     case 5:
-      return put(one_of({"bmm_rows", "bmm_cols"}), 4 * (1 + random_.below(vlen_ / 4)));
+      return put(one_of({"bmm_rows", "bmm_cols"}), blen_ * (1 + random_.below(mlen_ / blen_)));
     case 6:
-      if (random_.one_in(2)) return put("bmm_head_stride", static_cast<std::uint32_t>(random_.bits()) & ~3u);
+      if (random_.one_in(2)) return put("bmm_head_stride", static_cast<std::uint32_t>(random_.bits()) & ~(blen_ - 1));
       return put(one_of({"bmm_layout", "bmm_group", "mm_rows", "draw_precision"}), 1);
     default:
       return put(one_of({"bmm_scale", "draw_seed_low", "draw_seed_high", "draw_stream", "draw_step", "draw_except",
