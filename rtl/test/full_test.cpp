@@ -45,7 +45,9 @@ void fill_all(npu::MachineState& state, Vectors& random) {
 
 int lanes_of(Shape shape) { return shape == Shape::k64 ? 64 : 8; }
 
-EngineResult run_text(const std::string& text, Shape shape, Vectors& random, const RunSettings& settings) {
+/// `logits`: rows without NaN and infinity, whose softmax is not degenerate.
+EngineResult run_text(const std::string& text, Shape shape, Vectors& random, const RunSettings& settings,
+                      bool logits = false) {
   // The device has 64 lanes in its profile: 8 draws of them per cycle take as long as one of 8.
   const npu::Device device = engine_device(shape == Shape::k8Draws ? "8" : "0");
   npu::MachineConfig config = engine_config(lanes_of(shape));
@@ -53,6 +55,8 @@ EngineResult run_text(const std::string& text, Shape shape, Vectors& random, con
   const npu::Program program = value_of(npu::assemble(text, {.file = "random"}));
   npu::Machine machine = value_of(npu::Machine::create(config)), memory = value_of(npu::Machine::create(config));
   fill_all(machine.state(), random);
+  for (std::size_t i = 0; logits && i < kFilledRows * static_cast<std::size_t>(config.vlen); ++i)
+    machine.state().vram[i] = random.logit();
   memory.state().reach_hbm(config.hbm_bytes);
   std::copy_n(machine.state().hbm.data(), config.hbm_bytes, memory.state().hbm.data());
   return run_engine(machine, memory, device, program, settings);
@@ -89,6 +93,12 @@ TEST_P(RtlAll, TrapsWhereAndWhyTheMachineDoes) {
     EXPECT_GE(counts[static_cast<std::size_t>(code)], programs / 100) << static_cast<int>(code);
 }
 
+TEST(RtlRouter, SoftmaxOfLogits) {
+  const EngineResult result = check_router(40);
+  EXPECT_EQ(result.wrong, 0u) << result.first;
+  EXPECT_EQ(result.units_apart, 0u) << result.first;
+}
+
 // Every instruction of the engine in every corner class that it can have.
 TEST(RtlCoverage, InstructionsAndCorners) {
   Coverage coverage;
@@ -123,6 +133,14 @@ EngineResult check_all(Shape shape, std::uint64_t instructions, std::uint64_t se
   return total;
 }
 
+EngineResult check_router(int instructions) {
+  Vectors random(25);
+  std::string text;
+  for (int i = 0; i < instructions; ++i)
+    text += fmt::format("li gp1, {}\nli gp2, {}\nV_TOPK gp2, gp1, gp2, {}\n", 8 * random.below(24), 6 * i % 240, i % 3);
+  return run_text(text, Shape::k8, random, {.waves = "", .may_trap = false, .coverage = nullptr}, true);
+}
+
 EngineResult check_traps(Shape shape, int programs, std::uint64_t seed, std::array<int, 8>& counts,
                          Coverage* coverage) {
   Vectors random(seed);
@@ -132,6 +150,7 @@ EngineResult check_traps(Shape shape, int programs, std::uint64_t seed, std::arr
     writer.registers();
     for (std::uint32_t n = random.below(8); n > 0; --n) writer.instruction();
     writer.edge();
+    if (random.one_in(3)) writer.loop();  // its start is decoded together with the instruction that traps
     for (std::uint32_t n = 1 + random.below(3); n > 0; --n) writer.instruction();
     const std::string text = writer.take();
     const EngineResult one = run_text(text, shape, random, {.waves = "", .may_trap = true, .coverage = coverage});
