@@ -40,7 +40,8 @@ void FullWriter::instruction() {
     case 5:
       return random_.one_in(2) ? scalar_fp() : scalar_int();
     case 6:
-      return transfers_ && random_.one_in(8) ? prefetch() : setter();
+      // Prefetches bring fresh rows: results tend to NaN, 0 and infinity.
+      return transfers_ && random_.one_in(3) ? prefetch() : setter();
     default:
       return draws_ && random_.one_in(2) ? draw() : branch();
   }
@@ -228,7 +229,8 @@ void FullWriter::control_register() {
 void FullWriter::branch() {
   const int label = labels_++;
   if (random_.one_in(2)) {
-    line("C_BNZ {}, over{}", random_.one_in(3) ? "gp0" : any(), label);
+    if (random_.one_in(4)) set(15, 1u << random_.below(32));
+    line("C_BNZ {}, over{}", random_.one_in(3) ? "gp0" : random_.one_in(2) ? "gp15" : any(), label);
     row_operation();
     if (random_.one_in(2)) line("S_ADDI_INT gp15, gp0, {}", random_.below(9));
     line("over{}: S_ADD_INT gp14, gp15, gp14", label);

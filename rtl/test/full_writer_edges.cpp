@@ -32,18 +32,20 @@ void FullWriter::edge() {
   }
 }
 
-/// At a limit, one before or after it, or far beyond: where the sum with a length would wrap.
+/// At a limit, one before or after it, or far beyond: where the sum with a length would wrap, or with a bit of the
+/// upper half that hardware might drop.
 std::uint32_t FullWriter::near(std::uint32_t limit) {
-  switch (random_.below(7)) {
+  switch (random_.below(8)) {
     case 0:
       return 0xffffffffu - random_.below(8);
     case 1:
       return 0x80000000u + random_.below(2) * limit;
     case 2:
-      return limit + random_.below(2) * 0x10000u;
     case 3:
-      return limit - 1;
+      return limit | 0x10000u << random_.below(16);
     case 4:
+      return limit - 1;
+    case 5:
       return limit + 1;
     default:
       return limit;
@@ -84,13 +86,15 @@ void FullWriter::word_edge() {
   const bool integer = random_.one_in(2);
   const std::uint32_t limit = integer ? EngineShape::kIntWords : EngineShape::kFpWords;
   const std::uint32_t imm = random_.one_in(3) ? 0 : random_.below(limit);
-  set(14, near(limit - 1) - imm);
+  // A sum of 2^32 and a word that exists must trap, too.
+  const bool wraps = imm > 0 && random_.one_in(3);
+  set(14, (wraps ? random_.below(imm) : near(limit - 1)) - imm);
   if (integer) return line("{} gp15, gp14, {}", one_of({"S_LD_INT", "S_ST_INT"}), imm);
   line("{} f2, gp14, {}", one_of({"S_LD_FP", "S_ST_FP"}), imm);
 }
 
 void FullWriter::map_edge() {
-  const std::uint32_t length = random_.one_in(4) ? vlen_ + random_.below(2) : random_.below(vlen_ + 1);
+  const std::uint32_t length = random_.one_in(3) ? vlen_ + random_.below(3) : random_.below(vlen_ + 1);
   const std::uint32_t imm = random_.one_in(2) ? 0 : random_.below(100);
   set(14, near(EngineShape::kFpWords - (length > vlen_ ? 0 : length)) - imm);
   set(15, length);
@@ -139,15 +143,18 @@ void FullWriter::router_edge() {
 }
 
 void FullWriter::value_edge() {
-  static constexpr std::uint32_t kSome[] = {
-      0,    1,    2,    3,     4,     5,     8,     12,   0x50, 0x51, 0x30,     0x36,          0x07,
-      0x08, 0x59, 0x5a, 0x150, 0x250, 0x350, 0x107, 0x60, 0x20, 0x0b, 1u << 24, (1u << 24) + 1};
-  std::uint32_t value = kSome[random_.below(std::size(kSome))];
-  if (random_.one_in(3)) value = vlen_ + random_.below(3) - 1;
-  if (random_.one_in(5)) value = 1u << random_.below(32);
+  // By the number of the register: rows, shapes of the matrix unit, lanes, formats, precision of draws.
+  const std::uint32_t csr = random_.one_in(10) ? 24 : random_.below(19);
+  std::uint32_t value = random_.below(14);
+  if (csr >= 1 && csr <= 3 && random_.one_in(2)) value = (1u << 24) + random_.below(3) - 1;
+  if (csr >= 11 && csr <= 15)  // rule, log2 of the block, element
+    value = random_.below(5) << 8 | random_.below(8) << 4 | random_.below(12);
+  else if (random_.one_in(3))
+    value = vlen_ + random_.below(3) - 1;
+  else if (random_.one_in(6))
+    value = 1u << random_.below(32);
   set(14, value);
-  // Numbers of the table: those up to 17 have ranges, 24 is draw_precision.
-  line("C_SET_CSR gp14, {}", random_.one_in(10) ? 24 : random_.below(19));
+  line("C_SET_CSR gp14, {}", csr);
 }
 
 void FullWriter::loop_edge() {
