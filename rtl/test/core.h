@@ -24,8 +24,9 @@ struct CoreResult {
   void add(const CoreResult& other);
 };
 
-/// Where the tests' tensors are: beyond 4 GiB. Elements, then their scales, then the same for what programs store.
-inline constexpr std::uint64_t kTensors = 0x1'4000'0000, kTensorBytes = 0x4000, kRegion = 4 * kTensorBytes;
+/// Where the tests' tensors are: from below 4 GiB to beyond, and aligned to no beat and no page. Elements, then their
+/// scales, then the same for what programs store.
+inline constexpr std::uint64_t kTensors = 0x1'0000'0000 - 0x804, kTensorBytes = 0x4000, kRegion = 4 * kTensorBytes;
 
 /// Runs a program on a core and on `machine`; `memory` is a machine with the same HBM, which serves the core. If the
 /// machine traps and the program may, the core must trap at the same instruction, in the same state.

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "npu_core/assembler/assembler.h"
 #include "test/core.h"
@@ -75,11 +76,12 @@ class MatrixWriter {
  private:
   /// What the steps expect: addresses of tensors and of rows, and products of whole tiles.
   void registers() {
-    set(1, kTensors >> 32);
-    set(2, kTensors & 0xffffffff);
-    line("C_SET_ADDR_REG a1, gp1, gp2");
-    set(2, (kTensors & 0xffffffff) + 2 * kTensorBytes);
-    line("C_SET_ADDR_REG a2, gp1, gp2");
+    const std::pair<int, std::uint64_t> bases[] = {{1, kTensors}, {2, kTensors + 2 * kTensorBytes}};
+    for (const auto& [number, base] : bases) {
+      set(1, base >> 32);
+      set(2, base & 0xffffffff);
+      line("C_SET_ADDR_REG a{}, gp1, gp2", number);
+    }
     set(4, kTensorBytes);
     line("C_SET_SCALE_REG gp4");
     control("mm_rows", blen_);
