@@ -56,11 +56,11 @@ python: setup-python  ## the Python package in build/release/python, and its tes
 	@cmake --build --preset release -j $(JOBS) --target _dllm dllm_python_stub
 	@ctest --test-dir build/release -R '^dllm_python$$' --output-on-failure
 
-rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the functional machine (< 6 minutes)
+rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the functional machine (< 8 minutes)
 	@scripts/setup --rtl
 	@scripts/rtl_lint
 	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING
-	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test
+	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test dllm_rtl_core_test dllm_rtl_fp8_test
 	@ctest --test-dir build/release -L '^rtl$$' -j $(JOBS) --output-on-failure
 
 rtl-formal:  ## prove properties of the hardware's small units for all inputs, by Yosys

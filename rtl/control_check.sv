@@ -1,5 +1,8 @@
-// Whether C_SET_CSR must refuse a value: ranges of the control registers, as in the functional machine.
+// Whether C_SET_CSR must refuse a value: ranges of the control registers, as in the functional machine. Where the units
+// have fixed formats, a format register accepts only its own.
 module control_check #(
+  parameter bit EXTERNAL = 0,
+  parameter logic [159:0] FORMATS = '0,  // 32 bits each, from FORMAT_WEIGHT to FORMAT_MATRIX_INPUT; if EXTERNAL
   parameter int VLEN = 16,
   parameter int MLEN = 16,
   parameter int BLEN = 4,
@@ -17,6 +20,8 @@ module control_check #(
   endfunction
 
   // {rule, log2 of the block, element}: mx_decode's elements, then E5M2, BF16, FP16, and GGML's Q4_0 and Q8_0.
+  logic [31:0] own_format;
+  assign own_format = FORMATS[32*(32'(csr_i[4:0])-32'(dllm_isa_pkg::CSR_FORMAT_WEIGHT))+:32];
   logic [3:0] element, log2_block;
   logic format_bad, scaled, packed_weight, block_bad;
   assign element = value_i[3:0];
@@ -44,7 +49,8 @@ module control_check #(
       18'(dllm_isa_pkg::CSR_ROUTER_EXPERTS), 18'(dllm_isa_pkg::CSR_ROUTER_TOP): bad_o = outside(value_i, 1, VLEN);
       18'(dllm_isa_pkg::CSR_FORMAT_WEIGHT), 18'(dllm_isa_pkg::CSR_FORMAT_MATRIX_KV),
       18'(dllm_isa_pkg::CSR_FORMAT_ACTIVATION), 18'(dllm_isa_pkg::CSR_FORMAT_VECTOR_KV),
-      18'(dllm_isa_pkg::CSR_FORMAT_MATRIX_INPUT): bad_o = format_bad;
+      18'(dllm_isa_pkg::CSR_FORMAT_MATRIX_INPUT):
+        bad_o = EXTERNAL ? value_i != own_format : format_bad;
       18'(dllm_isa_pkg::CSR_DRAW_PRECISION): bad_o = value_i > 32'd2;
       default: bad_o = 1'b0;  // the scale and what draws read may have any bits
     endcase

@@ -2,6 +2,8 @@
 // and whether it traps (decode_trap.sv).
 `include "fault.svh"
 module decode #(
+  parameter bit EXTERNAL = 0,
+  parameter logic [159:0] FORMATS = '0,
   parameter int VLEN = 16,
   parameter int MLEN = VLEN,
   parameter int BLEN = 4,
@@ -25,6 +27,7 @@ module decode #(
   output logic         loop_end_o,
   output logic         branch_o,
   output logic         break_o,
+  output logic         external_o,        // executes outside; that unit checks it
   output logic         writes_gp_o,
   output logic         two_rows_o,        // are read
   output logic         select_o,
@@ -46,10 +49,10 @@ module decode #(
   logic c_int, c_load_int, c_store_int, c_load_fp, c_store_fp, c_map, c_prefetch, c_known;
   logic v_max_index, v_draw, v_top, v_router, v_known, reads_row, writes_row;
   /* verilator lint_off PINCONNECTEMPTY */
-  instruction_class i_class (
+  instruction_class #(.EXTERNAL(EXTERNAL)) i_class (
     .word_i, .loop_start_o, .loop_end_o, .int_o(c_int), .load_int_o(c_load_int), .store_int_o(c_store_int),
     .scalar_o(), .load_fp_o(c_load_fp), .store_fp_o(c_store_fp), .map_o(c_map), .select_o, .prefetch_o(c_prefetch),
-    .setter_o(), .branch_o, .break_o, .known_o(c_known)
+    .setter_o(), .branch_o, .break_o, .external_o, .known_o(c_known)
   );
   vector_class i_vector (
     .word_i, .add_o(), .multiply_o(), .exp_o(), .root_o(), .extreme_o(), .max_o(), .max_index_o(v_max_index),
@@ -95,7 +98,11 @@ module decode #(
   logic [RowBits-1:0] first_row, last_row;
   assign last_row = RowBits'((elements_o - 32'd1) >> Lane);
   assign first_row = select_o ? c_o[Lane+:RowBits] : a_o[Lane+:RowBits];
-  assign row_o = select_o && descends ? first_row + last_row : first_row;
+  always_comb begin
+    row_o = select_o && descends ? first_row + last_row : first_row;
+    // The first row of a product's operand.
+    if (external_o && word_i[5:0] != dllm_isa_pkg::OP_M_TMM) row_o = b_o[Lane+:RowBits];
+  end
   select_order #(.ADDRESS(IntBits)) i_order (
     .length_i(IntBits'(elements_o)), .chosen_i(IntBits'(a_o)), .other_i(IntBits'(b_o)), .target_i(IntBits'(d_o)),
     .descending_o(descends), .conflict_o(conflict)
@@ -103,8 +110,8 @@ module decode #(
   assign descending_o = descends;
 
   decode_trap #(
-    .VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .VRAM_ROWS(VRAM_ROWS), .FP_WORDS(FP_WORDS),
-    .INT_WORDS(INT_WORDS), .ROUTER_TOP(ROUTER_TOP), .DRAWS(DRAWS)
+    .EXTERNAL(EXTERNAL), .FORMATS(FORMATS), .VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .VRAM_ROWS(VRAM_ROWS),
+    .FP_WORDS(FP_WORDS), .INT_WORDS(INT_WORDS), .ROUTER_TOP(ROUTER_TOP), .DRAWS(DRAWS)
   ) i_trap (
     .word_i, .known_i(c_known || v_known), .load_or_store_int_i(c_load_int || c_store_int),
     .load_or_store_fp_i(c_load_fp || c_store_fp), .map_i(c_map), .select_i(select_o), .prefetch_i(c_prefetch),

@@ -3,6 +3,8 @@
 // bounds. An access of no elements has no bounds. Nothing wraps: sums have the bits that they need.
 `include "fault.svh"
 module decode_trap #(
+  parameter bit EXTERNAL = 0,
+  parameter logic [159:0] FORMATS = '0,
   parameter int VLEN = 16,
   parameter int MLEN = 16,
   parameter int BLEN = 4,
@@ -78,7 +80,9 @@ module decode_trap #(
   logic is_csr, csr_bad, unused_known;
   logic [63:0] temperature;
   assign is_csr = word_i[5:0] == dllm_isa_pkg::OP_C_SET_CSR;
-  control_check #(.VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN)) i_csr (
+  control_check #(
+    .EXTERNAL(EXTERNAL), .FORMATS(FORMATS), .VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN)
+  ) i_csr (
     .csr_i(word_i[31:14]), .value_i(d_i), .known_o(unused_known), .bad_o(csr_bad)
   );
   assign temperature = {csr_i[32*dllm_isa_pkg::CSR_DRAW_TEMPERATURE_HIGH+:32],

@@ -13,6 +13,8 @@ module engine #(
   parameter int INT_WORDS = 256,
   parameter int PROGRAM_WORDS = 1024,
   parameter int LOOP_DEPTH = 16,
+  parameter bit EXTERNAL = 0,       // there are a matrix unit and a DMA engine
+  parameter logic [159:0] FORMATS = '0,  // theirs, which their control registers must name: from FORMAT_WEIGHT upwards
   parameter int ADD_STAGES = 2,
   parameter int MUL_STAGES = 1,
   parameter int EXP_STAGES = 1,
@@ -60,6 +62,21 @@ module engine #(
   input  logic [RowBits-1:0] dma_row_i,
   input  logic [Row-1:0]    dma_data_i,
   input  logic              dma_done_i,
+  // Instructions that other units execute, one at a time; their words and registers hold until the last cycle.
+  output logic              external_o,       // first cycle
+  output logic [31:0]       external_word_o,
+  output logic [31:0]       external_d_o,
+  output logic [31:0]       external_a_o,
+  output logic [31:0]       external_b_o,
+  input  logic              external_done_i,  // last cycle
+  input  logic [2:0]        external_trap_i,  // in the first cycle
+  input  logic              external_read_i,
+  input  logic [RowBits-1:0] external_read_row_i,
+  output logic [Row-1:0]    external_data_o,  // a cycle later
+  input  logic              external_write_i,
+  input  logic [RowBits-1:0] external_write_row_i,
+  input  logic [VLEN-1:0]   external_lanes_i,
+  input  logic [Row-1:0]    external_data_i,
   // The executing instruction, for traces; registers.
   output logic              issue_o,
   output logic [PcBits-1:0] pc_o,
@@ -91,7 +108,7 @@ module engine #(
   logic [3:0] x_register;
   logic [31:0] x_gp_data;
 
-  logic c_start, c_end, c_branch, c_break, c_writes_gp, c_two, c_select, descending;
+  logic c_start, c_end, c_branch, c_break, c_writes_gp, c_two, c_select, c_external, descending;
   logic [31:0] r_d, r_a, r_b, r_c, r_t, word_address, elements;
   logic [TopBits-1:0] router_top;
   logic [PcBits-1:0] first_end, second_end;
@@ -99,14 +116,14 @@ module engine #(
   logic [RowBits-1:0] first_row;
   logic [2:0] trap;
   decode #(
-    .VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .VRAM_ROWS(VRAM_ROWS), .FP_WORDS(FP_WORDS),
-    .INT_WORDS(INT_WORDS), .ROUTER_TOP(ROUTER_TOP), .DRAWS(DRAWS)
+    .EXTERNAL(EXTERNAL), .FORMATS(FORMATS), .VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .VRAM_ROWS(VRAM_ROWS),
+    .FP_WORDS(FP_WORDS), .INT_WORDS(INT_WORDS), .ROUTER_TOP(ROUTER_TOP), .DRAWS(DRAWS)
   ) i_decode (
     .word_i(first), .gp_i(gp_o), .write_i(x_gp_write), .write_register_i(x_register), .write_data_i(x_gp_data),
     .csr_i(csr_next), .loop_start_o(c_start), .loop_end_o(c_end), .branch_o(c_branch), .break_o(c_break),
-    .writes_gp_o(c_writes_gp), .two_rows_o(c_two), .select_o(c_select), .d_o(r_d), .a_o(r_a), .b_o(r_b), .c_o(r_c),
-    .t_o(r_t), .row_o(first_row), .word_address_o(word_address), .elements_o(elements), .router_top_o(router_top),
-    .descending_o(descending), .trap_o(trap)
+    .external_o(c_external), .writes_gp_o(c_writes_gp), .two_rows_o(c_two), .select_o(c_select), .d_o(r_d),
+    .a_o(r_a), .b_o(r_b), .c_o(r_c), .t_o(r_t), .row_o(first_row), .word_address_o(word_address),
+    .elements_o(elements), .router_top_o(router_top), .descending_o(descending), .trap_o(trap)
   );
 
   // For the second word: whether it is a loop, and its register with the result of this cycle.
@@ -117,12 +134,13 @@ module engine #(
   assign r_second = x_gp_write && x_register == second[9:6] ? x_gp_data : gp_q[second[9:6]];
   logic stop, port_b_write;
   assign take = valid && ready && !stop && !(c_two && port_b_write) && !(`FAULT(12) && x_valid_q && x_int);
+  // Another unit traps in the first cycle of its instruction: loops after it are decoded then, not with it.
   sequencer #(.ADDRESS(PcBits), .DEPTH(LOOP_DEPTH)) i_sequencer (
     .clk_i, .rst_ni, .start_i, .stop_i(stop), .length_i, .fetch_o(fetch), .first_i(first), .second_i(second),
     .first_is_start_i(c_start), .first_is_end_i(c_end), .first_is_branch_i(c_branch),
-    .first_writes_gp_i(c_writes_gp), .first_stops_i(c_break || trap != TrapNone), .first_end_i(first_end),
-    .second_end_i(second_end),
-    .second_is_start_i(s_start), .second_is_end_i(s_end), .take_i(take), .hold_loop_i(hold_loop),
+    .first_writes_gp_i(c_writes_gp), .first_stops_i(c_break || trap != TrapNone || c_external),
+    .first_end_i(first_end), .second_end_i(second_end), .second_is_start_i(s_start), .second_is_end_i(s_end),
+    .take_i(take), .hold_loop_i(hold_loop),
     .counter_first_i(r_d), .counter_second_i(r_second), .valid_o(valid), .end_o(finished), .pc_o(pc),
     .write_o(loop_write), .write_register_o(loop_register), .write_data_o(loop_data), .trap_o(loop_trap)
   );
@@ -135,12 +153,13 @@ module engine #(
   logic [2:0] x_trap_q;
   logic x_descending_q;
   logic x_int, x_load_int, x_store_int, x_scalar, x_load_fp, x_store_fp, x_map, x_select, x_prefetch, x_setter,
-        x_break, x_vector, x_max, x_max_index, x_sum, x_router, x_draw;
+        x_break, x_external, x_vector, x_max, x_max_index, x_sum, x_router, x_draw;
   /* verilator lint_off PINCONNECTEMPTY */
-  instruction_class i_x_class (
+  instruction_class #(.EXTERNAL(EXTERNAL)) i_x_class (
     .word_i(x_word_q), .loop_start_o(), .loop_end_o(), .int_o(x_int), .load_int_o(x_load_int),
     .store_int_o(x_store_int), .scalar_o(x_scalar), .load_fp_o(x_load_fp), .store_fp_o(x_store_fp), .map_o(x_map),
-    .select_o(x_select), .prefetch_o(x_prefetch), .setter_o(x_setter), .branch_o(), .break_o(x_break), .known_o()
+    .select_o(x_select), .prefetch_o(x_prefetch), .setter_o(x_setter), .branch_o(), .break_o(x_break),
+    .external_o(x_external), .known_o()
   );
   vector_class i_x_vector (
     .word_i(x_word_q), .add_o(), .multiply_o(), .exp_o(), .root_o(), .extreme_o(), .max_o(x_max),
@@ -219,15 +238,18 @@ module engine #(
     if (x_select) x_done = select_done || x_elements_q == 32'd0;
     if (x_map) x_done = map_done;
     if (x_prefetch) x_done = dma_done_i;
+    if (x_external) x_done = external_done_i;
   end
-  assign x_last = x_valid_q && (x_done || x_trap_q != TrapNone);
-  assign stop = x_valid_q && (x_trap_q != TrapNone || x_break);
+  logic [2:0] x_trap;
+  assign x_trap = begins && x_external ? external_trap_i : x_trap_q;
+  assign x_last = x_valid_q && (x_done || x_trap != TrapNone);
+  assign stop = x_valid_q && (x_trap != TrapNone || x_break);
 
   // Results.
   logic ends;
   logic [31:0] int_result;
   scalar_int i_scalar_int (.word_i(x_word_q), .a_i(x_a_q), .b_i(x_b_q), .result_o(int_result));
-  assign ends = x_last && x_trap_q == TrapNone;
+  assign ends = x_last && x_trap == TrapNone;
   always_comb begin
     x_gp_data = int_result;
     if (x_load_int) x_gp_data = int_a;
@@ -246,25 +268,29 @@ module engine #(
   // Instructions that go through several rows read that of the next element while they execute.
   logic streaming;
   assign streaming = x_valid_q && (x_select || x_router) && !x_last;
-  assign port_b_write = x_vram_write || (dma_write_i && running_q);
+  assign port_b_write = x_vram_write || ((dma_write_i || external_write_i) && running_q);
   always_comb begin
     read_row = first_row;
     port_b_row = r_b[Lane+:RowBits];
     if (streaming) read_row = x_select ? x_k_q[Lane+:RowBits] + RowBits'(select_next >> Lane)
-                                       : x_a_q[Lane+:RowBits] + RowBits'(router_next >> Lane);
+                                       : x_a_q[Lane+:RowBits] + RowBits'(32'(router_next) >> Lane);
     if (idle) begin
       read_row = host_address_i[RowBits-1:0];
       port_b_row = host_address_i[RowBits-1:0];
     end else if (x_vram_write) begin
       port_b_row = x_d_q[Lane+:RowBits];
-    end else if (dma_write_i) begin
-      port_b_row = dma_row_i;
+    end else if (dma_write_i || external_write_i) begin
+      port_b_row = external_write_i ? external_write_row_i : dma_row_i;
     end
+    if (external_read_i) read_row = external_read_row_i;
   end
   sram_rows #(.WIDTH(Row), .ROWS(VRAM_ROWS)) i_vram (
-    .clk_i, .read_a_i(idle || take || streaming), .row_a_i(read_row), .data_a_o(row_a), .read_b_i(take),
+    .clk_i, .read_a_i(idle || take || streaming || external_read_i), .row_a_i(read_row), .data_a_o(row_a),
+    .read_b_i(take),
     .write_b_i(idle ? host_write_i && host_space_i == 2'd0 : port_b_write), .row_b_i(port_b_row),
-    .data_b_i(idle ? host_data_i : x_vram_write ? x_row : dma_data_i), .data_b_o(row_b)
+    .lanes_b_i(external_write_i ? external_lanes_i : '1),
+    .data_b_i(idle ? host_data_i : x_vram_write ? x_row : external_write_i ? external_data_i : dma_data_i),
+    .data_b_o(row_b)
   );
 
   logic [15:0] unused_fp;
@@ -338,7 +364,7 @@ module engine #(
       if (halt) running_q <= 1'b0;
       if (loop_trap) loop_trapped_q <= 1'b1;
       if (halt && loop_trapped_q) trap_q <= TrapLoop;
-      if (x_valid_q && x_trap_q != TrapNone) trap_q <= x_trap_q;
+      if (x_valid_q && x_trap != TrapNone) trap_q <= x_trap;
       x_first_q <= take;
       x_valid_q <= halt ? 1'b0 : take || (x_valid_q && !x_last);
     end
@@ -385,6 +411,12 @@ module engine #(
   assign trap_o = trap_q;
   assign issue_o = x_valid_q && x_first_q;
   assign pc_o = x_pc_q;
+  assign external_o = begins && x_external;
+  assign external_word_o = x_word_q;
+  assign external_d_o = x_d_q;
+  assign external_a_o = x_a_q;
+  assign external_b_o = x_b_q;
+  assign external_data_o = row_a;
   assign dma_request_o = begins && x_prefetch;
   assign dma_offset_o = x_a_q;
   assign dma_target_o = x_d_q[Lane+:RowBits];
@@ -393,7 +425,9 @@ module engine #(
   logic unused_bits;
   assign unused_bits = &{host_address_i, x_address_q};
 
-  `DLLM_ASSERT(a_one_writer_of_vram, !running_q || !(x_vram_write && dma_write_i))
+  `DLLM_ASSERT(a_one_writer_of_vram, !running_q || $onehot0({x_vram_write, dma_write_i, external_write_i}))
+  `DLLM_ASSERT(a_units_write_in_their_time, !(running_q && external_write_i && !x_external))
+  `DLLM_ASSERT(a_units_read_in_their_time, !(take && external_read_i))
   `DLLM_ASSERT(a_one_writer_of_int_mem, !running_q || $onehot0({select_write, router_write, ends && x_store_int}))
   `DLLM_ASSERT(a_nothing_leaves_decode_early, !running_q || !(take && x_valid_q && !x_last))
   `DLLM_ASSERT(a_gp0_stays_zero, gp_q[0] == 32'd0)

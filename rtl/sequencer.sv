@@ -22,7 +22,7 @@ module sequencer #(
   input  logic               first_is_end_i,
   input  logic               first_is_branch_i,
   input  logic               first_writes_gp_i,
-  input  logic               first_stops_i,  // C_BREAK, or a trap: nothing after it may happen
+  input  logic               first_stops_i,  // C_BREAK, a trap, or it may still trap: no loop is decoded with it
   input  logic [ADDRESS-1:0] first_end_i,    // where the loop ends that the first, the second word starts
   input  logic [ADDRESS-1:0] second_end_i,
   input  logic               second_is_start_i,

@@ -34,18 +34,20 @@ module prove_order_key (
   end
 endmodule
 
-// Every word belongs to at most one class.
-module prove_classes (
+// Every word belongs to at most one class, with and without the matrix unit and the DMA engine.
+module prove_classes #(
+  parameter bit EXTERNAL = 0
+) (
   input logic [31:0] word_i
 );
-  logic [13:0] scalar;
+  logic [14:0] scalar;
   logic [15:0] vector;
   logic known, vector_known, row_rs1, row_rs2, row_rd;
-  instruction_class i_scalar (
+  instruction_class #(.EXTERNAL(EXTERNAL)) i_scalar (
     .word_i, .loop_start_o(scalar[0]), .loop_end_o(scalar[1]), .int_o(scalar[2]), .load_int_o(scalar[3]),
     .store_int_o(scalar[4]), .scalar_o(scalar[5]), .load_fp_o(scalar[6]), .store_fp_o(scalar[7]), .map_o(scalar[8]),
     .select_o(scalar[9]), .prefetch_o(scalar[10]), .setter_o(scalar[11]), .branch_o(scalar[12]), .break_o(scalar[13]),
-    .known_o(known)
+    .external_o(scalar[14]), .known_o(known)
   );
   vector_class i_vector (
     .word_i, .add_o(vector[0]), .multiply_o(vector[1]), .exp_o(vector[2]), .root_o(vector[3]), .extreme_o(vector[4]),
@@ -53,7 +55,7 @@ module prove_classes (
     .scan_o(vector[10]), .shift_o(vector[11]), .hadamard_o(vector[12]), .top_o(vector[13]), .router_o(vector[14]),
     .draw_o(vector[15]), .known_o(vector_known), .row_rs1_o(row_rs1), .row_rs2_o(row_rs2), .row_rd_o(row_rd)
   );
-  logic [29:0] all;
+  logic [30:0] all;
   assign all = {vector, scalar};
   always_comb begin
     a_one_class: assert ((all & (all - 1'b1)) == '0);
@@ -61,6 +63,12 @@ module prove_classes (
     if (row_rs2) a_second_source_needs_a_first: assert (row_rs1);
     if (word_i[5:0] == 6'd0) a_zero_is_no_instruction: assert (all == '0);
   end
+endmodule
+
+module prove_core_classes (
+  input logic [31:0] word_i
+);
+  prove_classes #(.EXTERNAL(1'b1)) i_classes (.word_i);
 endmodule
 
 // The loop stack of the sequencer, for any program and any registers: it holds at most DEPTH loops, no instruction is

@@ -6,15 +6,13 @@
 #ifndef DLLM_RTL_SMALL
 #include <Vengine64.h>
 #endif
-#if VM_TRACE
-#include <verilated_vcd_c.h>
-#endif
 
 #include <bit>
 #include <memory>
 
 #include "npu_core/isa/encoding.h"
 #include "npu_core/machine/semantics.h"
+#include "test/board.h"
 
 namespace dllm::rtl {
 namespace {
@@ -24,21 +22,6 @@ using Vengine64 = Vengine8;  // too few lanes: its tests fail
 #endif
 using npu::Bf16;
 using npu::Field;
-
-/// Start and duration of every instruction under serial issue.
-class Trace final : public npu::TraceSink {
- public:
-  struct Entry {
-    std::uint32_t index = 0;
-    npu::Op op = npu::Op::C_BREAK;
-    std::int64_t cycles = 0;
-  };
-  void instruction(const npu::ExecutedInstruction& executed) override {
-    entries.push_back({executed.event->index, executed.event->instruction->op, executed.done - executed.start});
-  }
-  void transfer(const npu::FinishedTransfer&) override {}
-  std::vector<Entry> entries;
-};
 
 bool is_loop(npu::Op op) { return op == npu::Op::C_LOOP_START || op == npu::Op::C_LOOP_END; }
 
@@ -115,79 +98,6 @@ class MemorySide {
   npu::MachineState& state_;
   std::int64_t left_ = 0;
   std::uint32_t rows_ = 0, target_ = 0;
-};
-
-/// The engine's model with its host port.
-template <class Model>
-class Board {
- public:
-  Board() {
-    model_.rst_ni = 0;
-    tick();
-    model_.rst_ni = 1;
-    tick();
-  }
-  void open_waves(const std::string& path) {
-#if VM_TRACE
-    if (path.empty()) return;
-    Verilated::traceEverOn(true);
-    waves_ = std::make_unique<VerilatedVcdC>();
-    model_.trace(waves_.get(), 99);
-    waves_->open(path.c_str());
-#else
-    (void)path;
-#endif
-  }
-  void tick() {
-    model_.eval();
-    dump();
-    model_.clk_i = 1;
-    model_.eval();
-    dump();
-    model_.clk_i = 0;
-  }
-  void write(int space, std::uint32_t address, auto&& fill) {
-    model_.host_write_i = 1;
-    model_.host_space_i = static_cast<std::uint8_t>(space);
-    model_.host_address_i = static_cast<std::uint16_t>(address);
-    fill(model_.host_data_i);
-    tick();
-    model_.host_write_i = 0;
-  }
-  const auto& read(int space, std::uint32_t address) {
-    model_.host_space_i = static_cast<std::uint8_t>(space);
-    model_.host_address_i = static_cast<std::uint16_t>(address);
-    tick();
-    model_.eval();
-    return model_.host_data_o;
-  }
-  void load(const npu::MachineState& state, const npu::Program& program) {
-    const auto lanes = static_cast<std::size_t>(state.config.vlen);
-    for (std::uint32_t row = 0; row < EngineShape::kRows; ++row)
-      write(0, row, [&](auto& data) {
-        const Bf16* values = state.vram.data() + row * lanes;
-        for (std::size_t i = 0; i < lanes; i += 2) data[i / 2] = std::uint32_t{values[i + 1]} << 16 | values[i];
-      });
-    for (std::uint32_t i = 0; i < EngineShape::kFpWords; ++i)
-      write(1, i, [&](auto& data) { data[0] = state.fp_mem[i]; });
-    for (std::uint32_t i = 0; i < EngineShape::kIntWords; ++i)
-      write(2, i, [&](auto& data) { data[0] = state.int_mem[i]; });
-    for (std::uint32_t i = 0; i < program.size(); ++i)
-      write(3, i, [&](auto& data) { data[0] = *npu::encode(program.code[i]); });
-  }
-  Model& operator*() { return model_; }
-
- private:
-  void dump() {
-#if VM_TRACE
-    if (waves_) waves_->dump(time_++);
-#endif
-  }
-  Model model_;
-#if VM_TRACE
-  std::unique_ptr<VerilatedVcdC> waves_;
-  std::uint64_t time_ = 0;
-#endif
 };
 
 void differs(EngineResult& result, std::string what) {

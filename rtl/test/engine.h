@@ -65,6 +65,9 @@ EngineResult check_all(Shape shape, std::uint64_t instructions, std::uint64_t se
 EngineResult check_traps(Shape shape, int programs, std::uint64_t seed, std::array<int, 8>& counts,
                          Coverage* coverage = nullptr);
 
+/// V_TOPK on rows of logits.
+EngineResult check_router(int instructions);
+
 /// Straight-line code over random registers, and loops, with instructions of one kind.
 enum class ProgramKind : std::uint8_t { kSelect, kMap, kLanes, kReductions, kScalar, kMixed };
 std::string random_program(Vectors& random, int vlen, ProgramKind kind, int instructions);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "npu_core/machine/machine.h"
 #include "test/vectors.h"
 
 namespace dllm::rtl {
@@ -16,7 +17,19 @@ class FullWriter {
  public:
   /// `draws`: with V_RED_DRAW.
   FullWriter(Vectors& random, int vlen, bool draws = false)
-      : random_(random), vlen_(static_cast<std::uint32_t>(vlen)), draws_(draws) {}
+      : random_(random),
+        vlen_(static_cast<std::uint32_t>(vlen)),
+        blen_(4),
+        mlen_(static_cast<std::uint32_t>(vlen)),
+        draws_(draws) {}
+  /// Without transfers and formats, for a core whose matrix unit has these lanes.
+  FullWriter(Vectors& random, const npu::MachineConfig& core)
+      : random_(random),
+        vlen_(static_cast<std::uint32_t>(core.vlen)),
+        blen_(static_cast<std::uint32_t>(core.blen)),
+        mlen_(static_cast<std::uint32_t>(core.mlen)),
+        draws_(core.noise),
+        transfers_(false) {}
 
   /// New addresses, lengths, mask and control registers.
   void registers();
@@ -67,8 +80,8 @@ class FullWriter {
   std::uint32_t near(std::uint32_t limit);
 
   Vectors& random_;
-  std::uint32_t vlen_, words_[4] = {}, long_ = 0;
-  bool draws_ = false;
+  std::uint32_t vlen_, blen_, mlen_, words_[4] = {}, long_ = 0;
+  bool draws_ = false, transfers_ = true;
   int labels_ = 0;
   std::string text_;
 };
