@@ -299,6 +299,10 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
   DLLM_TRY(const auto mask, model.integer("tokenizer.ggml.mask_token_id"));
   if (mask) defaults.mask = static_cast<TokenId>(*mask);
   DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta, source.warnings));
+  if (architecture.hf_warning) {
+    DLLM_TRY(std::string warning, architecture.hf_warning(config));
+    if (!warning.empty()) source.warnings.push_back(std::move(warning));
+  }
   DLLM_CHECK_OK(set_thinking_default(architecture, meta));
   // What the architecture says about the tokenizer overrides the tokenizer's files.
   for (const auto& [key, value] : model.entries())
