@@ -26,7 +26,7 @@ class Imatrix final : public Verb {
                .takes_path = true,
                .apply = into(input_)});
     flags.group("Calibration");
-    calibration_.add_texts(flags);
+    calibration_.add_texts(flags, ", which the model reads");
     flags.group("Output");
     flags.add({.names = {"-o", "--outfile"},
                .value = "FILE",
@@ -41,7 +41,6 @@ class Imatrix final : public Verb {
       if (!flags.given(name)) return Error{ErrorCode::kUsage, "is missing", name, "see dllm imatrix --help"};
     DLLM_CHECK_OK(output_flags_.check(output_));
     DLLM_TRY(ModelSource source, open_source(input_));
-    for (const std::string& warning : source.warnings) Log().warning("{}", warning);
     DLLM_TRY(const auto model, Model::load(std::move(source)));
     const CalibrationSetting& setting = calibration_.setting();
     DLLM_TRY(const auto canvases, setting.canvases()(*model));

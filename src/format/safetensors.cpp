@@ -155,6 +155,12 @@ Expected<void> FileParser::parse_tensor(const std::string& key, const Json& valu
   else
     unread_.push_back({key, unsupported(fmt::format("{} has the dtype {}", subject, quote_name(type)),
                                         "supported: F32, F16, BF16; convert the checkpoint to one of them")});
+  if (!read && bits != 0) {
+    UnreadTensor& checked = unread_.back();
+    checked.dtype = type;
+    checked.shape = std::move(shape);
+    checked.data = bytes_.subspan(data_begin_ + begin, size);
+  }
   return {};
 }
 
@@ -245,6 +251,7 @@ Expected<Safetensors> Safetensors::open_index(const std::string& path) {
     result.files_.push_back(std::move(parsed.files_.front()));
   }
   std::ranges::sort(result.tensors_, {}, &SafeTensor::name);
+  std::ranges::sort(result.unread_, {}, &UnreadTensor::name);
   return result;
 }
 

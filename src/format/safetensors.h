@@ -26,6 +26,11 @@ struct SafeTensor {
 struct UnreadTensor {
   std::string name;
   Error why;  ///< kUnsupported
+  /// The file's, for those who read it after all. Empty if it has not been checked that `data` has the size that
+  /// `shape` (as in SafeTensor) and type take: the shape is not read, or the type is unknown here.
+  std::string dtype{};
+  Shape shape{};
+  std::span<const std::byte> data{};
 };
 
 /// One file, or the shards that a `model.safetensors.index.json` names.

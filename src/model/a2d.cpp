@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "base/try.h"
 #include "model/dense_transformer.h"
@@ -45,17 +46,31 @@ void set_a2d_llama_defaults(ModelDesc& desc) {
   set_a2d_defaults(desc, 128256);
 }
 
-/// The blocks of the attention; 0: there are none. Absent in config.json, the names of the class and of the repository
-/// tell.
-Expected<std::int64_t> attention_block(const HfConfig& config) {
+struct AttentionBlocks {
+  std::int64_t block;  ///< 0: there are none
+  std::string warning{};
+};
+
+/// Absent in config.json, the names of the class and of the repository tell.
+Expected<AttentionBlocks> attention_blocks(const HfConfig& config) {
   DLLM_TRY(const auto given, config.optional_integer("block_size"));
-  if (given) return *given;
-  std::string name;
+  if (given) return AttentionBlocks{*given};
   if (config.contains("architectures")) {
-    DLLM_TRY(name, config.architecture());
+    DLLM_TRY(const std::string name, config.architecture());
+    if (name.starts_with("BD3LM")) return AttentionBlocks{kBd3lmBlock};
   }
-  DLLM_TRY(const bool named, is_named(config, "bd3lm"));
-  return named || name.starts_with("BD3LM") ? kBd3lmBlock : 0;
+  DLLM_TRY(const bool blocks, is_named(config, "bd3lm"));
+  DLLM_TRY(const bool whole, is_named(config, "mdlm"));
+  if (blocks != whole) return AttentionBlocks{blocks ? kBd3lmBlock : 0};
+  return AttentionBlocks{0,
+                         fmt::format("{}: the names of repository and folder say {}; it is read as a model that "
+                                     "sees the whole canvas. If it was trained in blocks, set 'block_size' there",
+                                     config.file(), blocks ? "both 'mdlm' and 'bd3lm'" : "neither 'mdlm' nor 'bd3lm'")};
+}
+
+Expected<std::string> a2d_warning(const HfConfig& config) {
+  DLLM_TRY(AttentionBlocks blocks, attention_blocks(config));
+  return std::move(blocks.warning);
 }
 
 Expected<Metadata> a2d_metadata(std::string_view architecture, const HfConfig& config, const HfDefaults& defaults) {
@@ -64,7 +79,8 @@ Expected<Metadata> a2d_metadata(std::string_view architecture, const HfConfig& c
   Metadata meta = dense_metadata(architecture, dims);
   meta.set(fmt::format("{}.attention.causal", architecture), MetaValue::boolean(false));
   meta.set("diffusion.shift_logits", MetaValue::boolean(false));
-  DLLM_TRY(const std::int64_t block, attention_block(config));
+  DLLM_TRY(const AttentionBlocks blocks, attention_blocks(config));
+  const std::int64_t block = blocks.block;
   if (block < 0 || block > 1 << 20)
     return Error{ErrorCode::kInvalidFile, fmt::format("a block of {} positions", block), config.file() + ", block_size",
                  "0 for a model that sees the whole canvas (MDLM), else the block of training (BD3LM)"};
@@ -85,7 +101,8 @@ Architecture a2d(std::string_view name, std::vector<std::string_view> classes, c
           .build = build_dense_transformer,
           .metadata_from_hf = [=](const HfConfig& config) { return a2d_metadata(name, config, defaults); },
           .renames = dense_renames(),
-          .thinking_default = kWithoutThinking};
+          .thinking_default = kWithoutThinking,
+          .hf_warning = a2d_warning};
 }
 
 }  // namespace

@@ -233,7 +233,8 @@ Expected<void> read_attention_block(const Metadata& metadata, ModelDesc& desc) {
   DLLM_TRY(const auto seen, metadata.integer(kAttentionBlockKey));
   if (!seen) return {};
   const auto wrong = [](std::string what) {
-    return Error{ErrorCode::kInvalidFile, std::move(what), std::string(kAttentionBlockKey), ""};
+    return Error{ErrorCode::kInvalidFile, std::move(what), std::string(kAttentionBlockKey),
+                 "convert the checkpoint again, without --block-length: decoding keeps to the blocks of training"};
   };
   if (*seen < 0 || *seen > kMaxModelDim) return wrong(fmt::format("{} is not a valid block of attention", *seen));
   desc.causal_block = static_cast<std::int32_t>(*seen);

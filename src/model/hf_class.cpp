@@ -48,9 +48,18 @@ bool has_word(std::string text, std::string_view word) {
   return false;
 }
 
-Expected<void> refuse_known(const HfConfig& config, const std::string& hf_class) {
+/// Whether the folder itself is named so; in a hub's cache, where it is named after the commit, that of the repository.
+bool names_word(const std::filesystem::path& path, std::string_view word) {
+  const std::filesystem::path folder = (path / "").lexically_normal().parent_path();
+  return has_word(folder.filename().string(), word) ||
+         std::ranges::any_of(folder, [word](const std::filesystem::path& part) {
+           return part.string().starts_with("models--") && has_word(part.string(), word);
+         });
+}
+
+Expected<void> refuse_known(const HfConfig& config, const std::vector<std::string>& classes) {
   for (const RefusedModel& model : kRefused) {
-    if (model.hf_class != hf_class) continue;
+    if (std::ranges::find(classes, model.hf_class) == classes.end()) continue;
     bool meant = model.word.empty();
     if (!meant) {
       DLLM_TRY(meant, is_named(config, model.word));
@@ -80,19 +89,32 @@ std::vector<std::string> own_classes(const HfConfig& config) {
 
 /// Files of derived models may keep the name of their base in `architectures`, while `auto_map` names the code that
 /// decodes them (the first release of Stable-DiffCoder is a LlamaForCausalLM). As the base they would be decoded
-/// autoregressively.
-Expected<const Architecture*> find_class(const HfConfig& config, const std::string& name) {
-  DLLM_TRY(const Architecture* const found, find_hf_architecture(name));
+/// autoregressively. `classes`: those that the file or its type names, of `base`.
+Expected<const Architecture*> find_own(const HfConfig& config, const Architecture* base,
+                                       const std::vector<std::string>& classes) {
   ModelDesc defaults;
-  found->set_defaults(defaults);
+  base->set_defaults(defaults);
   const std::vector<std::string> own = own_classes(config);
-  if (!defaults.autoregressive() || own.empty() || std::ranges::find(own, name) != own.end()) return found;
+  if (!defaults.autoregressive() || own.empty() || std::ranges::find_first_of(own, classes) != own.end()) return base;
   for (const std::string& one : own)
     if (const auto known = find_hf_architecture(one)) return *known;
   return Error{ErrorCode::kUnsupported,
                fmt::format("the checkpoint has code of its own, '{}', which may decode it otherwise than a '{}'",
-                           own.front(), name),
+                           own.front(), classes.front()),
                config.file() + ", auto_map", "if it decodes like one, remove auto_map from config.json"};
+}
+
+/// The architecture of `model_type`, the case aside.
+Expected<const Architecture*> find_type(const HfConfig& config) {
+  DLLM_TRY(std::string type, config.string_or("model_type", ""));
+  if (type.empty())
+    return Error{ErrorCode::kInvalidFile, "neither 'architectures' nor 'model_type' says what the model is",
+                 config.file(), "is this a model's config.json?"};
+  std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  DLLM_TRY(const Architecture* const found, find_architecture(type));
+  if (!found->hf_architectures.empty()) return found;
+  return Error{ErrorCode::kUnsupported, fmt::format("models of type '{}' are read from GGUF files only", type),
+               config.file(), ""};
 }
 
 }  // namespace
@@ -100,24 +122,24 @@ Expected<const Architecture*> find_class(const HfConfig& config, const std::stri
 Expected<bool> is_named(const HfConfig& config, std::string_view word) {
   DLLM_TRY(const std::string origin, config.string_or("_name_or_path", ""));
   std::error_code ignored;
-  return has_word(origin, word) || has_word(std::filesystem::absolute(config.file(), ignored).string(), word);
+  return names_word(origin, word) || names_word(std::filesystem::absolute(config.file(), ignored).parent_path(), word);
 }
 
 Expected<const Architecture*> find_hf_model(const HfConfig& config) {
+  DLLM_CHECK_OK(refuse_known(config, own_classes(config)));
+  const Architecture* base = nullptr;
+  std::vector<std::string> classes;
   if (config.contains("architectures")) {
     DLLM_TRY(const std::string name, config.architecture());
-    DLLM_CHECK_OK(refuse_known(config, name));
-    return find_class(config, name);
+    classes = {name};
+    DLLM_CHECK_OK(refuse_known(config, classes));
+    DLLM_TRY(base, find_hf_architecture(name));
+  } else {
+    DLLM_TRY(base, find_type(config));
+    classes.assign(base->hf_architectures.begin(), base->hf_architectures.end());
+    DLLM_CHECK_OK(refuse_known(config, classes));
   }
-  DLLM_TRY(std::string type, config.string_or("model_type", ""));
-  if (type.empty())
-    return Error{ErrorCode::kInvalidFile, "neither 'architectures' nor 'model_type' says what the model is",
-                 config.file(), "is this a model's config.json?"};
-  std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  DLLM_TRY(const Architecture* found, find_architecture(type));
-  if (!found->hf_architectures.empty()) return found;
-  return Error{ErrorCode::kUnsupported, fmt::format("models of type '{}' are read from GGUF files only", type),
-               config.file(), ""};
+  return find_own(config, base, classes);
 }
 
 }  // namespace dllm

@@ -8,8 +8,9 @@
 
 namespace dllm {
 
-/// Whether the checkpoint's repository or folder has this word in its name, in any case: `_name_or_path`, or a part of
-/// the path of config.json, in a hub's cache too ("models--OWNER--NAME"). Words end at dashes, dots and underscores.
+/// Whether the checkpoint's repository or folder has this word in its name, in any case: the last part of
+/// `_name_or_path`, the folder of config.json itself, or in a hub's cache that of the repository
+/// ("models--OWNER--NAME"). Words end at dashes, dots and underscores.
 Expected<bool> is_named(const HfConfig& config, std::string_view word);
 
 /// The architecture of a Hugging Face checkpoint: that of its class, or of its `model_type` if no class is named.

@@ -7,6 +7,8 @@
 #include <tuple>
 
 #include "model/describe.h"
+#include "model/hf_class.h"
+#include "model/hf_config.h"
 #include "model/model.h"
 #include "model/source.h"
 #include "model/testing/hf_directory.h"
@@ -63,11 +65,37 @@ TEST(A2d, TheBlockOfAttentionIsThatOfKeyOrName) {
   EXPECT_EQ(block({{"_name_or_path", "dllm-hub/Qwen3-0.6B-diffusion-bd3lm-v0.1"}}), 32);
   EXPECT_EQ(block(Json::object(), "/hub/models--dllm-hub--Qwen3-0.6B-diffusion-bd3lm-v0.1/snapshots/0a/config.json"),
             32);
+  EXPECT_EQ(block(Json::object(), "/data/bd3lm-tests/Qwen3-mdlm/config.json"), 0) << "another folder's name";
+  EXPECT_EQ(block(Json::object(), "/data/bd3lm/Qwen3/config.json"), 0) << "another folder's name";
+  EXPECT_EQ(block(Json::object(), "/data/mdlm/x/../Qwen3-bd3lm//config.json"), 32);
+  EXPECT_EQ(block({{"_name_or_path", "/data/bd3lm/Qwen3"}}), 0);
+  EXPECT_EQ(block({{"_name_or_path", "./Qwen3-bd3lm/"}}), 32);
+  EXPECT_EQ(block({{"_name_or_path", "owner/Qwen3-mdlm"}}, "/models/Qwen3-bd3lm/config.json"), 0);
   EXPECT_EQ(block({{"block_size", 0}}, "/models/Qwen3-0.6B-diffusion-bd3lm-v0.1/config.json"), 0) << "written counts";
   EXPECT_EQ(block({{"block_size", 64}}, "/models/Qwen3-0.6B-diffusion-BD3LM/config.json"), 64);
   EXPECT_EQ(block(Json::object(), "config.json", "BD3LMQwen3LMHeadModel"), 32);
   EXPECT_EQ(block({{"block_size", -1}}), -1) << "refused";
   EXPECT_EQ(block({{"attention_bias", true}}), -1) << "refused";
+}
+
+TEST(A2d, WarnsWhereNothingTellsTheBlocks) {
+  const TempDirectory directory;
+  const auto warnings = [&](const Json& extra) {
+    HfCheckpoint checkpoint = llama_as("A2DLlamaLMHeadModel");
+    checkpoint.config.update(extra);
+    checkpoint.write(directory.path());
+    const auto source = source_from_hf(directory.path());
+    if (!source) throw std::runtime_error(source.error().message());
+    std::string all;
+    for (const std::string& warning : source->warnings) all += warning + "\n";
+    return all;
+  };
+  EXPECT_NE(warnings(Json::object()).find("neither 'mdlm' nor 'bd3lm'"), std::string::npos);
+  EXPECT_NE(warnings(Json::object()).find("'block_size'"), std::string::npos);
+  EXPECT_NE(warnings({{"_name_or_path", "owner/bd3lm-from-mdlm"}}).find("both 'mdlm' and"), std::string::npos);
+  EXPECT_EQ(warnings({{"block_size", 0}}), "");
+  EXPECT_EQ(warnings({{"_name_or_path", "owner/x-mdlm"}}), "");
+  EXPECT_EQ(warnings({{"_name_or_path", "owner/x-bd3lm"}}), "");
 }
 
 /// Where neither config.json nor the tokenizer names the mask.
@@ -158,6 +186,25 @@ TEST(OwnCode, OverAKnownBaseIsRefusedByItsName) {
   EXPECT_EQ(error_of(checkpoint), "");
   checkpoint.config["auto_map"] = nullptr;
   EXPECT_EQ(error_of(checkpoint), "");
+}
+
+TEST(OwnCode, CountsWhereOnlyTheTypeIsNamed) {
+  const auto with = [](const char* type, const std::string& code, const char* repository) {
+    HfCheckpoint checkpoint = llama_as("");
+    checkpoint.config.erase("architectures");
+    checkpoint.config["model_type"] = type;
+    checkpoint.config["_name_or_path"] = repository;
+    if (!code.empty()) checkpoint.config["auto_map"] = {{"AutoModelForCausalLM", "modeling_x." + code}};
+    const auto found = find_hf_model(HfConfig::of(checkpoint.config, "config.json"));
+    return found ? std::string((*found)->name) : found.error().message();
+  };
+  EXPECT_EQ(with("llama", "", ""), "llama");
+  EXPECT_EQ(with("llama", "LlamaForCausalLM", ""), "llama");
+  EXPECT_EQ(with("llama", "SeedDiffcoderForCausalLM", ""), "stable-diffcoder");
+  EXPECT_NE(with("llama", "OtherForCausalLM", "").find("'OtherForCausalLM'"), std::string::npos);
+  EXPECT_NE(with("qwen2", "WeDLMForCausalLM", "").find("WeDLM is not supported"), std::string::npos);
+  EXPECT_EQ(with("sdar", "", "owner/SDAR-4B"), "sdar");
+  EXPECT_NE(with("sdar", "", "owner/I-DLM-8B").find("I-DLM is not supported"), std::string::npos);
 }
 
 /// They would load as their bases and give words, but not theirs.

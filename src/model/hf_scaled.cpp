@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -15,20 +16,22 @@
 #include <utility>
 
 #include "base/try.h"
-#include "format/byte_cursor.h"
-#include "format/strict_json.h"
 #include "numerics/half.h"
+#include "numerics/tensor_type.h"
 
 namespace dllm {
 namespace {
 
 using Json = nlohmann::json;
 
-/// A tensor of any type. Safetensors has checked its place and size.
+/// A tensor whose bytes are as many as shape and type take.
 struct RawTensor {
-  std::string dtype;
+  std::string_view dtype;
   std::vector<std::int64_t> dims;  ///< the slowest first
   std::span<const std::byte> bytes;
+
+  RawTensor(std::string_view type, const Shape& shape, std::span<const std::byte> data)
+      : dtype(type), dims(shape.rbegin(), shape.rend()), bytes(data) {}
 
   std::int64_t count() const {
     std::int64_t all = 1;
@@ -38,20 +41,12 @@ struct RawTensor {
 };
 using RawTensors = std::map<std::string, RawTensor, std::less<>>;
 
-Expected<void> add_raw(const MappedFile& file, RawTensors& all) {
-  ByteCursor cursor(file.bytes(), file.name());
-  DLLM_TRY(const auto length, cursor.read<std::uint64_t>("the header's length"));
-  DLLM_TRY(const auto text, cursor.take(length, "the header"));
-  const auto data = file.bytes().subspan(cursor.offset());
-  DLLM_TRY(const Json header, parse_strict_json(text, file.name(), sizeof(length)));
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
-    const auto begin = entry["data_offsets"][0].get<std::uint64_t>(),
-               end = entry["data_offsets"][1].get<std::uint64_t>();
-    all[name] = {entry["dtype"].get<std::string>(), entry["shape"].get<std::vector<std::int64_t>>(),
-                 data.subspan(begin, end - begin)};
-  }
-  return {};
+RawTensors raw_tensors(const Safetensors& files) {
+  RawTensors all;
+  for (const SafeTensor& one : files.tensors()) all.try_emplace(one.name, codec(one.type).name, one.shape, one.data);
+  for (const UnreadTensor& one : files.unread())
+    if (!one.dtype.empty()) all.try_emplace(one.name, one.dtype, one.shape, one.data);
+  return all;
 }
 
 /// E4M3 without infinities (OCP 8-bit floating point): code 127 of either sign is NaN.
@@ -75,15 +70,22 @@ const std::array<float, 256>& e4m3_values() {
 constexpr std::array<float, 16> kE2m1Values = {0.f,  0.5f,  1.f,  1.5f,  2.f,  3.f,  4.f,  6.f,
                                                -0.f, -0.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f};
 
-void store_bf16(float value, std::byte* out) {
+/// False if it is infinite or NaN, in BF16 too, where the largest floats become infinite.
+bool store_bf16(float value, std::byte* out) {
   const std::uint16_t bits = f32_to_bf16(value);
   std::memcpy(out, &bits, sizeof(bits));
+  return (bits & 0x7f80) != 0x7f80;
+}
+
+/// Bytes of a float that scales may be stored as; 0: it is another type.
+std::size_t scale_bytes(std::string_view dtype) {
+  return dtype == "F32" ? 4 : dtype == "BF16" || dtype == "F16" ? 2 : dtype == "F8_E4M3" ? 1 : 0;
 }
 
 class Decoder {
  public:
-  Decoder(const RawTensors& raw, const Json& quantization, std::string file)
-      : raw_(raw), quantization_(quantization), file_(std::move(file)) {}
+  Decoder(const Safetensors& files, const RawTensors& raw, const Json& quantization, std::string file)
+      : files_(files), raw_(raw), quantization_(quantization), file_(std::move(file)) {}
 
   Expected<void> add(const std::string& name, const RawTensor& tensor) {
     if (name.ends_with(".weight") && tensor.dtype == "F8_E4M3") return add_fp8(name, tensor);
@@ -109,6 +111,12 @@ class Decoder {
     return it == raw_.end() ? nullptr : &it->second;
   }
 
+  /// `what` of `name` where there is no such scale, or why it is not read.
+  Error without(const std::string& scale, std::string what, const std::string& name) const {
+    const auto unread = std::ranges::find(files_.unread(), scale, &UnreadTensor::name);
+    return unread != files_.unread().end() ? unread->why : invalid(std::move(what), name);
+  }
+
   Expected<std::pair<std::int64_t, std::int64_t>> matrix(const std::string& name, const RawTensor& tensor) const {
     if (tensor.dims.size() == 2) return std::pair(tensor.dims[0], tensor.dims[1]);
     return invalid("only matrices are stored with scales", name);
@@ -116,18 +124,19 @@ class Decoder {
 
   /// Floats of a scale tensor.
   Expected<std::vector<float>> scales(const std::string& name, const RawTensor& tensor) const {
-    std::vector<float> values(static_cast<std::size_t>(tensor.count()));
+    const std::size_t width = scale_bytes(tensor.dtype);
+    if (width == 0) return invalid(fmt::format("scales of type {}", tensor.dtype), name);
+    std::vector<float> values(tensor.bytes.size() / width);
     for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::byte* const from = tensor.bytes.data() + i * width;
       std::uint16_t half = 0;
-      if (tensor.dtype == "F32") {
-        std::memcpy(&values[i], tensor.bytes.data() + i * 4, 4);
-      } else if (tensor.dtype == "BF16" || tensor.dtype == "F16") {
-        std::memcpy(&half, tensor.bytes.data() + i * 2, 2);
+      if (width == 4) {
+        std::memcpy(&values[i], from, 4);
+      } else if (width == 2) {
+        std::memcpy(&half, from, 2);
         values[i] = tensor.dtype == "F16" ? f16_to_f32(half) : bf16_to_f32(half);
-      } else if (tensor.dtype == "F8_E4M3") {
-        values[i] = e4m3_values()[std::to_integer<std::uint8_t>(tensor.bytes[i])];
       } else {
-        return invalid(fmt::format("scales of type {}", tensor.dtype), name);
+        values[i] = e4m3_values()[std::to_integer<std::uint8_t>(*from)];
       }
       if (!std::isfinite(values[i])) return invalid("a scale is not a number", name);
     }
@@ -136,7 +145,7 @@ class Decoder {
 
   Expected<float> one_scale(const std::string& name) {
     const RawTensor* const tensor = find(name);
-    if (tensor == nullptr) return invalid("the scale of the whole matrix is missing", name);
+    if (tensor == nullptr) return without(name, "the scale of the whole matrix is missing", name);
     DLLM_TRY(const std::vector<float> values, scales(name, *tensor));
     if (values.size() != 1 || values[0] == 0) return invalid("one scale of the whole matrix was expected", name);
     result_.parts.insert(name);
@@ -168,7 +177,7 @@ class Decoder {
             group.is_object() && weights != group.end() && weights->is_object())
           take(*weights, "block_structure");
     const auto fits = [](std::int64_t n, std::int64_t size, std::int64_t parts) {
-      return size > 0 && (n + size - 1) / size == parts;
+      return size > 0 && (n - 1) / size + 1 == parts;
     };
     if (scale.dims.size() == 2 && fits(rows, block[0], scale.dims[0]) && fits(columns, block[1], scale.dims[1]))
       return std::pair(block[0], block[1]);
@@ -183,19 +192,22 @@ class Decoder {
     std::string scale_name = name + "_scale_inv";  // transformers' name: the inverse of what quantized it
     if (find(scale_name) == nullptr) scale_name = name + "_scale";
     const RawTensor* const scale = find(scale_name);
-    if (scale == nullptr) return invalid("FP8 without a scale", name);
+    if (scale == nullptr) return without(scale_name, "FP8 without a scale", name);
     DLLM_TRY(const std::vector<float> values, scales(scale_name, *scale));
     DLLM_TRY(const auto block, scale_block(scale_name, *scale, rows, columns));
-    const std::int64_t per_row = (columns + block.second - 1) / block.second;
+    const std::array<float, 256>& codes = e4m3_values();
     const std::span<std::byte> out = room(rows * columns * 2);
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t c = 0; c < columns; ++c) {
-        const auto at = static_cast<std::size_t>(r * columns + c);
-        const float code = e4m3_values()[std::to_integer<std::uint8_t>(tensor.bytes[at])];
-        if (std::isnan(code)) return invalid("a weight is not a number", name);
-        const auto group = static_cast<std::size_t>(r / block.first * per_row + c / block.second);
-        store_bf16(code * values[group], out.data() + at * 2);
-      }
+    bool finite = true;
+    for (std::int64_t r = 0, at = 0; r < rows; ++r) {
+      const float* factor = values.data() + r / block.first * ((columns - 1) / block.second + 1);
+      for (std::int64_t left = columns; left > 0; left -= block.second, ++factor)
+        for (const std::int64_t end = at + std::min(left, block.second); at < end; ++at) {
+          const auto i = static_cast<std::size_t>(at);
+          const float weight = codes[std::to_integer<std::uint8_t>(tensor.bytes[i])] * *factor;
+          finite &= store_bf16(weight, out.data() + i * 2);
+        }
+    }
+    if (!finite) return invalid("a weight is not a number, or is infinite", name);
     result_.parts.insert({name, scale_name});
     finish(name, TensorType::kBF16, rows, columns, out);
     return {};
@@ -207,7 +219,7 @@ class Decoder {
     const std::int64_t rows = size.first, columns = size.second * 2;
     const std::string scale_name = name + "_scale";
     const RawTensor* const scale = find(scale_name);
-    if (scale == nullptr) return invalid("four-bit floats without scales", stored);
+    if (scale == nullptr) return without(scale_name, "four-bit floats without scales", stored);
     const bool power = scale->dtype == "U8" || scale->dtype == "F8_E8M0";
     const std::int64_t group = power ? 32 : 16;
     if (columns % group != 0 || scale->dims != std::vector<std::int64_t>{rows, columns / group})
@@ -225,14 +237,16 @@ class Decoder {
     const bool divides = find(name + "_global_scale") != nullptr;
     DLLM_TRY(const float whole, one_scale(name + (divides ? "_global_scale" : "_scale_2")));
     const std::span<std::byte> out = room(rows * columns * 2);
+    bool finite = true;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const float factor = divides ? values[i] / whole : values[i] * whole;
       for (std::size_t j = 0; j < 8; ++j) {
         const auto pair = std::to_integer<std::uint8_t>(tensor.bytes[i * 8 + j]);
-        store_bf16(kE2m1Values[pair & 15] * factor, out.data() + (i * 16 + 2 * j) * 2);
-        store_bf16(kE2m1Values[pair >> 4] * factor, out.data() + (i * 16 + 2 * j + 1) * 2);
+        finite &= store_bf16(kE2m1Values[pair & 15] * factor, out.data() + (i * 16 + 2 * j) * 2);
+        finite &= store_bf16(kE2m1Values[pair >> 4] * factor, out.data() + (i * 16 + 2 * j + 1) * 2);
       }
     }
+    if (!finite) return invalid("a weight is not a number, or is infinite", name);
     finish(name, TensorType::kBF16, rows, columns, out);
     return {};
   }
@@ -250,11 +264,16 @@ class Decoder {
         return j % 2 == 0 ? pair & std::byte{15} : pair >> 4;
       };
       for (std::size_t j = 0; j < 16; ++j) to[1 + j] = code(j) | code(j + 16) << 4;
+      const int exponent = std::to_integer<int>(to[0]) - 127;
+      for (std::size_t j = 0; j < 32 && exponent > 125; ++j)  // 2^126 times 4 is infinite
+        if (std::isinf(std::ldexp(kE2m1Values[std::to_integer<std::size_t>(code(j))], exponent)))
+          return invalid("a weight is infinite", name);
     }
     finish(name, TensorType::kMXFP4, rows, columns, out);
     return {};
   }
 
+  const Safetensors& files_;
   const RawTensors& raw_;
   const Json& quantization_;
   std::string file_;
@@ -270,8 +289,8 @@ Expected<Json> read_quantization(const HfConfig& config) {
   const auto unsupported = [&own](std::string what) {
     return Error{
         ErrorCode::kUnsupported, std::move(what), own.file(),
-        "read are fp8, compressed-tensors and modelopt with FP8, NVFP4 or MXFP4; or take the checkpoint that it "
-        "was made from"};
+        "read are fp8, mxfp4, compressed-tensors and modelopt with FP8, NVFP4 or MXFP4; or take the checkpoint that "
+        "it was made from"};
   };
   if (method != "fp8" && method != "compressed-tensors" && method != "modelopt" && method != "mxfp4")
     return unsupported(fmt::format("the weights are quantized by '{}'", method));
@@ -288,16 +307,20 @@ Expected<Json> read_quantization(const HfConfig& config) {
 
 }  // namespace
 
-Expected<ScaledTensors> decode_scaled(const Safetensors& files, const HfConfig& config) {
+Expected<ScaledTensors> decode_scaled(const Safetensors& files, const HfConfig& config,
+                                      const std::function<bool(std::string_view)>& is_left_out) {
   DLLM_TRY(const Json quantization, read_quantization(config));
   const bool some = std::ranges::any_of(files.unread(), [](const UnreadTensor& tensor) {
     return tensor.name.ends_with(".weight") || tensor.name.ends_with(".weight_packed");
   });
   if (quantization.empty() && !some) return ScaledTensors();
-  RawTensors raw;
-  for (const auto& file : files.files()) DLLM_CHECK_OK(add_raw(*file, raw));
-  Decoder decoder(raw, quantization, config.file());
-  for (const auto& [name, tensor] : raw) DLLM_CHECK_OK(decoder.add(name, tensor));
+  // Their scales would be named in the error otherwise.
+  for (const UnreadTensor& tensor : files.unread())
+    if (tensor.dtype.empty() && tensor.name.ends_with(".weight") && !is_left_out(tensor.name)) return tensor.why;
+  const RawTensors raw = raw_tensors(files);
+  Decoder decoder(files, raw, quantization, config.file());
+  for (const auto& [name, tensor] : raw)
+    if (!is_left_out(name)) DLLM_CHECK_OK(decoder.add(name, tensor));
   return decoder.take();
 }
 

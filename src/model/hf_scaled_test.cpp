@@ -4,10 +4,16 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/fuzz_replay.h"
+#include "format/safetensors.h"
+#include "model/hf_config.h"
+#include "model/hf_scaled.h"
 #include "model/model.h"
 #include "model/source.h"
+#include "model/testing/fuzz_entry.h"
 #include "model/testing/hf_directory.h"
 #include "numerics/half.h"
 
@@ -115,6 +121,89 @@ TEST(ScaledWeights, ScalesThatDoNotFitAreErrors) {
             std::string::npos);
 }
 
+/// What changes the first gate's parts: `end` of the name, and what is there instead.
+std::function<void(HfCheckpoint&)> with_part(const std::string& end, const std::string& dtype,
+                                             const std::vector<std::int64_t>& dims, const std::string& bytes) {
+  return [=](HfCheckpoint& c) {
+    test::HfTensor* const tensor = c.find("model.layers.0.mlp.gate_proj." + end);
+    ASSERT_NE(tensor, nullptr) << end;
+    tensor->dtype = dtype, tensor->dims = dims, tensor->bytes = bytes;
+  };
+}
+
+/// Safetensors compares sizes only of shapes and types that it knows.
+TEST(ScaledWeights, TensorsOfUncheckedSizeAreNotRead) {
+  const auto error = [](const std::string& end, const std::string& dtype, const std::vector<std::int64_t>& dims) {
+    return error_of("fp8-whole", with_part(end, dtype, dims, ""));
+  };
+  // 3 x 0x2AAAAAAAAAAAAAAB elements of two bytes are two bytes, modulo 2^64.
+  EXPECT_NE(error("weight", "F8_E4M3", {3, 0x2AAAAAAAAAAAAAAB}).find("too large"), std::string::npos)
+      << error("weight", "F8_E4M3", {3, 0x2AAAAAAAAAAAAAAB});
+  EXPECT_NE(error("weight_scale", "F32", {1, 1, 1, 1, 1}).find("5 dimensions"), std::string::npos);
+  EXPECT_NE(error("weight_scale", "F32", {0}).find("[0]"), std::string::npos);
+  EXPECT_NE(error("weight_scale", "Q", {std::int64_t{1} << 40}).find("'Q'"), std::string::npos);
+  EXPECT_NE(error_of("fp8-whole", with_part("weight_scale", "I64", {1}, std::string(8, '\0'))).find("of type I64"),
+            std::string::npos);
+  EXPECT_NE(error_of("nvfp4-multiplied", with_part("weight_scale_2", "Q", {1}, "")).find("'Q'"), std::string::npos);
+  EXPECT_NE(error_of("mxfp4", with_part("weight_scale", "U8", {20, 1, 1, 1, 2}, "")).find("5 dimensions"),
+            std::string::npos);
+  const auto blocks = [](const Json& size) {
+    return error_of("fp8-blocks", [&](auto& c) { c.config["quantization_config"]["weight_block_size"] = size; });
+  };
+  constexpr auto kLargest = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NE(blocks({kLargest, kLargest}).find("do not fit"), std::string::npos);
+}
+
+TEST(ScaledWeights, ProductsAreFinite) {
+  const auto float_bytes = [](float value) {
+    std::string bytes(4, '\0');
+    std::memcpy(bytes.data(), &value, 4);
+    return bytes;
+  };
+  const auto fp8 = [&](float scale, char code) {
+    return error_of("fp8-whole", [&](HfCheckpoint& c) {
+      with_part("weight_scale", "F32", {1}, float_bytes(scale))(c);
+      with_part("weight", "F8_E4M3", {20, 64}, std::string(20 * 64 - 1, '\0') + code)(c);
+    });
+  };
+  EXPECT_EQ(fp8(8e35f, 0x7d), "");                                       // 416 * 8e35
+  EXPECT_NE(fp8(1e37f, 0x7e).find("is infinite"), std::string::npos);    // 448e37
+  EXPECT_NE(fp8(3.4e38f, 0x38).find("is infinite"), std::string::npos);  // 1, but the scale is no BF16
+  EXPECT_EQ(fp8(3.38e38f, 0x38), "");
+  const auto nvfp4 = [&](const char* name, const char* whole, float scale) {
+    return error_of(name, with_part(whole, "F32", {1}, float_bytes(scale)));
+  };
+  EXPECT_NE(nvfp4("nvfp4-multiplied", "weight_scale_2", 3e38f).find("is infinite"), std::string::npos);
+  EXPECT_NE(nvfp4("nvfp4-divided", "weight_global_scale", 1e-40f).find("is infinite"), std::string::npos);
+  const auto mxfp4 = [](char scale, char codes) {
+    return error_of("mxfp4", [&](HfCheckpoint& c) {
+      with_part("weight_scale", "U8", {20, 2}, std::string(40, scale))(c);
+      with_part("weight_packed", "U8", {20, 32}, std::string(20 * 32, codes))(c);
+    });
+  };
+  EXPECT_EQ(mxfp4('\xfd', 0x55), "") << "3 x 2^126";
+  EXPECT_NE(mxfp4('\xfd', 0x65).find("is infinite"), std::string::npos) << "4 x 2^126";
+  EXPECT_EQ(mxfp4('\xfe', 0x22), "") << "2^127";
+}
+
+TEST(ScaledWeights, WhatNobodyReadsIsNotDecoded) {
+  const TempDirectory directory;
+  HfCheckpoint checkpoint = checkpoint_of(case_of("fp8-rows"));
+  checkpoint.erase("model.layers.0.mlp.gate_proj.weight_scale");
+  checkpoint.write(directory.path());
+  const auto files = Safetensors::open(directory.path());
+  ASSERT_TRUE(files);
+  const HfConfig config = HfConfig::of(checkpoint.config, "config.json");
+  EXPECT_FALSE(decode_scaled(*files, config, [](std::string_view) { return false; }));
+  const auto decoded = decode_scaled(*files, config, [](std::string_view name) { return name == kMatrix; });
+  ASSERT_TRUE(decoded) << decoded.error().message();
+  EXPECT_TRUE(decoded->tensors.empty());
+}
+
+TEST(ScaledWeights, FuzzCorpus) {
+  test::replay_corpus("scaled", 200, [](std::string_view text) { fuzz_scaled(test::bytes_of(text)); });
+}
+
 TEST(ScaledWeights, OtherMethodsAreRefusedByName) {
   const auto with = [](const char* key, const Json& value) {
     return error_of("fp8-rows", [&](HfCheckpoint& c) { c.config["quantization_config"][key] = value; });
@@ -126,6 +215,8 @@ TEST(ScaledWeights, OtherMethodsAreRefusedByName) {
   for (const char* format : {"pack-quantized", "int-quantized", "marlin-24"})
     EXPECT_NE(with("format", format).find(std::string("stored as '") + format + "'"), std::string::npos);
   EXPECT_NE(with("transform_config", {{"config_groups", {{"u", 1}}}}).find("rotated"), std::string::npos);
+  EXPECT_EQ(with("quant_method", "mxfp4"), "");
+  EXPECT_NE(with("quant_method", "awq").find("fp8, mxfp4,"), std::string::npos);
 }
 
 }  // namespace

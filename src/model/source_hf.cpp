@@ -89,8 +89,9 @@ class TensorTable {
     std::string gguf = replace_placeholder(entry.gguf, std::to_string(layer)) + name.suffix;
     const Key key{entry.section, layer, entry.index, name.suffix};
     if (!name.expert.empty()) {
-      stacks_[key].mapped = mapped;
-      return add_expert(tensor, std::stoi(name.expert), std::move(gguf), stacks_[key]);
+      Stack& stack = stacks_[key];
+      stack.mapped = stack.mapped && mapped;
+      return add_expert(tensor, std::stoi(name.expert), std::move(gguf), stack);
     }
     const auto [at, fresh] =
         ordered_.try_emplace(key, SourceTensor{std::move(gguf), tensor.type, tensor.shape, tensor.data, 0, mapped});
@@ -119,7 +120,7 @@ class TensorTable {
   using Key = std::tuple<int, int, int, std::string>;  ///< section, layer, index, suffix
   struct Stack {
     std::string gguf;
-    bool mapped = true;  ///< alike too: of one type
+    bool mapped = true;  ///< all of them are
     std::map<int, SafeTensor> experts;
   };
 
@@ -169,8 +170,7 @@ Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architect
   };
   for (const SafeTensor& tensor : files.tensors())
     if (is_read(tensor.name)) DLLM_CHECK_OK(table.add(tensor, true));
-  for (const SafeTensor& tensor : scaled.tensors)
-    if (!is_left_out(architecture, tensor.name)) DLLM_CHECK_OK(table.add(tensor, false));
+  for (const SafeTensor& tensor : scaled.tensors) DLLM_CHECK_OK(table.add(tensor, false));
   for (const UnreadTensor& tensor : files.unread())
     if (is_read(tensor.name)) return tensor.why;
   return table.take();
@@ -299,6 +299,10 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
   DLLM_TRY(const auto mask, model.integer("tokenizer.ggml.mask_token_id"));
   if (mask) defaults.mask = static_cast<TokenId>(*mask);
   DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta, source.warnings));
+  if (architecture.hf_warning) {
+    DLLM_TRY(std::string warning, architecture.hf_warning(config));
+    if (!warning.empty()) source.warnings.push_back(std::move(warning));
+  }
   DLLM_CHECK_OK(set_thinking_default(architecture, meta));
   // What the architecture says about the tokenizer overrides the tokenizer's files.
   for (const auto& [key, value] : model.entries())
@@ -363,7 +367,8 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
   source.owner = owner;
   source.files = owner->files->files();
   if (!architecture->fold) {
-    DLLM_TRY(owner->scaled, decode_scaled(*owner->files, config));
+    DLLM_TRY(owner->scaled, decode_scaled(*owner->files, config,
+                                          [&](std::string_view name) { return is_left_out(*architecture, name); }));
     DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files, owner->scaled));
   }
   DLLM_CHECK_OK(add_generated(*architecture, config, *owner, source.tensors));

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -94,19 +95,46 @@ class SumMaker {
   std::vector<WeightId> order_;
 };
 
+Expected<void> check_graph(const Graph& graph) {
+  auto sound = CanvasRunner::check(graph);
+  if (sound) return {};
+  Error error = std::move(sound).error();
+  error.where = "--model";
+  error.hint = "quantize it without an importance matrix";
+  return error;
+}
+
+/// The sums of matrices that the file has as one, under their name there, by which quantizers look.
+void add_fused(const Model& model, std::vector<std::pair<std::string, ColumnSums>>& sums) {
+  for (const SourceTensor& tensor : model.tensors())
+    for (const auto& [fused, part] : {std::pair<std::string_view, std::string_view>{".attn_qkv.", ".attn_q."},
+                                      {".ffn_gate_up_exps.", ".ffn_gate_exps."}}) {
+      const std::size_t at = tensor.name.find(fused);
+      if (at == std::string::npos) continue;
+      std::string first = tensor.name;
+      first.replace(at, fused.size(), part);
+      const auto found = std::ranges::find(sums, first, &std::pair<std::string, ColumnSums>::first);
+      if (found == sums.end()) continue;  // a vector
+      ColumnSums same = found->second;
+      sums.emplace_back(tensor.name, std::move(same));
+    }
+}
+
 }  // namespace
 
 Expected<std::vector<std::pair<std::string, ColumnSums>>> column_sums(const Model& model,
                                                                       const std::vector<CalibrationCanvas>& canvases,
                                                                       const ImportanceOptions& options) {
-  DLLM_CHECK_OK(CanvasRunner::check(model.build({1, 1})));
+  DLLM_CHECK_OK(check_graph(model.build({1, 1})));
   SumMaker maker(model, options.threads);
   for (std::size_t i = 0; i < canvases.size(); ++i) {
     if (options.cancelled && options.cancelled()) return Error{ErrorCode::kCancelled, "stopped", "", ""};
     if (options.progress) options.progress(static_cast<std::int64_t>(i), static_cast<std::int64_t>(canvases.size()));
     maker.run(std::span(canvases).subspan(i, 1));
   }
-  return maker.take();
+  auto sums = maker.take();
+  add_fused(model, sums);
+  return sums;
 }
 
 Expected<ImportanceReport> write_importance(const Model& model, const std::vector<CalibrationCanvas>& canvases,
@@ -136,7 +164,8 @@ Expected<ImportanceReport> write_importance(const Model& model, const std::vecto
     const auto experts = static_cast<std::int64_t>(one.counts.size());
     DLLM_CHECK_OK(add(name + ".in_sum2", {one.columns, experts}, one.squares));
     DLLM_CHECK_OK(add(name + ".counts", {1, experts}, one.counts));
-    if (experts > 1) report.unused_experts += std::ranges::count(one.counts, 0.0);
+    // An expert's three matrices have the same rows; this is the one that no file stores fused.
+    if (name.find(".ffn_down_exps") != std::string::npos) report.unused_experts += std::ranges::count(one.counts, 0.0);
   }
   DLLM_CHECK_OK(writer.write(path, {.replace = replace}));
   return report;

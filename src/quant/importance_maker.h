@@ -29,13 +29,15 @@ struct ImportanceOptions {
 /// Matrices and columns of a finished file.
 struct ImportanceReport {
   std::int64_t matrices = 0, rows = 0, canvases = 0;
-  /// Experts that no row used: quantizers weight all of their columns alike.
+  /// Experts that no row used, of all layers: quantizers weight all columns of their matrices alike.
   std::int64_t unused_experts = 0;
 };
 
 /// What a model's matrices read while it sees these canvases, masks included: by GGUF name, all but the embedding and
-/// the head. Computed in float32 without caches (CanvasRunner), summed in float64 in the order of the rows, so the
-/// result depends on neither threads nor processor. Errors: kUnsupported (CanvasRunner::check()), kCancelled.
+/// the head. Where the file has one matrix for several (attn_qkv, ffn_gate_up_exps), that one too, by its name there:
+/// its parts read the same. Computed in float32 without caches (CanvasRunner), summed in float64 in the order of the
+/// rows, so the result depends on neither threads nor processor. Errors: kUnsupported (operations that CanvasRunner
+/// does not have), kCancelled.
 Expected<std::vector<std::pair<std::string, ColumnSums>>> column_sums(const Model& model,
                                                                       const std::vector<CalibrationCanvas>& canvases,
                                                                       const ImportanceOptions& options);

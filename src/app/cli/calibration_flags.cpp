@@ -110,7 +110,7 @@ void CalibrationFlags::add(Flags& flags) {
              .default_text = setting_.method,
              .choices = quant_method_names(),
              .apply = into(setting_.method, quant_method_names())});
-  add_texts(flags);
+  add_texts(flags, "; of the methods, y-clip and gptq read it");
   flags.add({.names = {"--damping"},
              .value = "X",
              .help = "GPTQ: added to the Hessian's diagonal, times its mean",
@@ -119,13 +119,12 @@ void CalibrationFlags::add(Flags& flags) {
              .rare = true});
 }
 
-void CalibrationFlags::add_texts(Flags& flags) {
-  flags.add(
-      {.names = {"--calibration"},
-       .value = "FILE",
-       .help = "prompts with answers, as for dllm eval, or a text (.txt); of the methods, y-clip and gptq read it",
-       .takes_path = true,
-       .apply = into(setting_.path)});
+void CalibrationFlags::add_texts(Flags& flags, std::string_view readers) {
+  flags.add({.names = {"--calibration"},
+             .value = "FILE",
+             .help = fmt::format("prompts with answers, as for dllm eval, or a text (.txt){}", readers),
+             .takes_path = true,
+             .apply = into(setting_.path)});
   flags.add({.names = {"--calibration-masks"},
              .value = "NAME",
              .help = "which tokens of an answer are masks: each with a random probability, as in a run, or none",

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/cli/flags.h"
@@ -47,8 +48,8 @@ struct CalibrationSetting {
 class CalibrationFlags {
  public:
   void add(Flags& flags);
-  /// Those that choose what a calibration sees.
-  void add_texts(Flags& flags);
+  /// Those that choose what a calibration sees. `readers`: what the help says after the kinds of files.
+  void add_texts(Flags& flags, std::string_view readers);
   const CalibrationSetting& setting() const { return setting_; }
   Expected<CalibrationOptions> options() const { return setting_.options(); }
 
