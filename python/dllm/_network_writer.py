@@ -27,7 +27,7 @@ from ._network_values import (
 
 VERSION = 1
 MOST_INDEX = 1 << 24  #: indices are stored as float32
-MOST_INPUTS = 256
+MOST_ARRAYS = 256  #: inputs, and outputs
 ACTIVATIONS = ("gelu", "gelu_tanh", "tanh", "relu", "silu")
 
 
@@ -229,8 +229,10 @@ def emit(reader: Any, outputs: dict[str, View], name: str, source: str) -> tuple
     for array in reader.inputs.values():
         if array.tokens and any(entry["op"] == "embed" for entry in writer.ops):
             writer.inputs.append({"name": array.name, "kind": "tokens", "shape": list(array.shape)})
-    if len(writer.inputs) > MOST_INPUTS:
-        raise Refusal(f"{len(writer.inputs)} inputs and constants that are added by row; {MOST_INPUTS} are the most")
+    if len(outputs) > MOST_ARRAYS:
+        raise Refusal(f"{len(outputs)} outputs; {MOST_ARRAYS} are the most: --outputs chooses some")
+    if len(writer.inputs) > MOST_ARRAYS:
+        raise Refusal(f"{len(writer.inputs)} inputs and constants that are added by row; {MOST_ARRAYS} are the most")
     if writer.rows == 0:
         raise Refusal("no output depends on an input")
     scored = any(view.value.scored for view in outputs.values())
