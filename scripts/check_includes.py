@@ -63,7 +63,8 @@ TEST_HEADERS = {"test_data.h"}
 # Headers whose structs hold JSON by value, or whose functions read it. All others include json_fwd.hpp.
 JSON_BY_VALUE = {"src/constrain/testing/validate.h", "src/model/testing/fuzz_entry.h",
                  "src/model/testing/hf_directory.h", "src/npu_compiler/sweep/testing/fuzz_entry.h",
-                 "src/npu_core/timing/testing/fuzz_entry.h", "src/npu_core/timing/memo.h", "src/serve/json.h"}
+                 "src/npu_compiler/workload/testing/fuzz_entry.h", "src/npu_core/timing/testing/fuzz_entry.h",
+                 "src/npu_core/timing/memo.h", "src/serve/json.h"}
 
 MAX_FILE, MAX_FUNCTION = 400, 60
 # Files and functions that are currently longer. Entries may only be removed, and numbers may only decrease.

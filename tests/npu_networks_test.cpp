@@ -100,7 +100,11 @@ TEST_P(NetworkFile, PricedScheduleIsNearTheSimulation) {
   for (const char* name : {"dart-512", "mobile-v79-mx"}) {
     const npu::Device device = device_of({GetParam(), name, {}});
     npu::StepRequest request;
-    request.work = {.batch = 1, .rows = network->rows, .context = network->rows};
+    request.work = {.batch = 1,
+                    .rows = network->rows,
+                    .context = network->rows,
+                    .visible = network->visible,
+                    .causal_block = network->causal ? 1 : 0};
     request.work.scored = static_cast<std::int64_t>(network->scored.size());
     request.work.scored_rows = network->scored;
     const auto compiled = npu::compile_step(network->shape(), device, request);
@@ -224,7 +228,8 @@ TEST(NetworkFiles, DamageIsRefused) {
   EXPECT_NE(with(q + "x" + q + ": " + q + "v2" + q, q + "x" + q + ": " + q + "v9" + q).find("'v9'"), std::string::npos);
   EXPECT_NE(with(q + "causal" + q + ": false", q + "causal" + q + ": 12345").find("causal"), std::string::npos);
   EXPECT_NE(with(q + "visible" + q + ": 8", q + "visible" + q + ": 9").find("sees 9"), std::string::npos);
-  EXPECT_NE(with(q + "width" + q + ": 32", q + "width" + q + ": 64").find("32 and 64 columns"), std::string::npos);
+  EXPECT_NE(with(q + "width" + q + ": 32", q + "width" + q + ": 64").find("has 256 numbers, not 512"),
+            std::string::npos);
   EXPECT_NE(with(q + "fixed" + q, q + "other" + q), "");
   EXPECT_NE(npu::load_network("bert.onnx").error().message().find("python3 -m dllm.networks bert.onnx"),
             std::string::npos);

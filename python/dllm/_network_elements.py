@@ -8,7 +8,6 @@ import numpy as np
 
 from ._network_values import (
     Array,
-    Linear,
     Of,
     Refusal,
     Value,
@@ -217,7 +216,3 @@ def halved(value: Value) -> tuple[Value, bool]:
     if half and uniform(shift) == 0.0:
         return base, True
     return value, False
-
-
-def is_product(value: Value) -> bool:
-    return isinstance(split_affine(value)[0], Linear)

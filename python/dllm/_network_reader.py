@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _network_attention as heads
 from . import _network_elements as elements
+from ._network_inputs import constant_of, inputs_of, shape_of
 from ._network_values import (
     Affine,
     Array,
@@ -62,47 +63,25 @@ class Reader:
         self.kept: dict[tuple[int, bytes], Of] = {}
         for tensor in model.graph.initializer:
             self.tensors[tensor.name] = onnx.numpy_helper.to_array(tensor)
-        for value in model.graph.input:
-            if value.name not in self.tensors:
-                self.add_input(value)
+        for value in inputs_of(model):
+            self.add_input(value)
 
     # Inputs.
 
-    def shape_of(self, value: Any) -> tuple[int, ...]:
-        shape = []
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            name = dim.dim_param or f"{value.name}[{axis}]"
-            if dim.HasField("dim_value"):
-                shape.append(int(dim.dim_value))
-            elif name in self.options.dims:
-                shape.append(self.options.dims[name])
-            elif axis == 0 and len(value.type.tensor_type.shape.dim) > 1:
-                shape.append(1)  # the batch, in every exporter's order
-            else:
-                raise Refusal(f"input '{value.name}' has a size '{name}' that is not given: --dim {name}=N")
-        return tuple(shape)
-
     def add_input(self, value: Any) -> None:
-        shape = self.shape_of(value)
+        shape = shape_of(value, self.options.dims)
         kind = value.type.tensor_type.elem_type
         whole = kind in (self.onnx.TensorProto.INT64, self.onnx.TensorProto.INT32)
-        name = value.name.lower()
         dtype = self.onnx.helper.tensor_dtype_to_np_dtype(kind)
-        if value.name in self.options.fixed:
-            self.fix(value.name, np.broadcast_to(self.options.fixed[value.name], shape).astype(dtype))
-        elif "mask" in name:
-            self.fix(value.name, np.ones(shape, dtype))
-        elif whole and ("type" in name or "segment" in name):
-            self.fix(value.name, np.zeros(shape, dtype))
-        elif whole and "position" in name:
-            self.fix(value.name, np.broadcast_to(np.arange(shape[-1], dtype=dtype), shape))
+        constant = constant_of(value.name, shape, dtype, self.options.fixed)
+        if constant is not None:
+            self.fix(value.name, constant)
         elif whole and any(made.tokens for made in self.inputs.values()):
             raise Refusal(f"a second input of integers, '{value.name}': --fix {value.name}=VALUE makes it a constant")
         else:
             if not whole and kind not in (self.onnx.TensorProto.FLOAT, self.onnx.TensorProto.FLOAT16):
                 raise Refusal(f"input '{value.name}' of a type that is neither float nor an index")
-            count = math.prod(shape)
-            made = InputArray(1, count, False, value.name, shape, whole)
+            made = InputArray(1, math.prod(shape), False, value.name, shape, whole)
             self.inputs[value.name] = made
             self.tensors[value.name] = of_value(made, shape)
 
@@ -121,7 +100,7 @@ class Reader:
             except Refusal as refusal:
                 refusal.where = refusal.where or where
                 raise
-            except (ValueError, IndexError, KeyError, RuntimeError, TypeError, AssertionError) as error:
+            except (ValueError, IndexError, KeyError, RuntimeError, TypeError, AssertionError, ArithmeticError) as error:
                 wrong = Refusal(f"it does not compute: {error}")
                 wrong.where = where
                 raise wrong from error
@@ -130,7 +109,10 @@ class Reader:
     def evaluate(self, node: Any, inputs: list[Array]) -> list[Array]:
         names = [name for name in node.input if name]
         feeds = dict(zip(names, (array for name, array in zip(node.input, inputs) if name)))
-        return [np.asarray(r) for r in self.reference(node, opsets=self.opsets).run(None, feeds)]
+        try:
+            return [np.asarray(r) for r in self.reference(node, opsets=self.opsets).run(None, feeds)]
+        except Exception as error:  # operators of onnx.reference raise what NumPy and they like
+            raise Refusal(f"it does not compute: {error}") from error
 
     def node(self, node: Any) -> list[Tensor]:
         missing = [name for name in node.input if name not in self.tensors]
@@ -257,7 +239,9 @@ class Reader:
         channels, high, wide = x.shape[1], x.shape[2] // size[0], x.shape[3] // size[1]
         cut = x.index[0, :, :high * size[0], :wide * size[1]].reshape(channels, high, size[0], wide, size[1])
         rows = self.input_rows(x.value, cut.transpose(1, 3, 0, 2, 4).reshape(high * wide, -1))
-        bias = None if len(inputs) < 3 or isinstance(inputs[2], View) else np.asarray(inputs[2], np.float64)
+        if len(inputs) > 2 and isinstance(inputs[2], View):
+            raise Refusal("Conv whose bias is not a constant")
+        bias = np.asarray(inputs[2], np.float64) if len(inputs) > 2 and node.input[2] else None
         made = Linear(rows.rows, weight.shape[0], False, rows, weight.reshape(weight.shape[0], -1).T.astype(np.float64),
                       bias)
         index = np.arange(made.rows * made.width, dtype=np.int64).reshape(high, wide, made.width)
@@ -340,20 +324,10 @@ class Reader:
             return t
         return of_value(self.input_rows(t.value, t.index.reshape(-1, t.shape[-1])), t.shape)
 
-    def op_add(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
-        return self.binary("Add", inputs)
+    def arithmetic(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
+        return self.binary(node.op_type, inputs)
 
-    def op_sub(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
-        return self.binary("Sub", inputs)
-
-    def op_mul(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
-        return self.binary("Mul", inputs)
-
-    def op_div(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
-        return self.binary("Div", inputs)
-
-    def op_pow(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
-        return self.binary("Pow", inputs)
+    op_add = op_sub = op_mul = op_div = op_pow = arithmetic
 
     def view(self, t: Tensor) -> View:
         made = self.as_rows(t)
@@ -375,24 +349,23 @@ class Reader:
             axes = [int(axis) for axis in inputs[1].reshape(-1)]
         return elements.mean(self.view(inputs[0]), list(axes or []), bool(attributes.get("keepdims", 1)))
 
-    def op_layernormalization(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
-        return self.norm(inputs, attributes, "normal")
-
-    def op_rmsnormalization(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
-        return self.norm(inputs, attributes, "rms_normal")
-
-    def norm(self, inputs: list[Tensor], attributes: dict[str, Any], kind: str) -> View:
+    def norm(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
         x = self.view(inputs[0])
         if attributes.get("axis", -1) not in (-1, x.index.ndim - 1) or any(isinstance(t, View) for t in inputs[1:]):
             raise Refusal("a norm that is not over the columns, or whose gains are not constant")
         bias = np.zeros(1)
         if len(inputs) > 2 and not isinstance(inputs[2], View) and inputs[2].size:
             bias = inputs[2].astype(np.float64)
+        kind = "normal" if node.op_type == "LayerNormalization" else "rms_normal"
         made = elements.normal(x, attributes.get("epsilon", 1e-5), kind)
         return elements.affine_view(made, np.asarray(inputs[1], np.float64), bias)
 
+    op_layernormalization = op_rmsnormalization = norm
+
     def op_softmax(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
-        return heads.softmax(self.view(inputs[0]), attributes.get("axis", -1))
+        # Before operator set 13, every axis from this one on was one: the same only for the last.
+        default = -1 if self.opsets.get("", self.opsets.get("ai.onnx", 13)) >= 13 else 1
+        return heads.softmax(self.view(inputs[0]), attributes.get("axis", default))
 
     def op_where(self, node: Any, inputs: list[Tensor], attributes: dict[str, Any]) -> View:
         condition, shown, other = inputs

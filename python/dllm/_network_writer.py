@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 from typing import Any
 
@@ -26,7 +27,16 @@ from ._network_values import (
 
 VERSION = 1
 MOST_INDEX = 1 << 24  #: indices are stored as float32
+MOST_ARRAYS = 256  #: inputs, and outputs
 ACTIVATIONS = ("gelu", "gelu_tanh", "tanh", "relu", "silu")
+
+
+class Unnamed(Exception):
+    """A value that has to be emitted first."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__()
+        self.value = value
 
 
 class Writer:
@@ -39,12 +49,23 @@ class Writer:
         self.rows = 0
         self.mask: tuple[int, bool] | None = None
 
+    def add(self, value: Value) -> str:
+        """Emits what makes a value, once, after all that it needs: a network may be deeper than Python's stack."""
+        waiting = [value]
+        while waiting:
+            try:
+                made = self.names.get(id(waiting[-1])) or self.emit(waiting[-1])
+            except Unnamed as first:
+                waiting.append(first.value)
+                continue
+            self.names[id(waiting[-1])] = made
+            self.kept.append(waiting.pop())
+        return self.names[id(value)]
+
     def name(self, value: Value) -> str:
-        """Emits what makes a value, once."""
+        """Of a value that is emitted. Whoever emits asks for names before it adds anything."""
         if id(value) not in self.names:
-            made = self.emit(value)
-            self.names[id(value)] = made
-            self.kept.append(value)
+            raise Unnamed(value)
         return self.names[id(value)]
 
     def op(self, op: str, **members: Any) -> str:
@@ -185,8 +206,8 @@ def visible_of(hidden: Array) -> tuple[int, bool]:
     raise Refusal("a mask that neither shows the first keys to all rows nor is causal")
 
 
-def write(path: str, reader: Any, outputs: dict[str, View], name: str, source: str, samples: dict[str, Array]) -> dict[str, Any]:
-    """Emits the outputs and everything they need; returns the description that the file has."""
+def emit(reader: Any, outputs: dict[str, View], name: str, source: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The description of the outputs and of everything they need, and its tensors."""
     writer = Writer()
     columns: dict[int, int] = {}
     total = 0
@@ -194,7 +215,7 @@ def write(path: str, reader: Any, outputs: dict[str, View], name: str, source: s
         if id(view.value) in columns:
             continue
         columns[id(view.value)] = total
-        made = writer.name(view.value)
+        made = writer.add(view.value)
         writer.ops.append({"op": "output", "x": made})
         total += view.value.width
     described = []
@@ -208,6 +229,10 @@ def write(path: str, reader: Any, outputs: dict[str, View], name: str, source: s
     for array in reader.inputs.values():
         if array.tokens and any(entry["op"] == "embed" for entry in writer.ops):
             writer.inputs.append({"name": array.name, "kind": "tokens", "shape": list(array.shape)})
+    if len(outputs) > MOST_ARRAYS:
+        raise Refusal(f"{len(outputs)} outputs; {MOST_ARRAYS} are the most: --outputs chooses some")
+    if len(writer.inputs) > MOST_ARRAYS:
+        raise Refusal(f"{len(writer.inputs)} inputs and constants that are added by row; {MOST_ARRAYS} are the most")
     if writer.rows == 0:
         raise Refusal("no output depends on an input")
     scored = any(view.value.scored for view in outputs.values())
@@ -215,24 +240,35 @@ def write(path: str, reader: Any, outputs: dict[str, View], name: str, source: s
             "visible": (writer.mask or (writer.rows, False))[0], "causal": (writer.mask or (0, False))[1],
             "scored": [int(r) for r in reader.gathered] if scored else [], "fixed": reader.fixed,
             "inputs": writer.inputs, "outputs": described, "ops": writer.ops}
-    used = {entry["name"] for entry in writer.inputs}
-    for label, array in samples.items():
+    return text, writer.tensors
+
+
+def save(path: str, text: dict[str, Any], tensors: dict[str, Array], sample: dict[str, Array]) -> None:
+    """Writes the file as a whole or not at all. sample: arrays of `sample.input.` and `sample.output.` names."""
+    used = {entry["name"] for entry in text["inputs"]}
+    arrays = dict(tensors)
+    for label, array in sample.items():
         if not label.startswith("sample.input.") or label[len("sample.input."):] in used:
-            writer.tensors[label] = np.asarray(array, np.float32).reshape(-1)
-    save(path, writer.tensors, {"dllm.network": json.dumps(text)})
-    return text
-
-
-def save(path: str, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
-    header: dict[str, Any] = {"__metadata__": metadata}
+            arrays[label] = np.asarray(array, np.float32).reshape(-1)
+    header: dict[str, Any] = {"__metadata__": {"dllm.network": json.dumps(text)}}
     at = 0
-    for name, array in tensors.items():
+    for name, array in arrays.items():
         size = 4 * math.prod(array.shape)
         header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + size]}
         at += size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for array in tensors.values():
-            file.write(np.ascontiguousarray(array, np.float32).tobytes())
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    target = os.path.realpath(path)
+    special = os.path.exists(target) and not os.path.isfile(target)  # a device or a pipe is written, never replaced
+    part = target if special else f"{target}.{os.getpid()}.part"
+    try:
+        with open(part, "wb") as file:
+            file.write(struct.pack("<Q", len(head)) + head)
+            for array in arrays.values():
+                file.write(np.ascontiguousarray(array, np.float32).tobytes())
+        if not special:
+            os.replace(part, target)
+    except BaseException:
+        if not special and os.path.exists(part):
+            os.unlink(part)
+        raise

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ._network_inputs import check_names
 from ._network_reader import Options, Reader
 from ._network_values import Array, Embed, Refusal, Value, View
-from ._network_writer import write
+from ._network_writer import emit, save
 
 __all__ = ["NetworkError", "main", "translate"]
 
@@ -27,6 +28,10 @@ class NetworkError(Exception):
     """A file that is damaged, or a network that has no translation: which node, and why."""
 
 
+def first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 def load(path: str) -> Any:
     try:
         import onnx
@@ -35,11 +40,13 @@ def load(path: str) -> Any:
                            "python3-onnx") from error
     try:
         model = onnx.load(path)
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(os.fspath(path))  # the file: a model in memory is checked up to 2 GB, without its external data
     except OSError as error:
         raise NetworkError(f"{path}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise NetworkError(f"{path}: not enough memory") from error
     except Exception as error:  # protobuf and the checker have no common class
-        raise NetworkError(f"{path}: no ONNX file, or a damaged one: {str(error).splitlines()[0]}") from error
+        raise NetworkError(f"{path}: no ONNX file, or a damaged one: {first_line(error)}") from error
     return model
 
 
@@ -61,25 +68,24 @@ def read(model: Any, options: Options, wanted: list[str]) -> tuple[Reader, dict[
     return reader, outputs
 
 
-def tables(value: Value | None, seen: set[int]) -> list[int]:
-    """Rows of the embedding tables that a value needs."""
-    if value is None or id(value) in seen:
-        return []
-    seen.add(id(value))
-    if isinstance(value, Embed):
-        return [value.table.shape[0]]
-    found = []
-    for member in vars(value).values():
-        if isinstance(member, Value):
-            found += tables(member, seen)
+def tables(values: list[Value]) -> list[int]:
+    """Rows of the embedding tables that values need."""
+    found, waiting, seen = [], list(values), {id(value) for value in values}
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Embed):
+            found.append(int(value.table.shape[0]))
+        for member in vars(value).values():
+            if isinstance(member, Value) and id(member) not in seen:
+                seen.add(id(member))
+                waiting.append(member)
     return found
 
 
 def sample_of(model: Any, reader: Reader, outputs: dict[str, View]) -> dict[str, Array]:
     """Random inputs, and what onnx.reference computes from them in float32."""
     random = np.random.default_rng(SEED)
-    seen: set[int] = set()
-    vocabulary = min([1 << 24, *(n for view in outputs.values() for n in tables(view.value, seen))])
+    vocabulary = min([1 << 24, *tables([view.value for view in outputs.values()])])
     feeds: dict[str, Array] = {}
     for value in model.graph.input:
         tensor = reader.tensors.get(value.name)
@@ -90,7 +96,11 @@ def sample_of(model: Any, reader: Reader, outputs: dict[str, View]) -> dict[str,
                                  else random.standard_normal(array.shape)).astype(dtype)
         elif isinstance(tensor, np.ndarray):
             feeds[value.name] = tensor.astype(dtype)
-    made = reader.reference(model).run(list(outputs), feeds)
+    try:
+        made = reader.reference(model).run(list(outputs), feeds)
+    except Exception as error:  # operators of onnx.reference raise what NumPy and they like
+        raise Refusal(f"onnx.reference does not compute the network, so there is no sample: {first_line(error)}; "
+                      "--no-sample translates without one") from error
     sample = {f"sample.input.{name}": feeds[name] for name in reader.inputs}
     sample.update({f"sample.output.{name}": array for name, array in zip(outputs, made)})
     return sample
@@ -105,20 +115,33 @@ def translate(path: str, to: str, *, dims: dict[str, int] | None = None, fixed: 
     """
     model = load(path)
     try:
-        for gather in (True, False):
-            options = Options(dict(dims or {}), dict(fixed or {}), gather)
-            reader, views = read(model, options, list(outputs or []))
-            scored = [view.value.scored for view in views.values()]
-            if reader.gathered is None or all(scored):
-                break  # else rows that are picked for one output are computed with all others
-        arrays = sample_of(model, reader, views) if sample else {}
+        check_names(model, dims or {}, fixed or {})
         with open(path, "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()
         label = name or os.path.splitext(os.path.basename(path))[0]
-        return write(to, reader, views, label, f"{os.path.basename(path)}, sha256 {digest}", arrays)
+        source = f"{os.path.basename(path)}, sha256 {digest}"
+
+        def attempt(gather: bool) -> tuple[Reader, dict[str, View], dict[str, Any], dict[str, Array]]:
+            reader, views = read(model, Options(dict(dims or {}), dict(fixed or {}), gather), list(outputs or []))
+            if reader.gathered is not None and gather and not all(view.value.scored for view in views.values()):
+                raise Refusal("rows that are picked for one output are computed with all others")
+            return reader, views, *emit(reader, views, label, source)
+
+        try:
+            reader, views, text, tensors = attempt(True)
+        except Refusal:  # perhaps only because some rows go through the rest alone
+            reader, views, text, tensors = attempt(False)
+        save(to, text, tensors, sample_of(model, reader, views) if sample else {})
+        return text
     except Refusal as refusal:
         where = f"{path}, {refusal.where}" if refusal.where else path
         raise NetworkError(f"{where}: {refusal}") from refusal
+    except OSError as error:
+        raise NetworkError(f"{path if error.filename == path else to}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise NetworkError(f"{path}: not enough memory") from error
+    except (ValueError, RuntimeError, ArithmeticError, LookupError, TypeError) as error:
+        raise NetworkError(f"{path}: it is not translated: {first_line(error)}") from error
 
 
 def named(text: str) -> tuple[str, str]:
@@ -143,7 +166,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         dims = {name: int(value) for name, value in given.dim}
         fixed = {name: np.load(value) if value.endswith(".npy") else np.array(float(value)) for name, value in given.fix}
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, EOFError) as error:
         parser.error(str(error))
     try:
         text = translate(given.file, given.output, dims=dims, fixed=fixed, name=given.name, sample=not given.no_sample,

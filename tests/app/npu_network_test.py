@@ -41,8 +41,8 @@ PYTHON = interpreter()
 needs_onnx = unittest.skipUnless(PYTHON, "there is no package onnx: scripts/setup --networks")
 
 
-def npy(path, values):
-    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(values)},), }}\n".encode()
+def npy(path, values, shape=None):
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape or (len(values),)}, }}\n".encode()
     path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + struct.pack(f"<{len(values)}f", *values))
     return path
 
@@ -108,6 +108,31 @@ class Network(CliCase):
         for flags, words in (((f"input_ids={wrong}",), "none of 40 ids"), ((f"other={ids}",), "no input 'other'"),
                              (("input_ids",), "NAME=FILE")):
             self.assertIn(words, self.fails(2, "npu", "network", FILES / "bert.safetensors", "--input", *flags))
+
+    def test_inputs_have_the_shape_of_the_network(self):
+        """A transposed array has as many numbers."""
+        network = FILES / "bert.safetensors"
+        for shape, fits in (((8,), True), ((1, 8), True), ((8, 1), True), ((2, 4), False)):
+            ids = npy(self.dir / "shaped.npy", [1] * 8, shape)
+            args = ("npu", "network", network, "--values", "float32", "--input", f"input_ids={ids}")
+            if fits:
+                self.ok(*args)
+            else:
+                self.assertIn("an array of 2 x 4 for 'input_ids', which has 1 x 8", self.fails(2, *args))
+
+    def test_values_that_cannot_be(self):
+        """What is asked for is computed, or refused."""
+        ids = npy(self.dir / "some.npy", [1] * 8)
+        network = FILES / "bert.safetensors"
+        self.assertIn("no values are computed", self.fails(2, "npu", "network", network, "--values", "none", "--input",
+                                                           f"input_ids={ids}"))
+        data = network.read_bytes()
+        bare = self.dir / "bare.safetensors"
+        bare.write_bytes(data.replace(b'"sample.input.', b'"simple.input.').replace(b'"sample.output.', b'"simple.output.'))
+        self.assertNotIn("values", self.report(bare))
+        for how in ("machine", "executor", "float32"):
+            self.assertIn("the file has no sample", self.fails(2, "npu", "network", bare, "--values", how))
+        self.report(bare, "--values", "float32", "--input", f"input_ids={ids}")
 
     def test_batches_and_devices(self):
         one = self.report(FILES / "decoder.safetensors", "--device", "dart-512", "--values", "none")
@@ -200,6 +225,38 @@ class Translation(CliCase):
                 self.assertEqual(len(error.splitlines()), 1, error)
         self.assertFalse((self.dir / "x.safetensors").exists())
 
+    def test_options_are_checked(self):
+        """One line for each, and no file."""
+        bert, out = self.dir / "bert.onnx", self.dir / "checked.safetensors"
+        wide = npy(self.dir / "wide.npy", [1] * 9)
+        for flags, words in ((("--fix", "typo=1"), "no input 'typo'; it has attention_mask, input_ids, token_type_ids"),
+                             (("--dim", "typo=3"), "no open size 'typo'; it has batch"),
+                             (("--dim", "batch=-1"), "a size is at least 1"),
+                             (("--fix", f"attention_mask={wide}"), "an array of shape [9] for an input of [1, 8]"),
+                             (("--outputs", "typo"), "no output 'typo'")):
+            with self.subTest(flags):
+                error = self.translate(bert, "-o", out, *flags, code=3).stderr
+                self.assertIn(words, error)
+                self.assertEqual(len(error.splitlines()), 1, error)
+        for to in (self.dir / "no" / "folder.safetensors", self.dir):
+            error = self.translate(bert, "-o", to, code=3).stderr
+            self.assertIn(str(to), error)
+            self.assertEqual(len(error.splitlines()), 1, error)
+        self.assertEqual([p.name for p in self.dir.iterdir() if "checked" in p.name or p.name.endswith(".part")], [])
+
+    def test_rows_that_are_picked_may_be_used_twice(self):
+        """Gathered rows cannot be added to those of all rows: then all rows are computed."""
+        self.broken()
+        for difference in self.differences(self.written("picked")):
+            self.assertLess(difference, 1e-4)
+        self.assertNotIn("gather", [op["op"] for op in header_of(self.dir / "picked.safetensors")["ops"]])
+
+    def test_deep_networks(self):
+        """1200 operators, each of the one before it: more than Python's stack has frames."""
+        self.broken()
+        self.assertEqual(len(header_of(self.written("deep", "--no-sample"))["ops"]), 1203)
+        self.differences(self.written("deep"))
+
     def broken(self):
         """Files that are refused, and words of the reason."""
         script = self.dir / "broken.py"
@@ -217,12 +274,13 @@ from onnx import TensorProto, helper
 from network_models import Maker, Shape, bert, floats, integers
 folder, cases = pathlib.Path(sys.argv[2]), []
 
-def case(name, words, make, inputs=None, shape=(1, 8, 32)):
+def case(name, words, make, inputs=None, output=(1, 8, 32), opset=17):
     m = Maker()
     m.nodes.append(helper.make_node("Identity", [make(m)], ["out"]))
-    graph = helper.make_graph(m.nodes, "g", inputs or [floats("x", 1, 8, 32)], [floats("out", 1, 8, 32)], m.constants)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / f"{name}.onnx")
-    cases.append([name, words])
+    graph = helper.make_graph(m.nodes, "g", inputs or [floats("x", 1, 8, 32)], [floats("out", *output)], m.constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), folder / f"{name}.onnx")
+    if words:
+        cases.append([name, words])
 
 w = lambda m: m.op("MatMul", "x", m.weight(32, 32))
 case("pool", "ReduceMean over anything but the columns", lambda m: m.op("ReduceMean", "x", axes=[1]))
@@ -245,6 +303,34 @@ bias = lambda m: m.op("MatMul", m.op("Softmax", m.op("Add", m.op("MatMul", h(m, 
      m.constant(np.full((1, 2, 8, 8), 0.5, np.float32))), axis=-1), h(m, [0, 2, 1, 3]))
 h = lambda m, order: m.op("Transpose", m.op("Reshape", w(m), m.i(1, 8, 2, 16)), perm=order)
 case("bias", "a bias of attention", bias)
+case("conv-bias", "Conv whose bias is not a constant", lambda m: m.op("Conv", "image", m.weight(8, 3, 4, 4), m.op("Relu", "b"),
+     strides=[4, 4]), [floats("image", 1, 3, 16, 16), floats("b", 8)])
+
+
+def attention(m):
+    return m.op("MatMul", m.op("Softmax", m.op("MatMul", h(m, [0, 2, 1, 3]), h(m, [0, 2, 3, 1]))), h(m, [0, 2, 1, 3]))
+
+
+case("old-softmax", "Softmax that is not over the keys", attention, opset=12)
+case("numbers", "it does not compute", lambda m: m.op("Add", w(m), m.op("Reshape", m.f(1), m.i(2))))
+
+
+def picked(m):
+    first = m.op("Gather", m.op("Relu", w(m)), m.constant(np.int64(0)), axis=1)
+    return m.op("Add", m.op("MatMul", first, m.weight(32, 32)), first)
+
+
+case("picked", "", picked, output=(1, 32))
+
+
+def deep(m):
+    x = w(m)
+    for i in range(1200):
+        x = m.op("Relu", x)
+    return x
+
+
+case("deep", "", deep)
 model = bert(Shape())
 model.graph.node[5].input[0] = "nothing"
 onnx.save(model, folder / "dangling.onnx")

@@ -139,11 +139,13 @@ class NpuNetwork final : public Verb {
   static std::string text(const Json& json) {
     const Json& timing = json["timing"];
     const auto cycles = json["total_cycles"].get<std::uint64_t>();
-    std::string text = fmt::format("{} on {}, {} x {} rows: {} cycles, {:.4f} ms, {:.4g} mJ\n",
-                                   json["network"].get<std::string>(), json["device"].get<std::string>(),
-                                   json["batch"].get<std::int64_t>(), json["rows"].get<std::int64_t>(), cycles,
-                                   json["time_ms"].get<double>(), 1e3 * timing["energy_j"].get<double>());
-    for (const Json& fixed : json["fixed_inputs"]) text += fmt::format("fixed: {}\n", fixed.get<std::string>());
+    std::string text =
+        fmt::format("{} on {}, {} x {} rows: {} cycles, {:.4f} ms, {:.4g} mJ\n",
+                    NetworkValues::shown(json["network"].get<std::string>()), json["device"].get<std::string>(),
+                    json["batch"].get<std::int64_t>(), json["rows"].get<std::int64_t>(), cycles,
+                    json["time_ms"].get<double>(), 1e3 * timing["energy_j"].get<double>());
+    for (const Json& fixed : json["fixed_inputs"])
+      text += fmt::format("fixed: {}\n", NetworkValues::shown(fixed.get<std::string>()));
     if (const auto parts = json["parts"].get<std::size_t>(); parts > 1)
       text += fmt::format("in {} parts, as its rows do not fit at once: weights are read {} times\n", parts, parts);
     if (json.contains("scheduled")) {

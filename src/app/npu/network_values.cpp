@@ -8,6 +8,7 @@
 #include "app/cli/report.h"
 #include "app/cli/written_files.h"
 #include "base/input_file.h"
+#include "base/quote_name.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "cpu/cpu_backend.h"
@@ -82,6 +83,7 @@ void NetworkValues::add(Flags& flags) {
                for (const char* known : {"executor", "machine", "float32", "none"})
                  if (text == known) {
                    mode = text;
+                   asked = true;
                    return {};
                  }
                return bad_value(fmt::format("'{}' is none of executor, machine, float32, none", text));
@@ -97,25 +99,47 @@ void NetworkValues::add(Flags& flags) {
              .apply = into(saves)});
 }
 
+/// A list of numbers has no shape; dimensions of one entry say nothing about the order of the others.
+Expected<void> check_shape(const npu::Network& network, const std::string& name, const NpyArray& array) {
+  const npu::NetworkInput* in = network.input(name);
+  if (in == nullptr || array.shape.size() < 2) return {};
+  std::vector<std::int64_t> given(array.shape.begin(), array.shape.end()), needed = in->shape;
+  std::erase(given, 1);
+  std::erase(needed, 1);
+  if (given == needed) return {};
+  return Error{ErrorCode::kUsage,
+               fmt::format("an array of {} for {}, which has {}", fmt::join(array.shape, " x "), quote_name(name),
+                           fmt::join(in->shape, " x ")),
+               "--input", "transpose the array, or give its numbers as a list in this order"};
+}
+
 Expected<Values> NetworkValues::given(const npu::Network& network) const {
   Values values;
   for (const std::string& text : inputs) {
     DLLM_TRY(const auto named, named_file(text, "--input"));
     DLLM_TRY(const std::string bytes, read_input(named.second));
     DLLM_TRY(const NpyArray array, parse_npy(bytes, named.second));
+    DLLM_CHECK_OK(check_shape(network, named.first, array));
     values.push_back({named.first, {}});
     for (const double x : array.values) values.back().values.push_back(static_cast<float>(x));
   }
   return inputs.empty() ? network.sample_inputs : values;
 }
 
+/// Whether there is something to compute. Errors: kUsage, if what was asked for needs it and there is nothing.
+Expected<bool> NetworkValues::wanted(const npu::Network& network) const {
+  const bool none = mode == "none";
+  if (!none && (!inputs.empty() || !network.sample_inputs.empty())) return true;
+  const char* flag = !saves.empty() ? "--save" : !inputs.empty() ? "--input" : asked && !none ? "--values" : nullptr;
+  if (flag == nullptr) return false;
+  return Error{ErrorCode::kUsage, none ? "no values are computed" : "there are no inputs to compute values from", flag,
+               none ? "leave out --values none" : "the file has no sample: give --input NAME=FILE.npy"};
+}
+
 Expected<void> NetworkValues::run(Session& session, const npu::Network& network, const npu::Device& device,
                                   const DeviceFlags& chosen, Json& json) const {
-  if (mode == "none" || (inputs.empty() && network.sample_inputs.empty())) {
-    if (saves.empty()) return {};
-    return Error{ErrorCode::kUsage, "there are no values to save", "--save",
-                 mode == "none" ? "leave out --values none" : "the file has no sample: give --input NAME=FILE.npy"};
-  }
+  DLLM_TRY(const bool any, wanted(network));
+  if (!any) return {};
   DLLM_TRY(const Values in, given(network));
   DLLM_TRY(const std::unique_ptr<Backend> backend, backend_for(mode, network, device, chosen));
   DLLM_TRY(const Values out, npu::run_network(*backend, network, in));
@@ -125,10 +149,16 @@ Expected<void> NetworkValues::run(Session& session, const npu::Network& network,
     DLLM_TRY(const auto named, named_file(text, "--save"));
     const auto found = std::ranges::find(out, named.first, &npu::NetworkSample::name);
     if (found == out.end())
-      return Error{ErrorCode::kUsage, fmt::format("the network has no output '{}'", named.first), "--save", ""};
+      return Error{ErrorCode::kUsage, fmt::format("the network has no output {}", quote_name(named.first)), "--save",
+                   ""};
     DLLM_CHECK_OK(write_result(session, named.second, npy_of(found->values)));
   }
   return {};
+}
+
+std::string NetworkValues::shown(const std::string& name) {
+  const std::string quoted = quote_name(name);
+  return quoted.substr(1, quoted.size() - 2);
 }
 
 std::string NetworkValues::text(const Json& json) {
@@ -136,7 +166,7 @@ std::string NetworkValues::text(const Json& json) {
   std::string text;
   for (const Json& one : json["values"]["against_float32"])
     text += fmt::format("{} ({}): from float32 by at most {:.3g}, {:.3g} of its root mean square\n",
-                        one["output"].get<std::string>(), json["values"]["by"].get<std::string>(),
+                        shown(one["output"].get<std::string>()), json["values"]["by"].get<std::string>(),
                         one["largest"].get<double>(), one["relative_rms"].get<double>());
   return text;
 }

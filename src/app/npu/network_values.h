@@ -14,6 +14,7 @@ namespace dllm::app {
 /// --values, --input and --save: what a network computes on a device, and how far that is from float32.
 struct NetworkValues {
   std::string mode = "executor";
+  bool asked = false;  ///< --values was given
   std::vector<std::string> inputs, saves;
 
   void add(Flags& flags);
@@ -22,8 +23,11 @@ struct NetworkValues {
   Expected<void> run(Session& session, const npu::Network& network, const npu::Device& device,
                      const DeviceFlags& chosen, nlohmann::ordered_json& json) const;
   static std::string text(const nlohmann::ordered_json& json);
+  /// A name of the file, for the terminal: without control characters.
+  static std::string shown(const std::string& name);
 
  private:
+  Expected<bool> wanted(const npu::Network& network) const;
   Expected<std::vector<npu::NetworkSample>> given(const npu::Network& network) const;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/quote_name.h"
 #include "base/to_size.h"
 #include "base/try.h"
 
@@ -16,7 +17,7 @@ Error wrong_input(std::string what, const Network& network) {
   std::string names;
   for (const NetworkInput& in : network.inputs)
     if (in.kind != NetworkInput::Kind::kConstant)
-      names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", in.name, fmt::join(in.shape, " x "));
+      names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", quote_name(in.name), fmt::join(in.shape, " x "));
   return {ErrorCode::kUsage, std::move(what), "--input", "the network has " + names};
 }
 
@@ -33,7 +34,7 @@ Expected<void> set_tokens(const Network& network, const NetworkInput& in, std::s
   const std::int64_t most = vocabulary(network);
   for (std::size_t r = 0; r < ids.size(); ++r) {
     if (!(ids[r] >= 0 && ids[r] < static_cast<float>(most) && ids[r] == std::floor(ids[r])))
-      return wrong_input(fmt::format("'{}' has {}, which is none of {} ids", in.name, ids[r], most), network);
+      return wrong_input(fmt::format("{} has {}, which is none of {} ids", quote_name(in.name), ids[r], most), network);
     plan.rows[r].token = static_cast<TokenId>(ids[r]);
   }
   return {};
@@ -53,15 +54,15 @@ Expected<StepPlan> network_plan(const Network& network, std::span<const NetworkS
   plan.hidden.resize(to_size(network.rows * columns));
   for (const NetworkSample& given : inputs)
     if (const NetworkInput* in = network.input(given.name); in == nullptr || in->kind == NetworkInput::Kind::kConstant)
-      return wrong_input(fmt::format("there is no input '{}'", given.name), network);
+      return wrong_input(fmt::format("there is no input {}", quote_name(given.name)), network);
   for (const NetworkInput& in : network.inputs) {
     const auto given = std::ranges::find(inputs, in.name, &NetworkSample::name);
     std::int64_t count = 1;
     for (const std::int64_t dim : in.shape) count *= dim;
     if (in.kind != NetworkInput::Kind::kConstant &&
         (given == inputs.end() || static_cast<std::int64_t>(given->values.size()) != count))
-      return wrong_input(fmt::format("{} numbers for '{}', which needs {}",
-                                     given == inputs.end() ? 0 : given->values.size(), in.name, count),
+      return wrong_input(fmt::format("{} numbers for {}, which needs {}",
+                                     given == inputs.end() ? 0 : given->values.size(), quote_name(in.name), count),
                          network);
     if (in.kind == NetworkInput::Kind::kTokens) {
       DLLM_CHECK_OK(set_tokens(network, in, given->values, plan));

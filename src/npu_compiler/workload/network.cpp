@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/json_reader.h"
+#include "base/quote_name.h"
 #include "base/try.h"
 #include "graph/builder.h"
 #include "npu_compiler/workload/network_json.h"
@@ -40,7 +41,7 @@ class NetworkGraph {
     if (step.op == "gather") return gather(step);
     if (step.op == "output") return output(step);
     if (const auto activation = activation_of(step.op)) return activate(step, *activation);
-    return wrong(fmt::format("an operator '{}' that this version does not know", step.op));
+    return wrong(fmt::format("an operator {} that this version does not know", quote_name(step.op)));
   }
   Graph take() { return builder_.take(); }
 
@@ -63,20 +64,20 @@ class NetworkGraph {
 
   Expected<Made> value(const std::string& name) const {
     const auto found = values_.find(name);
-    if (found == values_.end()) return wrong(fmt::format("a value '{}' that nothing has made", name));
+    if (found == values_.end()) return wrong(fmt::format("a value {} that nothing has made", quote_name(name)));
     return found->second;
   }
   Expected<void> made(const NetworkStep& step, Made value) {
     if (step.out.empty() || !values_.try_emplace(step.out, value).second)
-      return wrong(fmt::format("a result '{}' without a name of its own", step.out));
+      return wrong(fmt::format("a result {} without a name of its own", quote_name(step.out)));
     return {};
   }
   /// Declares a tensor of the file as a weight, once.
   Expected<std::pair<WeightId, Shape>> weight(const std::string& name, std::size_t dims) {
     const SafeTensor* tensor = file_.find(name);
-    if (tensor == nullptr) return wrong(fmt::format("a tensor '{}' that is not in the file", name));
+    if (tensor == nullptr) return wrong(fmt::format("a tensor {} that is not in the file", quote_name(name)));
     if (tensor->shape.size() != dims)
-      return wrong(fmt::format("tensor '{}' of {} dimensions, not {}", name, tensor->shape.size(), dims));
+      return wrong(fmt::format("tensor {} of {} dimensions, not {}", quote_name(name), tensor->shape.size(), dims));
     const auto [at, fresh] = weights_.try_emplace(name, kNoId);
     if (fresh) at->second = builder_.weight(name, tensor->shape);
     return std::pair(at->second, tensor->shape);
@@ -84,7 +85,7 @@ class NetworkGraph {
   Expected<WeightId> row(const std::string& name, std::int64_t width) {
     DLLM_TRY(const auto found, weight(name, 1));
     if (found.second[0] != width)
-      return wrong(fmt::format("tensor '{}' of {} numbers for rows of {}", name, found.second[0], width));
+      return wrong(fmt::format("tensor {} of {} numbers for rows of {}", quote_name(name), found.second[0], width));
     return found.first;
   }
 
@@ -100,14 +101,14 @@ class NetworkGraph {
       ++next_input_;
       return made(step, {builder_.hidden_in(in.width, step.out), in.width, false});
     }
-    return wrong(fmt::format("an input '{}' that is not the next one", step.x));
+    return wrong(fmt::format("an input {} that is not the next one", quote_name(step.x)));
   }
   Expected<void> linear(const NetworkStep& step) {
     DLLM_TRY(const Made x, value(step.x));
     DLLM_TRY(const auto matrix, weight(step.weight, 2));
     if (matrix.second[0] != x.width)
-      return wrong(
-          fmt::format("tensor '{}' for rows of {}, '{}' has {}", step.weight, matrix.second[0], step.x, x.width));
+      return wrong(fmt::format("tensor {} for rows of {}, {} has {}", quote_name(step.weight), matrix.second[0],
+                               quote_name(step.x), x.width));
     WeightId bias = kNoId;
     if (!step.bias.empty()) {
       DLLM_TRY(bias, row(step.bias, matrix.second[1]));
@@ -127,7 +128,8 @@ class NetworkGraph {
     DLLM_TRY(const Made first, value(a));
     DLLM_TRY(const Made second, value(b));
     if (first.width != second.width || first.scored != second.scored)
-      return wrong(fmt::format("'{}' and '{}' of {} and {} columns", a, b, first.width, second.width));
+      return wrong(
+          fmt::format("{} and {} of {} and {} columns", quote_name(a), quote_name(b), first.width, second.width));
     return std::pair(first, second);
   }
   Expected<void> sum(const NetworkStep& step) {
@@ -161,11 +163,12 @@ class NetworkGraph {
   }
   Expected<void> gather(const NetworkStep& step) {
     DLLM_TRY(const Made x, value(step.x));
-    if (x.scored) return wrong(fmt::format("'{}' has gathered rows already", step.x));
+    if (x.scored) return wrong(fmt::format("{} has gathered rows already", quote_name(step.x)));
     return made(step, {builder_.gather_scored(x.id, step.out), x.width, true});
   }
   Expected<void> output(const NetworkStep& step) {
     DLLM_TRY(const Made x, value(step.x));
+    if (++results_ > kMostNetworkArrays) return wrong(fmt::format("more than {} results", kMostNetworkArrays));
     builder_.hidden_out(x.id);
     return {};
   }
@@ -175,7 +178,7 @@ class NetworkGraph {
   GraphBuilder builder_;
   std::map<std::string, Made> values_;
   std::map<std::string, WeightId> weights_;
-  std::size_t next_input_ = 0;
+  std::size_t next_input_ = 0, results_ = 0;
   std::int32_t layers_ = 0;
 };
 
@@ -191,6 +194,8 @@ Expected<Graph> build_graph(const Safetensors& file, const std::vector<NetworkIn
   if (hidden_width(made) == 0) return Error{ErrorCode::kInvalidFile, "no operator hands out a result", "", ""};
   return made;
 }
+
+}  // namespace
 
 Expected<std::shared_ptr<const Network>> read_network(Safetensors file) {
   const auto text = file.metadata().find(kNetworkKey);
@@ -218,8 +223,6 @@ Expected<std::shared_ptr<const Network>> read_network(Safetensors file) {
   network->desc.vocab = 0;
   return std::shared_ptr<const Network>(std::move(network));
 }
-
-}  // namespace
 
 const NetworkInput* Network::input(std::string_view input_name) const {
   for (const NetworkInput& in : inputs)

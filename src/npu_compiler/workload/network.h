@@ -66,6 +66,9 @@ struct Network {
   const NetworkInput* input(std::string_view input_name) const;
 };
 
+/// The network in a file's header and tensors. Errors: kInvalidFile, kUnsupported (another version).
+Expected<std::shared_ptr<const Network>> read_network(Safetensors file);
+
 /// Reads a file of `python3 -m dllm.networks` (docs/guide/npu-networks.md). Errors: kUnsupported for an ONNX file, with
 /// the command that translates it; kInvalidFile for damaged files, with the operator that does not fit.
 Expected<std::shared_ptr<const Network>> load_network(const std::string& path);

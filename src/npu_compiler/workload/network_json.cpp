@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/quote_name.h"
 #include "base/try.h"
 #include "model/weights.h"
 #include "numerics/tensor_type.h"
@@ -20,6 +21,8 @@ using Json = nlohmann::json;
 constexpr int kNetworkVersion = 1;
 constexpr std::int64_t kMostNetworkRows = 1 << 16, kMostArray = std::int64_t{1} << 24;
 constexpr std::size_t kMostSteps = 1 << 16;
+/// Of all inputs, and of all outputs: each may name the same tensor, and becomes an array of its own.
+constexpr std::int64_t kMostNumbers = std::int64_t{1} << 26;
 
 Error bad(std::string what) { return {ErrorCode::kInvalidFile, std::move(what), "", ""}; }
 
@@ -76,7 +79,7 @@ class Members {
   /// A key that nothing has read is an error: a newer version's meaning may depend on it.
   Expected<void> finish() const {
     for (const auto& [key, value] : json_.items())
-      if (!seen_.contains(key)) return bad(fmt::format("{}: an unknown key '{}'", name_, key));
+      if (!seen_.contains(key)) return bad(fmt::format("{}: an unknown key {}", name_, quote_name(key)));
     return {};
   }
 
@@ -101,21 +104,29 @@ Expected<Members> object(const Json& json, std::string name) {
   return Members(json, std::move(name));
 }
 
-Expected<std::vector<float>> numbers(const Safetensors& file, const std::string& name) {
-  const SafeTensor* tensor = file.find(name);
-  if (tensor == nullptr) return bad(fmt::format("a tensor '{}' that is not in the file", name));
-  std::vector<float> values(static_cast<std::size_t>(element_count(tensor->shape)));
-  codec(tensor->type).dequantize(tensor->data.data(), values.data(), static_cast<std::int64_t>(values.size()));
+std::vector<float> decoded(const SafeTensor& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(element_count(tensor.shape)));
+  codec(tensor.type).dequantize(tensor.data.data(), values.data(), static_cast<std::int64_t>(values.size()));
   return values;
 }
 
+/// The tensor's `count` numbers. Any other count is refused before anything is decoded.
+Expected<std::vector<float>> numbers(const Safetensors& file, const std::string& name, std::int64_t count) {
+  const SafeTensor* tensor = file.find(name);
+  if (tensor == nullptr) return bad(fmt::format("a tensor {} that is not in the file", quote_name(name)));
+  if (element_count(tensor->shape) != count)
+    return bad(fmt::format("tensor {} has {} numbers, not {}", quote_name(name), element_count(tensor->shape), count));
+  return decoded(*tensor);
+}
+
 /// Indices are stored as numbers; -1 is allowed if `zeros`.
-Expected<std::vector<std::int64_t>> indices(const Safetensors& file, const std::string& name, bool zeros) {
-  DLLM_TRY(const std::vector<float> values, numbers(file, name));
+Expected<std::vector<std::int64_t>> indices(const Safetensors& file, const std::string& name, std::int64_t count,
+                                            bool zeros) {
+  DLLM_TRY(const std::vector<float> values, numbers(file, name, count));
   std::vector<std::int64_t> result;
   for (const float value : values) {
     if (!(value >= (zeros ? -1.0f : 0.0f) && value < static_cast<float>(kMostArray) && value == std::floor(value)))
-      return bad(fmt::format("tensor '{}' has {}, which is no index", name, value));
+      return bad(fmt::format("tensor {} has {}, which is no index", quote_name(name), value));
     result.push_back(static_cast<std::int64_t>(value));
   }
   return result;
@@ -147,7 +158,26 @@ Expected<NetworkStep> read_step(const Json& json, std::size_t index) {
   return step;
 }
 
-Expected<NetworkInput> read_input(const Json& json, std::size_t index, const Network& network) {
+/// What is left of the numbers that all arrays of one kind may have, and the names that are taken.
+class Arrays {
+ public:
+  explicit Arrays(const char* what) : what_(what) {}
+
+  Expected<void> add(const std::string& name, std::int64_t numbers) {
+    if (!names_.insert(name).second) return bad(fmt::format("two {}s {}", what_, quote_name(name)));
+    if (names_.size() > kMostNetworkArrays) return bad(fmt::format("more than {} {}s", kMostNetworkArrays, what_));
+    if (numbers > left_) return bad(fmt::format("{}s of more than {} numbers", what_, kMostNumbers));
+    left_ -= numbers;
+    return {};
+  }
+
+ private:
+  const char* what_;
+  std::set<std::string> names_;
+  std::int64_t left_ = kMostNumbers;
+};
+
+Expected<NetworkInput> read_input(const Json& json, std::size_t index, const Network& network, Arrays& arrays) {
   DLLM_TRY(Members members, object(json, fmt::format("input {}", index)));
   NetworkInput in;
   std::string kind, tensor;
@@ -157,21 +187,22 @@ Expected<NetworkInput> read_input(const Json& json, std::size_t index, const Net
   DLLM_CHECK_OK(members.count("width", in.width, kMostArray, false));
   DLLM_CHECK_OK(members.text("tensor", tensor, kind != "tokens"));
   DLLM_CHECK_OK(members.finish());
+  const std::int64_t count = network.rows * in.width;  // below 2^40
+  DLLM_CHECK_OK(arrays.add(in.name, kind == "tokens" ? 0 : count));
   if (kind == "tokens") {
     in.kind = NetworkInput::Kind::kTokens;
   } else if (kind == "rows") {
-    DLLM_TRY(in.from, indices(network.file, tensor, true));
+    DLLM_TRY(in.from, indices(network.file, tensor, count, true));
   } else if (kind == "constant") {
     in.kind = NetworkInput::Kind::kConstant;
-    DLLM_TRY(in.values, numbers(network.file, tensor));
+    DLLM_TRY(in.values, numbers(network.file, tensor, count));
   } else {
-    return bad(fmt::format("input '{}' of an unknown kind '{}'", in.name, kind));
+    return bad(fmt::format("input {} of an unknown kind {}", quote_name(in.name), quote_name(kind)));
   }
-  if (network.input(in.name) != nullptr) return bad(fmt::format("two inputs '{}'", in.name));
   return in;
 }
 
-Expected<NetworkOutput> read_output(const Json& json, std::size_t index, const Network& network) {
+Expected<NetworkOutput> read_output(const Json& json, std::size_t index, const Network& network, Arrays& arrays) {
   DLLM_TRY(Members members, object(json, fmt::format("output {}", index)));
   NetworkOutput out;
   std::string tensor;
@@ -179,17 +210,15 @@ Expected<NetworkOutput> read_output(const Json& json, std::size_t index, const N
   DLLM_CHECK_OK(members.counts("shape", out.shape));
   DLLM_CHECK_OK(members.text("tensor", tensor));
   DLLM_CHECK_OK(members.finish());
-  DLLM_TRY(out.from, indices(network.file, tensor, false));
+  DLLM_TRY(const std::int64_t count, elements(out.shape));
+  DLLM_CHECK_OK(arrays.add(out.name, count));
+  DLLM_TRY(out.from, indices(network.file, tensor, count, false));
   return out;
 }
 
-Expected<void> read_samples(const Network& network, const char* prefix, std::vector<NetworkSample>& samples) {
-  for (const SafeTensor& tensor : network.file.tensors()) {
-    if (!tensor.name.starts_with(prefix)) continue;
-    DLLM_TRY(std::vector<float> values, numbers(network.file, tensor.name));
-    samples.push_back({tensor.name.substr(std::string_view(prefix).size()), std::move(values)});
-  }
-  return {};
+void read_samples(const Network& network, std::string_view prefix, std::vector<NetworkSample>& samples) {
+  for (const SafeTensor& tensor : network.file.tensors())
+    if (tensor.name.starts_with(prefix)) samples.push_back({tensor.name.substr(prefix.size()), decoded(tensor)});
 }
 
 }  // namespace
@@ -221,13 +250,14 @@ Expected<std::vector<NetworkStep>> read_network_json(const Json& json, Network& 
     network.left_out.push_back(one.get<std::string>());
   }
   DLLM_TRY(const Json* inputs, members.list("inputs"));
+  Arrays taken_inputs("input"), taken_outputs("output");
   for (const Json& one : *inputs) {
-    DLLM_TRY(NetworkInput in, read_input(one, network.inputs.size(), network));
+    DLLM_TRY(NetworkInput in, read_input(one, network.inputs.size(), network, taken_inputs));
     network.inputs.push_back(std::move(in));
   }
   DLLM_TRY(const Json* outputs, members.list("outputs"));
   for (const Json& one : *outputs) {
-    DLLM_TRY(NetworkOutput out, read_output(one, network.outputs.size(), network));
+    DLLM_TRY(NetworkOutput out, read_output(one, network.outputs.size(), network, taken_outputs));
     network.outputs.push_back(std::move(out));
   }
   DLLM_TRY(const Json* ops, members.list("ops"));
@@ -238,8 +268,8 @@ Expected<std::vector<NetworkStep>> read_network_json(const Json& json, Network& 
     DLLM_TRY(NetworkStep step, read_step(one, steps.size()));
     steps.push_back(std::move(step));
   }
-  DLLM_CHECK_OK(read_samples(network, "sample.input.", network.sample_inputs));
-  DLLM_CHECK_OK(read_samples(network, "sample.output.", network.sample_outputs));
+  read_samples(network, "sample.input.", network.sample_inputs);
+  read_samples(network, "sample.output.", network.sample_outputs);
   return steps;
 }
 
@@ -249,15 +279,13 @@ Expected<void> check_network_arrays(const Network& network, const Graph& graph) 
     DLLM_TRY(const std::int64_t n, elements(in.shape));
     if (in.kind == NetworkInput::Kind::kTokens) {
       if (++tokens > 1 || n != network.rows)
-        return bad(fmt::format("input '{}' of {} token ids for {} rows", in.name, n, network.rows));
+        return bad(fmt::format("input {} of {} token ids for {} rows", quote_name(in.name), n, network.rows));
       continue;
     }
     columns += in.width;
-    const std::size_t given = in.kind == NetworkInput::Kind::kRows ? in.from.size() : in.values.size();
-    if (in.width < 1 || given != static_cast<std::size_t>(network.rows * in.width))
-      return bad(fmt::format("input '{}': {} numbers for {} rows of {}", in.name, given, network.rows, in.width));
+    if (in.width < 1) return bad(fmt::format("input {} without columns", quote_name(in.name)));
     for (const std::int64_t i : in.from)
-      if (i >= n) return bad(fmt::format("input '{}': index {} of {} numbers", in.name, i, n));
+      if (i >= n) return bad(fmt::format("input {}: index {} of {} numbers", quote_name(in.name), i, n));
   }
   if (columns != hidden_in_width(graph)) return bad("an input that no operator reads");
   if (tokens == 0)
@@ -267,24 +295,23 @@ Expected<void> check_network_arrays(const Network& network, const Graph& graph) 
                      handed = rows * hidden_width(graph);
   if (network.outputs.empty()) return bad("no outputs");
   for (const NetworkOutput& out : network.outputs) {
-    DLLM_TRY(const std::int64_t n, elements(out.shape));
-    if (static_cast<std::int64_t>(out.from.size()) != n)
-      return bad(fmt::format("output '{}': {} indices for {} numbers", out.name, out.from.size(), n));
     for (const std::int64_t i : out.from)
-      if (i >= handed) return bad(fmt::format("output '{}': index {} of {} numbers", out.name, i, handed));
+      if (i >= handed) return bad(fmt::format("output {}: index {} of {} numbers", quote_name(out.name), i, handed));
   }
   for (const NetworkSample& sample : network.sample_inputs) {
     const NetworkInput* in = network.input(sample.name);
     DLLM_TRY(const std::int64_t n, elements(in == nullptr ? std::vector<std::int64_t>{} : in->shape));
     if (in == nullptr || static_cast<std::int64_t>(sample.values.size()) != n)
-      return bad(fmt::format("a sample of an input '{}' that does not exist or has another size", sample.name));
+      return bad(
+          fmt::format("a sample of an input {} that does not exist or has another size", quote_name(sample.name)));
   }
   for (const NetworkSample& sample : network.sample_outputs) {
     const auto fits = [&](const NetworkOutput& out) {
       return out.name == sample.name && out.from.size() == sample.values.size();
     };
     if (std::none_of(network.outputs.begin(), network.outputs.end(), fits))
-      return bad(fmt::format("a sample of an output '{}' that does not exist or has another size", sample.name));
+      return bad(
+          fmt::format("a sample of an output {} that does not exist or has another size", quote_name(sample.name)));
   }
   return {};
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -10,6 +12,9 @@
 // The text of a network's file: operators, inputs and outputs.
 
 namespace dllm::npu {
+
+/// The most inputs, and the most outputs.
+inline constexpr std::size_t kMostNetworkArrays = 256;
 
 /// An operator as the file has it; which members it reads, its kind says.
 struct NetworkStep {
