@@ -19,7 +19,9 @@
 namespace dllm {
 
 ZmqContext::ZmqContext() : context_(zmq_ctx_new()) {}
-ZmqContext::~ZmqContext() { zmq_ctx_term(context_); }
+ZmqContext::~ZmqContext() {
+  if (forks_ == fork_count()) zmq_ctx_term(context_);
+}
 
 std::string zmq_text() { return zmq_strerror(zmq_errno()); }
 
@@ -42,7 +44,11 @@ Expected<ZmqSocket> ZmqSocket::make(const ZmqContext& context, int type) {
   return ZmqSocket(socket);
 }
 ZmqSocket::~ZmqSocket() {
-  if (socket_ != nullptr) zmq_close(socket_);
+  if (socket_ != nullptr && forks_ == fork_count()) zmq_close(socket_);
+}
+
+void ZmqSocket::end_monitor() const {
+  if (forks_ == fork_count()) zmq_socket_monitor(socket_, nullptr, 0);
 }
 
 Expected<void> ZmqSocket::protect(const std::string& key, bool listens) {
@@ -158,7 +164,7 @@ Expected<bool> receive_frame(void* socket, bool with_identity, int milliseconds,
   zmq_pollitem_t item{socket, 0, ZMQ_POLLIN, 0};
   const int ready = zmq_poll(&item, 1, milliseconds);
   if (ready == 0 || (ready < 0 && zmq_errno() == EINTR)) return false;
-  if (ready < 0) return Error{ErrorCode::kIo, "cannot receive: " + zmq_text(), "ranks", ""};
+  if (ready < 0) return Error{ErrorCode::kIo, "cannot receive: " + zmq_text(), "ranks", "start all ranks again"};
   std::vector<std::vector<std::byte>> parts;
   for (bool more = true; more;) {
     zmq_msg_t message;
@@ -216,7 +222,7 @@ class WorkerLink final : public Link {
  public:
   WorkerLink(ZmqSocket socket, ZmqSocket monitor, std::string name)
       : socket_(std::move(socket)), monitor_(std::move(monitor)), name_(std::move(name)) {}
-  ~WorkerLink() override { zmq_socket_monitor(socket_.get(), nullptr, 0); }
+  ~WorkerLink() override { socket_.end_monitor(); }
 
   const std::string& name() const override { return name_; }
 

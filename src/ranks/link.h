@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/forks.h"
 #include "dllm/error.h"
 
 namespace dllm {
@@ -55,7 +56,8 @@ class Link {
   Expected<void> next_data(std::vector<std::byte>& bytes);
 };
 
-/// A context of ZeroMQ and its sockets.
+/// A context of ZeroMQ and its sockets. In a child process of fork(), which has none of ZeroMQ's threads, nothing is
+/// closed: what is waited for would never come.
 class ZmqContext {
  public:
   ZmqContext();
@@ -66,6 +68,7 @@ class ZmqContext {
 
  private:
   void* context_;
+  std::uint32_t forks_ = fork_count();
 };
 
 class ZmqSocket {
@@ -76,7 +79,8 @@ class ZmqSocket {
   /// of theirs is taken. `listens`: the side that binds. Before bind and connect. Errors: kUnsupported (ZeroMQ without
   /// CURVE), kResource.
   Expected<void> protect(const std::string& key, bool listens);
-  ZmqSocket(ZmqSocket&& other) noexcept : socket_(other.socket_) { other.socket_ = nullptr; }
+  void end_monitor() const;
+  ZmqSocket(ZmqSocket&& other) noexcept : socket_(other.socket_), forks_(other.forks_) { other.socket_ = nullptr; }
   ZmqSocket& operator=(ZmqSocket&&) = delete;
   ~ZmqSocket();
   void* get() const { return socket_; }
@@ -84,6 +88,7 @@ class ZmqSocket {
  private:
   explicit ZmqSocket(void* socket) : socket_(socket) {}
   void* socket_;
+  std::uint32_t forks_ = fork_count();
 };
 
 /// The text of the last error of ZeroMQ.

@@ -210,7 +210,7 @@ class Listener final : public RankListener {
         monitor_(std::move(monitor)),
         key_(std::move(key)),
         port_(port) {}
-  ~Listener() override { zmq_socket_monitor(socket_.get(), nullptr, 0); }
+  ~Listener() override { socket_.end_monitor(); }
 
   int port() const override { return port_; }
 

@@ -1,6 +1,7 @@
 #include "ranks/tcp.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -265,6 +266,22 @@ TEST(TcpRanks, AWorkerThatIsTakenSaysSo) {
   const auto twice = connect_ranks({worker.address(), worker.address()}, {}, {});
   ASSERT_FALSE(twice);
   EXPECT_EQ(twice.error().code, ErrorCode::kUsage);
+}
+
+TEST(TcpRanks, AChildProcessClosesNothing) {
+  TestWorker worker("secret", [](Communicator& ranks) { EXPECT_TRUE(ranks.broadcast({})); });
+  auto ranks = connect_ranks({worker.address()}, {"secret"}, {});
+  ASSERT_TRUE(ranks);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    ranks->reset();
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE((*ranks)->broadcast({})) << "the parent goes on";
 }
 
 TEST(TcpRanks, NamesOfThisMachine) {
