@@ -167,6 +167,25 @@ TEST(Ranks, EveryRequestOfTheHead) {
                      {SplitKind::kOutputs, SplitKind::kRows});
 }
 
+/// Tiles of the LM head have 128 rows where weights are packed in super rows, and 32 elsewhere; with few tokens of a
+/// vocabulary, one rank's part may be too small for those.
+TEST(Ranks, WideNucleiOfManyRows) {
+  const auto model = model_of({.width = 128, .vocab = 5000, .type = TensorType::kQ8_0});
+  const Script script = [](Backend& backend) {
+    const auto cache = *backend.make_cache(64);
+    StepPlan plan = plan_of({0, 60}, {0, 60}, 5000, 0);
+    plan.scored.clear();
+    for (std::int32_t i = 0; i < 60; ++i) plan.scored.push_back(i);
+    SequenceStep step{cache.get(), plan, {}, {}};
+    step.request.temperature = 1.5, step.request.top_p = 0.9999;
+    return *backend.forward({&step, 1});
+  };
+  CpuOptions super;
+  super.arithmetic = CpuArithmetic::kSuper;
+  expect_same_bits(*model, script, {2, 6}, "super", super, {SplitKind::kOutputs, SplitKind::kRows});
+  expect_same_bits(*model, script, {6}, "regular", {}, {SplitKind::kOutputs});
+}
+
 TEST(Ranks, GuidanceMixturesAndShadows) {
   const auto model = model_of({.kv_heads = 2, .vocab = 2100});
   const Script script = [](Backend& backend) {

@@ -58,7 +58,8 @@ struct HeadShare {
 /// other rows, so neither changes a bit.
 ///
 /// Memory: tiles 128 (512) KiB per worker, 160 bytes per (row, chunk), and the lists that top_k, top_p and top_tokens
-/// need. A nucleus that extends beyond its list is collected in a second pass, for one group of rows at a time.
+/// need. A nucleus that extends beyond its list is collected in a second pass, for one group of rows at a time; with
+/// ranks, for all.
 class ScoreHead {
  public:
   ScoreHead(const KernelSet& kernels, ThreadPool& pool, LinearRunner& linear)
@@ -112,7 +113,7 @@ class ScoreHead {
                   std::vector<Scores>& scores);
   /// Merges a unit's partials and lists; false if its nucleus needs the second pass.
   bool finish_unit(std::size_t unit, std::vector<Scores>& scores);
-  void collect_nuclei(const LogitTile& logits, const Group& group, std::vector<Scores>& scores);
+  void collect_nuclei(const LogitTile& logits, std::span<const Group> groups, std::vector<Scores>& scores);
 
   bool shared() const { return share_.ranks != nullptr && share_.ranks->active(); }
   /// The chunks that are computed here: [first_chunk(), end_chunk()).

@@ -32,7 +32,8 @@ class Communicator {
   virtual std::vector<double> waits() const { return {}; }
   virtual std::string name(int rank) const { return "rank " + std::to_string(rank); }
 
-  /// Ends this and all other ranks' calls, now and later, with an error that says `why`. May be called by any thread.
+  /// Ends this rank's later calls, and those of the others now or when they next receive, with an error that says
+  /// `why`. Called by the thread that makes the other calls.
   virtual void abort(const std::string& why) = 0;
 };
 

@@ -8,23 +8,28 @@
 #include <string>
 #include <vector>
 
+#include "base/forks.h"
 #include "dllm/error.h"
 
 namespace dllm {
 
 /// What a frame is. The first four are the greeting.
-enum class FrameKind : std::uint8_t { kHello = 1, kChallenge, kOffer, kAnswer, kData, kAbort, kPing };
+/// kProbe says nothing: a worker sends it to learn from ZeroMQ whether rank 0 is still there. kBusy: another rank 0 has
+/// this worker.
+enum class FrameKind : std::uint8_t { kHello = 1, kChallenge, kOffer, kAnswer, kData, kAbort, kBusy, kProbe };
 
 struct Frame {
-  FrameKind kind = FrameKind::kPing;
+  FrameKind kind = FrameKind::kProbe;
   std::vector<std::byte> bytes;
 };
 
-/// Longer messages are sent in pieces, so that a stranger cannot make a worker hold more.
+/// Longer messages are sent in pieces: ZeroMQ closes the connection of who sends more in one.
 inline constexpr std::size_t kMostFrameBytes = std::size_t{1} << 20;
 /// A whole message's bytes at most.
 inline constexpr std::uint64_t kMostMessageBytes = std::uint64_t{1} << 32;
-/// A peer whose machine or cable is gone is noticed after so long; a process that ends, at once.
+/// A peer whose machine or cable is gone is noticed after so long; a process that ends, at once. ZeroMQ's threads send
+/// and answer the heartbeats. They read a connection only while its queue has room, so queues have no end here: what a
+/// peer sends while this process computes must not stop its heartbeats. Their size is bounded by what was asked for.
 inline constexpr int kHeartbeatMs = 500, kLostAfterMs = 2000;
 
 /// The hint of errors about peers that are lost.
@@ -51,7 +56,8 @@ class Link {
   Expected<void> next_data(std::vector<std::byte>& bytes);
 };
 
-/// A context of ZeroMQ and its sockets.
+/// A context of ZeroMQ and its sockets. In a child process of fork(), which has none of ZeroMQ's threads, nothing is
+/// closed: what is waited for would never come.
 class ZmqContext {
  public:
   ZmqContext();
@@ -62,13 +68,19 @@ class ZmqContext {
 
  private:
   void* context_;
+  std::uint32_t forks_ = fork_count();
 };
 
 class ZmqSocket {
  public:
   /// Errors: kResource.
   static Expected<ZmqSocket> make(const ZmqContext& context, int type);
-  ZmqSocket(ZmqSocket&& other) noexcept : socket_(other.socket_) { other.socket_ = nullptr; }
+  /// Encrypts with keys that follow from `key`, and closes the connections of who does not know it before any message
+  /// of theirs is taken. `listens`: the side that binds. Before bind and connect. Errors: kUnsupported (ZeroMQ without
+  /// CURVE), kResource.
+  Expected<void> protect(const std::string& key, bool listens);
+  void end_monitor() const;
+  ZmqSocket(ZmqSocket&& other) noexcept : socket_(other.socket_), forks_(other.forks_) { other.socket_ = nullptr; }
   ZmqSocket& operator=(ZmqSocket&&) = delete;
   ~ZmqSocket();
   void* get() const { return socket_; }
@@ -76,15 +88,25 @@ class ZmqSocket {
  private:
   explicit ZmqSocket(void* socket) : socket_(socket) {}
   void* socket_;
+  std::uint32_t forks_ = fork_count();
 };
 
 /// The text of the last error of ZeroMQ.
 std::string zmq_text();
 
-/// A link to a worker at "host:port".
-Expected<std::unique_ptr<Link>> connect_link(const ZmqContext& context, const std::string& address, int rank);
-/// The link to the peer with this identity of a listening socket, which the link borrows.
-std::unique_ptr<Link> peer_link(void* socket, std::string identity);
+/// A socket that gets the events of another (ZMQ_EVENT_*).
+Expected<ZmqSocket> make_monitor(const ZmqContext& context, const ZmqSocket& socket, int events);
+/// The next event; 0: none now.
+int next_event(const ZmqSocket& monitor);
+
+/// A link to a worker at "host:port". Empty key: none.
+Expected<std::unique_ptr<Link>> connect_link(const ZmqContext& context, const std::string& address, int rank,
+                                             const std::string& key);
+/// The link to the peer with this identity of a listening socket. The link borrows the socket, and the monitor of its
+/// ZMQ_EVENT_DISCONNECTED.
+std::unique_ptr<Link> peer_link(void* socket, const ZmqSocket& monitor, std::string identity);
+/// Sends a frame to a peer of a listening socket if its queue has room.
+void send_once(void* socket, const std::string& identity, FrameKind kind, std::span<const std::byte> bytes);
 
 /// A frame of the socket, and who sent it if it is a listening one. False after `milliseconds`, or if what came is no
 /// frame. Errors: kIo.
@@ -97,9 +119,11 @@ struct HostPort {
   std::string text() const {
     return "tcp://" + (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + std::to_string(port);
   }
-  /// Of this machine alone: 127.x.x.x, ::1, localhost.
+  /// Of this machine alone: 127.x.x.x, ::1, localhost. Other names may mean any machine.
   bool loopback() const;
 };
 Expected<HostPort> parse_host_port(const std::string& text);
+/// With the number of a name that this machine knows, for ZeroMQ listens on numbers only. Errors: kIo.
+Expected<HostPort> resolve(HostPort at);
 
 }  // namespace dllm

@@ -24,14 +24,13 @@ class Meeting {
   Expected<void> meet(int rank, std::span<const std::byte> own, const Take& take) {
     std::unique_lock lock(mutex_);
     brought_[static_cast<std::size_t>(rank)] = own;
-    arrive(lock);
-    if (failed_) return *failed_;
+    if (auto failed = arrive(lock)) return *std::move(failed);
     lock.unlock();
     Expected<void> taken = take(brought_);
     lock.lock();
     if (!taken && !failed_) fail(taken.error());
-    arrive(lock);
-    return failed_ ? Expected<void>(*failed_) : Expected<void>();
+    auto failed = arrive(lock);
+    return failed ? Expected<void>(*std::move(failed)) : Expected<void>();
   }
 
   void abort(const std::string& why) {
@@ -40,14 +39,18 @@ class Meeting {
   }
 
  private:
-  void arrive(std::unique_lock<std::mutex>& lock) {
+  /// The failure of this meeting. One that comes after all have met, before all have woken, is the next meeting's.
+  std::optional<Error> arrive(std::unique_lock<std::mutex>& lock) {
     if (++here_ == brought_.size()) {
       here_ = 0;
       ++generation_;
+      met_ = failed_;
       changed_.notify_all();
-      return;
+      return met_;
     }
-    changed_.wait(lock, [this, now = generation_] { return failed_ || generation_ != now; });
+    const std::uint64_t now = generation_;
+    changed_.wait(lock, [&] { return failed_ || generation_ != now; });
+    return generation_ != now ? met_ : failed_;
   }
   void fail(Error error) {
     failed_ = std::move(error);
@@ -59,7 +62,7 @@ class Meeting {
   std::vector<std::span<const std::byte>> brought_;
   std::size_t here_ = 0;
   std::uint64_t generation_ = 0;
-  std::optional<Error> failed_;
+  std::optional<Error> failed_, met_;  ///< met_: when all were here last
 };
 
 class LocalRank final : public Communicator {
@@ -77,7 +80,7 @@ class LocalRank final : public Communicator {
         if (brought[r].size() != sizes[r] || at + sizes[r] > all.size())
           return Error{ErrorCode::kIo,
                        fmt::format("rank {} sent {} bytes, rank {} expected {}", r, brought[r].size(), rank_, sizes[r]),
-                       "ranks", ""};
+                       "ranks", "all ranks must make the same calls"};
         if (sizes[r] > 0) std::memcpy(all.data() + at, brought[r].data(), sizes[r]);
         at += sizes[r];
       }

@@ -10,7 +10,7 @@ namespace dllm {
 Expected<Nonce> make_nonce() {
   Nonce nonce;
   if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), static_cast<int>(nonce.size())) != 1)
-    return Error{ErrorCode::kResource, "the system gives no random bytes", "", ""};
+    return Error{ErrorCode::kResource, "the system gives no random bytes", "OpenSSL", "is /dev/urandom there?"};
   return nonce;
 }
 
@@ -33,7 +33,7 @@ Expected<Proof> prove(const std::string& key, std::string_view who, const Nonce&
   if (HMAC(EVP_sha256(), bytes, static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
            text.size(), reinterpret_cast<unsigned char*>(proof.data()), &length) == nullptr ||
       length != proof.size())
-    return Error{ErrorCode::kResource, "the HMAC cannot be computed", "", "is SHA-256 switched off here?"};
+    return Error{ErrorCode::kResource, "the HMAC cannot be computed", "OpenSSL", "is SHA-256 switched off here?"};
   return proof;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -13,17 +15,18 @@
 namespace dllm {
 
 /// Rank 0: a backend whose steps run on all ranks. The other ranks run follow_ranks() with backends of the same model.
+/// make_cache() and forward() are called by one thread at a time. Caches may be copied and end on any thread: what the
+/// others must know of it is sent with the next call. In a child process of fork() every call is an error: the
+/// connections are the parent's.
 class RankedBackend final : public Backend {
  public:
-  /// `own` runs this rank's part with `ranks`.
-  /// `log` gets the name of a rank for which the others wait.
-  RankedBackend(std::unique_ptr<Backend> own, std::shared_ptr<Communicator> ranks, Log log = Log())
-      : others_(std::make_shared<Others>(Others{std::move(ranks)})), own_(std::move(own)), log_(std::move(log)) {}
+  /// `own` runs this rank's part with `ranks`. `log` gets the name of a rank for which the others wait.
+  RankedBackend(std::unique_ptr<Backend> own, std::shared_ptr<Communicator> ranks, Log log = Log());
   ~RankedBackend() override;
 
   const ModelDesc& desc() const override { return own_->desc(); }
   bool runs_shadows() const override { return own_->runs_shadows(); }
-  /// Errors: kResource on any rank, and those of Communicator.
+  /// Errors: of any rank; those of Communicator; kUsage (a child of fork()).
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   /// After an error of Communicator, all further calls fail with it.
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
@@ -31,11 +34,7 @@ class RankedBackend final : public Backend {
  private:
   class Cache;
   /// What caches need, which may outlive their backend.
-  struct Others {
-    std::shared_ptr<Communicator> ranks;
-    bool left = false;  ///< the others have been told to end
-    Expected<void> send(std::vector<std::byte> message);
-  };
+  class Others;
   void name_slow_rank(const std::vector<double>& before, double seconds);
 
   std::shared_ptr<Others> others_;
@@ -49,7 +48,10 @@ class RankedBackend final : public Backend {
 /// command, or does not fit its caches).
 Expected<void> follow_ranks(Backend& own, Communicator& ranks);
 
-/// Tells all ranks whether each has succeeded; the error of the first that has not.
+/// Tells all ranks whether each has succeeded, and gives the error of the first that has not. Errors: those of
+/// Communicator.
+Expected<std::optional<Error>> first_failure(Communicator& ranks, const Expected<void>& own);
+/// The same, whose error is that of the first.
 Expected<void> agree(Communicator& ranks, const Expected<void>& own);
 
 }  // namespace dllm

@@ -7,7 +7,6 @@
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -22,6 +21,7 @@ std::string tcp_missing() { return ""; }
 
 namespace {
 
+constexpr const char* kSameVersion = "start all ranks with the same version of dllm";
 constexpr const char* kStartThere = "start 'dllm worker --listen HOST:PORT' there first";
 constexpr int kAnswerMs = 5000;  ///< how long a worker may take to answer a greeting
 
@@ -170,8 +170,13 @@ class WorkerRank final : public TcpRank {
 Expected<std::vector<std::byte>> answer_of(Link& link, FrameKind kind, int milliseconds) {
   Frame frame;
   DLLM_TRY(const bool came, link.receive(frame, milliseconds));
-  if (!came) return Error{ErrorCode::kIo, "does not answer", link.name(), kStartThere};
-  if (frame.kind != kind) return Error{ErrorCode::kIo, "is no dllm worker, or of another version", link.name(), ""};
+  if (!came)
+    return Error{ErrorCode::kIo, "does not answer", link.name(),
+                 std::string(kStartThere) + "; a worker that computes for another rank 0 does not answer either"};
+  if (frame.kind == FrameKind::kBusy)
+    return Error{ErrorCode::kIo, "is busy with another rank 0", link.name(), "wait for its end, or start one more"};
+  if (frame.kind != kind)
+    return Error{ErrorCode::kIo, "is no dllm worker, or of another version", link.name(), kSameVersion};
   return std::move(frame.bytes);
 }
 
@@ -184,7 +189,7 @@ Expected<void> greet(Link& link, const RanksKey& key, const std::vector<std::byt
   Nonce theirs;
   Proof proof;
   if (!take_front(rest, theirs) || !take_front(rest, proof) || !rest.empty())
-    return Error{ErrorCode::kIo, "is no dllm worker, or of another version", link.name(), ""};
+    return Error{ErrorCode::kIo, "is no dllm worker, or of another version", link.name(), kSameVersion};
   DLLM_TRY(const Proof expected, prove(key.bytes, "worker", mine, theirs, {}));
   if (!same_proof(proof, expected))
     return Error{ErrorCode::kIo, "does not know the key", link.name(), "give all ranks the same key file"};
@@ -192,16 +197,20 @@ Expected<void> greet(Link& link, const RanksKey& key, const std::vector<std::byt
   return link.send(FrameKind::kOffer, joined(sealed, said));
 }
 
-Expected<void> check_key(const std::string& address, const RanksKey& key) {
-  DLLM_TRY(const HostPort at, parse_host_port(address));
+Expected<void> check_key(const HostPort& at, const std::string& address, const RanksKey& key) {
   if (key.bytes.empty() && !at.loopback()) return no_key(address);
   return {};
 }
 
 class Listener final : public RankListener {
  public:
-  Listener(std::unique_ptr<ZmqContext> context, ZmqSocket socket, RanksKey key, int port)
-      : context_(std::move(context)), socket_(std::move(socket)), key_(std::move(key)), port_(port) {}
+  Listener(std::unique_ptr<ZmqContext> context, ZmqSocket socket, ZmqSocket monitor, RanksKey key, int port)
+      : context_(std::move(context)),
+        socket_(std::move(socket)),
+        monitor_(std::move(monitor)),
+        key_(std::move(key)),
+        port_(port) {}
+  ~Listener() override { socket_.end_monitor(); }
 
   int port() const override { return port_; }
 
@@ -212,6 +221,8 @@ class Listener final : public RankListener {
       std::string sender;
       Frame frame;
       const int rest = std::max(0, static_cast<int>(left.count()));
+      while (next_event(monitor_) != 0) {
+      }
       DLLM_TRY(const bool came, receive_frame(socket_.get(), true, rest, sender, frame));
       if (came && frame.kind == FrameKind::kHello) DLLM_CHECK_OK(challenge(sender, frame.bytes));
       if (came && frame.kind == FrameKind::kOffer) {
@@ -223,16 +234,17 @@ class Listener final : public RankListener {
   }
 
   Expected<std::unique_ptr<Communicator>> accept() override {
-    auto link = peer_link(socket_.get(), guest_);
+    auto link = peer_link(socket_.get(), monitor_, guest_);
     DLLM_CHECK_OK(link->send(FrameKind::kAnswer, {}));
     return std::unique_ptr<Communicator>(new WorkerRank(rank_, ranks_, std::move(link)));
   }
   void refuse(const std::string& why) override {
-    (void)peer_link(socket_.get(), guest_)->send(FrameKind::kAnswer, std::as_bytes(std::span(why)));
+    send_once(socket_.get(), guest_, FrameKind::kAnswer, std::as_bytes(std::span(why)));
   }
 
  private:
   struct Guest {
+    std::string sender;
     Nonce first{}, worker{};
   };
 
@@ -240,20 +252,22 @@ class Listener final : public RankListener {
     Guest guest;
     if (!take_front(bytes, guest.first) || !bytes.empty()) return {};
     constexpr std::size_t kMostGuests = 64;
+    std::erase_if(guests_, [&](const Guest& one) { return one.sender == sender; });
     if (guests_.size() >= kMostGuests) guests_.erase(guests_.begin());
+    guest.sender = sender;
     DLLM_TRY(guest.worker, make_nonce());
     DLLM_TRY(const Proof proof, prove(key_.bytes, "worker", guest.first, guest.worker, {}));
-    guests_[sender] = guest;
-    // Who has left does not get it.
-    (void)peer_link(socket_.get(), sender)->send(FrameKind::kChallenge, joined(guest.worker, proof));
+    guests_.push_back(guest);
+    // Who has left, or does not read, does not get it.
+    send_once(socket_.get(), sender, FrameKind::kChallenge, joined(guest.worker, proof));
     return {};
   }
 
   Expected<bool> take_offer(const std::string& sender, std::span<const std::byte> bytes, Offer& offer) {
-    const auto guest = guests_.find(sender);
+    const auto guest = std::ranges::find(guests_, sender, &Guest::sender);
     Proof proof;
     if (guest == guests_.end() || !take_front(bytes, proof)) return false;
-    const Guest known = guest->second;
+    const Guest known = *guest;
     guests_.erase(guest);
     DLLM_TRY(const Proof expected, prove(key_.bytes, "rank 0", known.first, known.worker, bytes));
     if (!same_proof(proof, expected)) return false;
@@ -267,10 +281,10 @@ class Listener final : public RankListener {
   }
 
   std::unique_ptr<ZmqContext> context_;
-  ZmqSocket socket_;
+  ZmqSocket socket_, monitor_;  ///< of who leaves
   RanksKey key_;
   int port_;
-  std::map<std::string, Guest> guests_;
+  std::vector<Guest> guests_;  ///< the oldest first
   std::string guest_;
   int rank_ = 0, ranks_ = 0;
 };
@@ -282,8 +296,11 @@ Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::str
   auto context = std::make_unique<ZmqContext>();
   std::vector<std::unique_ptr<Link>> links;
   for (const std::string& worker : workers) {
-    DLLM_CHECK_OK(check_key(worker, key));
-    DLLM_TRY(links.emplace_back(), connect_link(*context, worker, static_cast<int>(links.size()) + 1));
+    DLLM_TRY(const HostPort at, parse_host_port(worker));
+    DLLM_CHECK_OK(check_key(at, worker, key));
+    if (std::ranges::count(workers, worker) > 1)
+      return Error{ErrorCode::kUsage, "the worker is listed twice", worker, "start another for one more rank"};
+    DLLM_TRY(links.emplace_back(), connect_link(*context, worker, static_cast<int>(links.size()) + 1, key.bytes));
   }
   const int ranks = static_cast<int>(links.size()) + 1;
   for (int rank = 1; rank < ranks; ++rank) {
@@ -297,28 +314,29 @@ Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::str
     DLLM_TRY(const std::vector<std::byte> answer, answer_of(*link, FrameKind::kAnswer, kAnswerMs));
     if (!answer.empty())
       return Error{ErrorCode::kMismatch, std::string(reinterpret_cast<const char*>(answer.data()), answer.size()),
-                   link->name(), ""};
+                   link->name(), "start all ranks with the same version, model and options"};
   }
   return std::shared_ptr<Communicator>(new LeaderRank(std::move(context), std::move(links)));
 }
 
 Expected<std::unique_ptr<RankListener>> RankListener::open(const std::string& address, const RanksKey& key) {
-  DLLM_CHECK_OK(check_key(address, key));
-  DLLM_TRY(const HostPort at, parse_host_port(address));
+  DLLM_TRY(const HostPort named, parse_host_port(address));
+  DLLM_TRY(const HostPort at, resolve(named));
+  DLLM_CHECK_OK(check_key(at, address, key));
   auto context = std::make_unique<ZmqContext>();
   DLLM_TRY(ZmqSocket socket, ZmqSocket::make(*context, ZMQ_ROUTER));
+  if (!key.bytes.empty()) DLLM_CHECK_OK(socket.protect(key.bytes, true));
+  DLLM_TRY(ZmqSocket monitor, make_monitor(*context, socket, ZMQ_EVENT_DISCONNECTED));
   const int yes = 1;
   zmq_setsockopt(socket.get(), ZMQ_ROUTER_MANDATORY, &yes, sizeof yes);
-  // A name is no address to listen on for ZeroMQ.
-  HostPort own = at;
-  if (own.host == "localhost") own.host = "127.0.0.1";
-  if (zmq_bind(socket.get(), own.text().c_str()) < 0)
+  if (zmq_bind(socket.get(), at.text().c_str()) < 0)
     return Error{ErrorCode::kIo, "cannot listen: " + zmq_text(), address, "an address of this machine and a free port"};
   char endpoint[256];
   std::size_t size = sizeof endpoint;
   zmq_getsockopt(socket.get(), ZMQ_LAST_ENDPOINT, endpoint, &size);
   DLLM_TRY(const HostPort bound, parse_host_port(std::string(endpoint).substr(std::strlen("tcp://"))));
-  return std::unique_ptr<RankListener>(new Listener(std::move(context), std::move(socket), key, bound.port));
+  return std::unique_ptr<RankListener>(
+      new Listener(std::move(context), std::move(socket), std::move(monitor), key, bound.port));
 }
 
 }  // namespace dllm

@@ -1,6 +1,8 @@
 #include "ranks/tcp.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include <atomic>
@@ -178,7 +180,7 @@ TEST(TcpRanks, StrangersAreNotHeard) {
   const ZmqContext context;
   for (const std::string& text : {std::string(), std::string("\x01"), std::string(33, '\x01'), std::string(200, '\x03'),
                                   std::string("\x05 data"), std::string("\xff")}) {
-    const auto link = *connect_link(context, worker.address(), 1);
+    const auto link = *connect_link(context, worker.address(), 1, "secret");
     (void)link->send(FrameKind::kOffer, bytes_of_text(text));
     (void)link->send(FrameKind::kHello, bytes_of_text(std::string(32, 'n')));
     Frame frame;
@@ -191,6 +193,106 @@ TEST(TcpRanks, StrangersAreNotHeard) {
   }
   const auto ranks = connect_ranks({worker.address()}, {"secret"}, {});
   ASSERT_TRUE(ranks) << "the worker still listens";
+}
+
+/// ZeroMQ closes connections whose heartbeats it does not read, and it reads none while a queue is full.
+TEST(TcpRanks, WhoDoesNotReadIsNotLost) {
+  constexpr std::size_t kBytes = std::size_t{40} << 20;
+  const std::size_t sizes[] = {0, kBytes};
+  const auto busy = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2 * kLostAfterMs)); };
+  TestWorker worker("secret", [&](Communicator& ranks) {
+    const std::vector<std::byte> own(kBytes, std::byte{7});
+    std::vector<std::byte> all(kBytes);
+    ASSERT_TRUE(ranks.all_gather(own, sizes, all));
+    busy();
+    const auto message = ranks.broadcast({});
+    ASSERT_TRUE(message) << message.error().message();
+    EXPECT_EQ(message->size(), kBytes);
+  });
+  const auto ranks = connect_ranks({worker.address()}, {"secret"}, {});
+  ASSERT_TRUE(ranks) << ranks.error().message();
+  busy();
+  std::vector<std::byte> all(kBytes);
+  const auto gathered = (*ranks)->all_gather({}, sizes, all);
+  ASSERT_TRUE(gathered) << gathered.error().message();
+  EXPECT_EQ(all.back(), std::byte{7});
+  ASSERT_TRUE((*ranks)->broadcast(all));
+}
+
+/// Nothing collects at a rank 0 that computes, or waits for its user.
+TEST(TcpRanks, AWaitingWorkerSendsNothing) {
+  const ZmqContext context;
+  const ZmqSocket socket = *ZmqSocket::make(context, ZMQ_ROUTER);
+  const ZmqSocket monitor = *make_monitor(context, socket, ZMQ_EVENT_DISCONNECTED);
+  ASSERT_EQ(zmq_bind(socket.get(), "tcp://127.0.0.1:*"), 0);
+  char endpoint[64];
+  std::size_t size = sizeof endpoint;
+  zmq_getsockopt(socket.get(), ZMQ_LAST_ENDPOINT, endpoint, &size);
+  const auto leader = *connect_link(context, std::string(endpoint).substr(6), 1, "");
+  ASSERT_TRUE(leader->send(FrameKind::kHello, {}));
+  std::string identity;
+  Frame frame;
+  ASSERT_TRUE(*receive_frame(socket.get(), true, 5000, identity, frame));
+  std::thread waiting([&] {
+    const auto message = peer_link(socket.get(), monitor, identity)->receive_message(100);
+    EXPECT_TRUE(message) << message.error().message();
+  });
+  const auto came = leader->receive(frame, 4 * kHeartbeatMs);
+  EXPECT_TRUE(came && !*came);
+  EXPECT_TRUE(leader->send_message({}));
+  waiting.join();
+}
+
+TEST(TcpRanks, WhoDoesNotEncryptIsNotHeard) {
+  TestWorker worker("secret", [](Communicator&) {});
+  const ZmqContext context;
+  const auto link = *connect_link(context, worker.address(), 1, "");
+  (void)link->send(FrameKind::kHello, bytes_of_text(std::string(32, 'n')));
+  Frame frame;
+  const auto came = link->receive(frame, 4000);
+  ASSERT_FALSE(came);
+  EXPECT_NE(came.error().what.find("key"), std::string::npos) << came.error().message();
+  EXPECT_TRUE(connect_ranks({worker.address()}, {"secret"}, {})) << "the worker still listens";
+}
+
+TEST(TcpRanks, AWorkerThatIsTakenSaysSo) {
+  TestWorker worker("", [](Communicator& ranks) { (void)ranks.broadcast({}); });
+  const auto first = connect_ranks({worker.address()}, {}, {});
+  ASSERT_TRUE(first);
+  const auto second = connect_ranks({worker.address()}, {}, {});
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().what.find("busy"), std::string::npos) << second.error().message();
+  EXPECT_TRUE((*first)->broadcast({})) << "the first is not disturbed";
+  const auto twice = connect_ranks({worker.address(), worker.address()}, {}, {});
+  ASSERT_FALSE(twice);
+  EXPECT_EQ(twice.error().code, ErrorCode::kUsage);
+}
+
+TEST(TcpRanks, AChildProcessClosesNothing) {
+  TestWorker worker("secret", [](Communicator& ranks) { EXPECT_TRUE(ranks.broadcast({})); });
+  auto ranks = connect_ranks({worker.address()}, {"secret"}, {});
+  ASSERT_TRUE(ranks);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    ranks->reset();
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE((*ranks)->broadcast({})) << "the parent goes on";
+}
+
+TEST(TcpRanks, NamesOfThisMachine) {
+  char name[256] = {};
+  ASSERT_EQ(::gethostname(name, sizeof name - 1), 0);
+  const auto listener = RankListener::open(std::string(name) + ":0", {"secret"});
+  EXPECT_TRUE(listener) << listener.error().message();
+  EXPECT_FALSE(RankListener::open("no-such-host.invalid:0", {"secret"}));
+  for (const char* own : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) EXPECT_TRUE((HostPort{own, 1}.loopback()));
+  for (const char* other : {"127.example.com", "127.0.0.1.example.com", "128.0.0.1", "::2", "localhost.example.com"})
+    EXPECT_FALSE((HostPort{other, 1}.loopback())) << other;
 }
 
 TEST(Proof, DependsOnEverything) {

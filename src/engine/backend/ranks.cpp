@@ -82,10 +82,19 @@ Expected<std::shared_ptr<Communicator>> reach_ranks(const Model& model, const Lo
     return Error{ErrorCode::kUsage, "--backend ranks needs other ranks", "--workers",
                  "start 'dllm worker --listen HOST:PORT' on each, and list them"};
   const RankSetup setup = setup_of(model, options);
-  if (workers.front() != "mpi") {
-    DLLM_TRY(const RanksKey key, read_ranks_key(load_rows::own_text(options, "workers_key")));
+  const std::string key_file = load_rows::own_text(options, "workers_key");
+  if (std::ranges::count(workers, "mpi") == 0) {
+    if (!options.rope_scaling.empty())
+      return Error{ErrorCode::kUsage, "workers read the model without it", "--rope-scaling",
+                   "leave it out, or use --workers mpi, where all ranks get the same options"};
+    DLLM_TRY(const RanksKey key, read_ranks_key(key_file));
     return connect_ranks(workers, key, setup.encoded());
   }
+  if (workers.size() > 1)
+    return Error{ErrorCode::kUsage, "mpi stands for all other ranks, and is listed with more", "--workers",
+                 "give mpi alone, or addresses"};
+  if (!key_file.empty())
+    return Error{ErrorCode::kUsage, "MPI has no key", "--workers-key", "leave it out with --workers mpi"};
   DLLM_TRY(std::shared_ptr<Communicator> ranks, mpi_ranks());
   DLLM_TRY(const std::vector<std::byte> first, ranks->broadcast(setup.encoded()));
   Expected<void> same;
@@ -108,6 +117,21 @@ Expected<std::shared_ptr<Communicator>> reach_ranks(const Model& model, const Lo
   std::_Exit(followed ? 0 : 1);
 }
 
+/// Ends the other ranks if this one stops for a reason of its own, by an exception: they would wait for it.
+class EndOthers {
+ public:
+  explicit EndOthers(Communicator& ranks) : ranks_(&ranks) {}
+  ~EndOthers() {
+    if (ranks_ != nullptr) ranks_->abort("rank 0 ran out of memory");
+  }
+  EndOthers(const EndOthers&) = delete;
+  EndOthers& operator=(const EndOthers&) = delete;
+  void release() { ranks_ = nullptr; }
+
+ private:
+  Communicator* ranks_;
+};
+
 Expected<RunningBackend> make_ranks(const Model& model, const std::string& path, const LoadOptions& options,
                                     const Log& log) {
   (void)path;
@@ -117,11 +141,15 @@ Expected<RunningBackend> make_ranks(const Model& model, const std::string& path,
   CpuOptions cpu = cpu_options(options);
   if (ranks->rank() != 0) follow_to_the_end(model, std::move(cpu), std::move(ranks), log);
   cpu.progress = options.progress;
-  DLLM_TRY(const SplitKind split, choose(model, load_rows::own_text(options, "split"), facts, cpu.threads, log));
-  DLLM_TRY(std::unique_ptr<CpuBackend> own, make_part(model, std::move(cpu), *ranks, split));
+  EndOthers guard(*ranks);
+  const auto split = choose(model, load_rows::own_text(options, "split"), facts, cpu.threads, log);
+  auto made = make_part(model, std::move(cpu), *ranks, split);
+  guard.release();  // an error is known to all
+  if (!made) return std::move(made).error();
+  std::unique_ptr<CpuBackend> own = *std::move(made);
   RunningBackend running;
   running.isa = own->isa();
-  running.arithmetic = fmt::format("{}, {} ranks by {}", own->arithmetic(), ranks->size(), split_name(split));
+  running.arithmetic = fmt::format("{}, {} ranks by {}", own->arithmetic(), ranks->size(), split_name(*split));
   running.threads = own->threads();
   running.backend = std::make_unique<RankedBackend>(std::move(own), ranks, log);
   return running;
@@ -146,7 +174,8 @@ Expected<void> serve_leader(const Model& model, const RankWorker& worker, RankLi
   }
   if (!refusal.empty()) {
     listener.refuse(refusal);
-    return Error{ErrorCode::kMismatch, "a rank 0 was refused: this worker " + refusal, worker.listen, ""};
+    return Error{ErrorCode::kMismatch, "a rank 0 was refused: this worker " + refusal, worker.listen,
+                 "start all ranks with the same version, model and options"};
   }
   DLLM_TRY(const std::unique_ptr<Communicator> ranks, listener.accept());
   DLLM_TRY(const RankFacts ignored, measure_ranks(*ranks));

@@ -6,12 +6,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "base/free_memory.h"
 #include "base/hash.h"
 #include "base/human_bytes.h"
+#include "base/input_file.h"
 #include "base/try.h"
 #include "ranks/ranked_backend.h"
 #include "ranks/wire.h"
@@ -35,9 +39,46 @@ Expected<RankSetup> RankSetup::decode(std::span<const std::byte> bytes) {
   return Error{ErrorCode::kIo, "rank 0 offers something else than a model", "ranks", "another version of dllm?"};
 }
 
+namespace {
+
+template <class T>
+  requires std::is_arithmetic_v<T>
+void add_value(Fnv1a& hash, const T& value) {
+  hash.add(std::as_bytes(std::span(&value, 1)));
+}
+void add_value(Fnv1a& hash, const std::string& text) {
+  add_value(hash, text.size());
+  hash.add(text);
+}
+void add_value(Fnv1a& hash, const OpaqueValue& value) { add_value(hash, value.bytes); }
+template <class T>
+void add_value(Fnv1a& hash, const std::vector<T>& values) {
+  add_value(hash, values.size());
+  for (const T& value : values) add_value(hash, value);
+}
+
+/// Whether a key can change what a model computes.
+bool decides(const std::string& key) {
+  return key == "general.architecture" || (key.rfind("general.", 0) != 0 && key.rfind("tokenizer.", 0) != 0);
+}
+
+/// Equal for processes of one machine since it was started; 0: not known.
+std::uint64_t machine_number() {
+  const auto text = read_input("/proc/sys/kernel/random/boot_id", 256);
+  return text ? Fnv1a().add(*text).value() : 0;
+}
+
+}  // namespace
+
 std::string model_fingerprint(const Model& model) {
   Fnv1a hash;
-  hash.add(model.desc().architecture);
+  std::map<std::string, const MetaValue*> keys;  // files may have them in any order
+  for (const auto& [key, value] : model.metadata().entries())
+    if (decides(key)) keys[key] = &value;
+  for (const auto& [key, value] : keys) {
+    add_value(hash, key);
+    std::visit([&hash](const auto& payload) { add_value(hash, payload); }, value->payload);
+  }
   for (const SourceTensor& tensor : model.tensors()) {
     hash.add(tensor.name).add(static_cast<std::uint8_t>(tensor.type)).add(to_string(tensor.shape));
     const auto sample = [&hash](std::span<const std::byte> data) {
@@ -64,6 +105,10 @@ Expected<RankFacts> measure_ranks(Communicator& ranks) {
   const std::vector<std::size_t> eight(count, sizeof own);
   DLLM_CHECK_OK(
       ranks.all_gather(std::as_bytes(std::span(&own, 1)), eight, std::as_writable_bytes(std::span(facts.memory))));
+  const std::uint64_t machine = machine_number();
+  facts.machine.resize(count);
+  DLLM_CHECK_OK(
+      ranks.all_gather(std::as_bytes(std::span(&machine, 1)), eight, std::as_writable_bytes(std::span(facts.machine))));
   const std::vector<std::size_t> none(count, 0);
   constexpr int kRounds = 20;
   const auto start = Clock::now();
@@ -106,6 +151,18 @@ double bytes_of_part(const RankGraph& part, const Weights& weights) {
   return bytes;
 }
 
+/// By how many bytes the parts of ranks exceed the memory of a machine, at most: ranks of one share it.
+double lacking(const std::vector<double>& parts, const RankFacts& facts) {
+  double most = 0;
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    double there = 0;
+    for (std::size_t other = 0; other < parts.size(); ++other)
+      if (other == r || (facts.machine[r] != 0 && facts.machine[other] == facts.machine[r])) there += parts[other];
+    if (facts.memory[r] > 0) most = std::max(most, there - static_cast<double>(facts.memory[r]));
+  }
+  return most;
+}
+
 /// Multiplications of a rank in a step of the graph's shape.
 double work_of(const RankGraph& part, double share_of_rows) {
   double work = 0;
@@ -137,7 +194,8 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
   double least = 0;
   std::string all;
   for (const SplitKind kind : {SplitKind::kRows, SplitKind::kOutputs, SplitKind::kLayers}) {
-    double compute = 0, exchange = 0, work = 0, short_of = 0;
+    double compute = 0, exchange = 0, work = 0;
+    std::vector<double> parts;
     for (int rank = 0; rank < ranks; ++rank) {
       const RankGraph part = split_graph(graph, {kind, rank, ranks});
       const auto gathers = static_cast<double>(
@@ -147,12 +205,12 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
                                  facts.seconds_per_byte * static_cast<double>(gathered_bytes(part, rank, ranks, 2.0)));
       work = work_of(part, kind == SplitKind::kRows ? 1.0 / ranks : 1.0) / multiplications;
       compute = kind == SplitKind::kLayers ? compute + work : std::max(compute, work);
-      const auto memory = static_cast<double>(facts.memory[static_cast<std::size_t>(rank)]);
-      if (memory > 0) short_of = std::max(short_of, bytes_of_part(part, model.weights()) - memory);
+      parts.push_back(bytes_of_part(part, model.weights()));
     }
+    const double short_of = lacking(parts, facts);
     all += fmt::format("{}{} {:.1f} ms of work and {:.1f} ms of exchange{}", all.empty() ? "" : ", ", split_name(kind),
                        1e3 * compute, 1e3 * exchange,
-                       short_of > 0 ? fmt::format(" (a rank lacks {})", human_bytes(short_of)) : "");
+                       short_of > 0 ? fmt::format(" (a machine lacks {})", human_bytes(short_of)) : "");
     if (short_of > 0 || (least > 0 && compute + exchange >= least)) continue;
     least = compute + exchange;
     best.kind = kind;
@@ -167,10 +225,11 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
 }
 
 Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions options, Communicator& ranks,
-                                                SplitKind split) {
-  DLLM_TRY(const std::vector<std::byte> told, ranks.broadcast({static_cast<std::byte>(split)}));
+                                                const Expected<SplitKind>& split) {
+  DLLM_CHECK_OK(agree(ranks, split ? Expected<void>() : Expected<void>(split.error())));
+  DLLM_TRY(const std::vector<std::byte> told, ranks.broadcast({static_cast<std::byte>(*split)}));
   if (told.size() != 1 || static_cast<std::uint8_t>(told[0]) > static_cast<std::uint8_t>(SplitKind::kLayers))
-    return Error{ErrorCode::kIo, "rank 0 named no split", "ranks", ""};
+    return Error{ErrorCode::kIo, "rank 0 named no split", "ranks", "start all ranks with the same version"};
   options.ranks = &ranks;
   options.split = static_cast<SplitKind>(told[0]);
   auto backend = CpuBackend::create(

@@ -2,6 +2,8 @@
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -24,7 +26,9 @@ class MpiRank final : public Communicator {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
-  ~MpiRank() override { MPI_Finalize(); }
+  ~MpiRank() override {
+    if (::getpid() == process_) MPI_Finalize();  // in a child of fork() it would wait for the others
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -62,6 +66,7 @@ class MpiRank final : public Communicator {
 
  private:
   int rank_ = 0, size_ = 1;
+  pid_t process_ = ::getpid();
 };
 
 }  // namespace
@@ -73,7 +78,11 @@ extern "C" __attribute__((visibility("default"))) bool dllm_mpi_ranks(const char
   error = {dllm::ErrorCode::kUnsupported, "the module for MPI is of dllm " DLLM_VERSION, "libdllm_mpi.so",
            "build both again"};
   if (std::string(version) != DLLM_VERSION) return false;
-  int level = 0;
+  int level = 0, started = 0;
+  MPI_Initialized(&started);  // stays set after MPI_Finalize(), after which MPI cannot start again
+  error = {dllm::ErrorCode::kUnsupported, "MPI has started in this process before", "mpi",
+           "load one model in a process with --workers mpi"};
+  if (started != 0) return false;
   error = {dllm::ErrorCode::kUnsupported, "MPI does not start", "mpi", "start with mpirun or srun"};
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS || level < MPI_THREAD_SERIALIZED)
     return false;
