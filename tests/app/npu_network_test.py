@@ -165,10 +165,10 @@ class Translation(CliCase):
         super().setUpClass()
         subprocess.run([PYTHON, "-B", SOURCE / "tests" / "app" / "network_models.py", cls.dir], check=True)
 
-    def translate(self, *args, code=0):
+    def translate(self, *args, code=0, before=""):
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-        result = subprocess.run([PYTHON, "-c", ALONE, *map(str, args)], capture_output=True, text=True, env=environment,
-                                check=False)
+        result = subprocess.run([PYTHON, "-c", before + ALONE, *map(str, args)], capture_output=True, text=True,
+                                env=environment, check=False)
         self.assertEqual(result.returncode, code, result.stderr)
         return result
 
@@ -243,6 +243,17 @@ class Translation(CliCase):
             self.assertIn(str(to), error)
             self.assertEqual(len(error.splitlines()), 1, error)
         self.assertEqual([p.name for p in self.dir.iterdir() if "checked" in p.name or p.name.endswith(".part")], [])
+
+    def test_files_are_written_as_a_whole(self):
+        """A disk that is full, here a limit of 8 KiB: what was there stays, and nothing else does."""
+        out = self.dir / "whole.safetensors"
+        out.write_text("before")
+        limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
+        error = self.translate(self.dir / "bert.onnx", "-o", out, code=3, before=limit).stderr
+        self.assertIn(f"{out}: File too large", error)
+        self.assertEqual(len(error.splitlines()), 1, error)
+        self.assertEqual(out.read_text(), "before")
+        self.assertEqual([p.name for p in self.dir.iterdir() if p.name.endswith(".part")], [])
 
     def test_rows_that_are_picked_may_be_used_twice(self):
         """Gathered rows cannot be added to those of all rows: then all rows are computed."""
