@@ -12,7 +12,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-wave rtl-area rtl-cells web web-test research figures methods format lint tsan \
+.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-formal rtl-wave rtl-area rtl-cells web web-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -56,12 +56,19 @@ python: setup-python  ## the Python package in build/release/python, and its tes
 	@cmake --build --preset release -j $(JOBS) --target _dllm dllm_python_stub
 	@ctest --test-dir build/release -R '^dllm_python$$' --output-on-failure
 
-rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the functional machine (< 6 minutes)
+# With DLLM_RTL_LONG (make nightly): longer random programs, and one core more.
+rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the functional machine (< 8 minutes)
 	@scripts/setup --rtl
 	@scripts/rtl_lint
-	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING
-	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test
+	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF \
+	  -DDLLM_RTL_ALL_CORES=$(if $(DLLM_RTL_LONG),ON,OFF) --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test dllm_rtl_core_test \
+	  $(if $(DLLM_RTL_LONG),dllm_rtl_fp8_test)
 	@ctest --test-dir build/release -L '^rtl$$' -j $(JOBS) --output-on-failure
+
+rtl-formal:  ## prove properties of the hardware's small units for all inputs, by Yosys
+	@scripts/setup --rtl
+	@scripts/rtl_formal
 
 check: setup  ## the fast tier: format, arrows and lengths, fast tests (< 5 minutes)
 	@scripts/check_format

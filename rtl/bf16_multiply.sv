@@ -5,6 +5,7 @@ module bf16_multiply (
   input  logic [15:0] b_i,
   output logic [15:0] product_o
 );
+  /*verilator no_inline_module*/
   logic sign, a_special, b_special, is_nan;
   logic [15:0] product;
   assign sign = a_i[15] ^ b_i[15];

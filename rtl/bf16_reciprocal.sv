@@ -5,6 +5,7 @@ module bf16_reciprocal (
   input  logic [15:0] x_i,
   output logic [15:0] reciprocal_o
 );
+  /*verilator no_inline_module*/
   // Normalise: x = 1.fraction * 2^(exponent - 127); subnormal arguments have exponents down to -6.
   logic [6:0] fraction;
   logic signed [9:0] exponent;

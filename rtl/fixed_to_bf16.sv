@@ -6,41 +6,5 @@ module fixed_to_bf16 #(
   input  logic signed [11:0]      exponent_i,
   output logic [15:0]             bf16_o
 );
-  localparam int Steps = $clog2(WIDTH);
-  localparam int Top = 1 << Steps;  // the magnitude at the top of this many bits, at least 9
-
-  logic [WIDTH-1:0] magnitude;
-  assign magnitude = value_i[WIDTH-1] ? -value_i : value_i;
-
-  // Leading zeros in binary steps.
-  logic [Top-1:0] normal;
-  logic [Steps-1:0] zeros;
-  always_comb begin
-    normal = {magnitude, {(Top - WIDTH){1'b0}}};
-    for (int s = Steps - 1; s >= 0; s--) begin
-      zeros[s] = (normal >> (Top - (1 << s))) == '0;
-      if (zeros[s]) normal = normal << (1 << s);
-    end
-  end
-
-  // Biased exponent of the leading one; at or below 0 the significand is shifted right, and lost bits become sticky.
-  logic signed [11:0] biased, right;
-  logic [Top-1:0] shifted;
-  logic lost, up;
-  logic [8:0] field;
-  logic [15:0] packed_result;
-  logic unused_bit;
-  assign unused_bit = right[11];
-  always_comb begin
-    biased = exponent_i + 12'sd127 + 12'(WIDTH - 1) - $signed({{(12 - Steps){1'b0}}, zeros});
-    right = biased > 12'sd0 ? 12'sd0 : 12'sd1 - biased;
-    shifted = normal >> right[10:0];
-    lost = (shifted << right[10:0]) != normal;
-    up = shifted[Top-9] && (lost || shifted[Top-10:0] != '0 || shifted[Top-8]);
-    field = biased > 12'sd255 ? 9'd255 : biased > 12'sd0 ? biased[8:0] : 9'd0;
-    packed_result = {field, shifted[Top-2:Top-8]} + {15'b0, up};
-    if (magnitude == '0) bf16_o = 16'h0000;
-    else if (packed_result[15:7] >= 9'd255) bf16_o = {value_i[WIDTH-1], 15'h7f80};
-    else bf16_o = {value_i[WIDTH-1], packed_result[14:0]};
-  end
+  fixed_to_fp #(.WIDTH(WIDTH), .MAN(7)) i_round (.value_i, .exponent_i, .fp_o(bf16_o));
 endmodule

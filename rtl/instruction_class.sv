@@ -1,5 +1,8 @@
-// What the sequencer needs to know about an instruction before it executes. At most one class; none: a trap.
-module instruction_class (
+// What the sequencer needs to know about an instruction before it executes. At most one class; none, and none of
+// vector_class.sv: a trap.
+module instruction_class #(
+  parameter bit EXTERNAL = 0  // there are a matrix unit and a DMA engine
+) (
   input  logic [31:0] word_i,
   output logic        loop_start_o,
   output logic        loop_end_o,
@@ -10,23 +13,16 @@ module instruction_class (
   output logic        load_fp_o,
   output logic        store_fp_o,
   output logic        map_o,
-  output logic        add_o,       // V_ADD, V_SUB
-  output logic        two_rows_o,  // of vector SRAM are read
-  output logic        exp_o,
-  output logic        max_o,
-  output logic        max_index_o,
-  output logic        sum_o,
-  output logic        top_o,
   output logic        select_o,
   output logic        prefetch_o,
   output logic        setter_o,    // C_SET_*, C_FENCE: nothing is in flight here
+  output logic        branch_o,
   output logic        break_o,
-  output logic        known_o
+  output logic        external_o,  // executes outside: matrix instructions and transfers
+  output logic        known_o      // any of them
 );
   logic [5:0] op;
-  logic vv, plain;
   assign op = word_i[5:0];
-  assign plain = word_i[25:22] == 4'd0;  // funct1
 
   logic unused_bits;
   assign unused_bits = &word_i[13:6];
@@ -41,27 +37,22 @@ module instruction_class (
   assign scalar_o = op == dllm_isa_pkg::OP_S_ADD_FP || op == dllm_isa_pkg::OP_S_SUB_FP ||
                     op == dllm_isa_pkg::OP_S_MUL_FP || op == dllm_isa_pkg::OP_S_MAX_FP ||
                     op == dllm_isa_pkg::OP_S_EXP_FP || op == dllm_isa_pkg::OP_S_RECI_FP ||
-                    op == dllm_isa_pkg::OP_S_LI_FP;
+                    op == dllm_isa_pkg::OP_S_SQRT_FP ||
+                    (op == dllm_isa_pkg::OP_S_LI_FP && word_i[31:30] <= 2'd1);  // and S_MV_FP
   assign load_fp_o = op == dllm_isa_pkg::OP_S_LD_FP;
   assign store_fp_o = op == dllm_isa_pkg::OP_S_ST_FP;
   assign map_o = op == dllm_isa_pkg::OP_S_MAP_V_FP;
-  assign vv = op == dllm_isa_pkg::OP_V_ADD_VV || op == dllm_isa_pkg::OP_V_SUB_VV;
-  assign add_o = vv || op == dllm_isa_pkg::OP_V_ADD_VF || op == dllm_isa_pkg::OP_V_SUB_VF;
-  assign two_rows_o = vv || top_o;
-  assign exp_o = op == dllm_isa_pkg::OP_V_EXP_V;
-  assign max_o = op == dllm_isa_pkg::OP_V_RED_MAX && plain;
-  assign max_index_o = op == dllm_isa_pkg::OP_V_RED_MAX_IDX;
-  assign sum_o = op == dllm_isa_pkg::OP_V_RED_SUM && plain;
-  assign top_o = op == dllm_isa_pkg::OP_V_TOPK_MASK;
   assign select_o = op == dllm_isa_pkg::OP_V_SELECT_INT;
-  assign prefetch_o = op == dllm_isa_pkg::OP_H_PREFETCH_V;
+  assign prefetch_o = op == dllm_isa_pkg::OP_H_PREFETCH_V && !EXTERNAL;
   assign setter_o = op == dllm_isa_pkg::OP_C_SET_ADDR_REG || op == dllm_isa_pkg::OP_C_SET_SCALE_REG ||
                     op == dllm_isa_pkg::OP_C_SET_STRIDE_REG ||
                     op == dllm_isa_pkg::OP_C_SET_V_MASK_REG || op == dllm_isa_pkg::OP_C_FENCE ||
-                    (op == dllm_isa_pkg::OP_C_SET_CSR && word_i[31:14] == 18'(dllm_isa_pkg::CSR_PREFETCH_V_ROWS));
+                    (op == dllm_isa_pkg::OP_C_SET_CSR && word_i[31:14] <= 18'(dllm_isa_pkg::CSR_DRAW_TOKENS));
+  assign branch_o = op == dllm_isa_pkg::OP_C_BNZ;
   assign break_o = op == dllm_isa_pkg::OP_C_BREAK;
+  assign external_o = EXTERNAL && ((op >= dllm_isa_pkg::OP_M_MM && op <= dllm_isa_pkg::OP_M_BMV_WO) ||
+                                   (op >= dllm_isa_pkg::OP_H_PREFETCH_M && op <= dllm_isa_pkg::OP_H_STORE_V) ||
+                                   op == dllm_isa_pkg::OP_M_SUM);
   assign known_o = loop_start_o || loop_end_o || int_o || load_int_o || store_int_o || scalar_o || load_fp_o ||
-                    store_fp_o || map_o || add_o || exp_o || max_o || max_index_o || sum_o || top_o ||
-                    select_o ||
-                   prefetch_o || setter_o || break_o;
+                   store_fp_o || map_o || select_o || prefetch_o || setter_o || branch_o || break_o || external_o;
 endmodule

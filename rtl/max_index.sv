@@ -3,7 +3,8 @@
 module max_index #(
   parameter int VLEN = 8,
   parameter int STAGES = 4,
-  localparam int Levels = $clog2(VLEN)
+  localparam int Levels = $clog2(VLEN),
+  localparam int LevelBits = $clog2(Levels + 1)
 ) (
   input  logic               clk_i,
   input  logic               rst_ni,
@@ -11,11 +12,13 @@ module max_index #(
   input  logic [16*VLEN-1:0] row_i,
   input  logic [VLEN-1:0]    active_i,
   input  logic [15:0]        running_i,  // in the last stage
+  input  logic [LevelBits-1:0] level_i,
   output logic               valid_o,
   output logic               found_o,    // a lane was active
   output logic               greater_o,  // strictly greater than the running maximum
   output logic [15:0]        value_o,
-  output logic [Levels-1:0]  lane_o
+  output logic [Levels-1:0]  lane_o,
+  output logic [16*VLEN-1:0] sections_o  // the maximum of each section of 2^level_i lanes, in all its lanes
 );
   logic [18*VLEN-1:0] lanes;
   logic [18+Levels-1:0] best;
@@ -31,7 +34,9 @@ module max_index #(
     end
   endgenerate
 
-  max_tree #(.HEIGHT(Levels), .LEVELS(Levels), .STAGES(STAGES)) i_tree (.clk_i, .lanes_i(lanes), .best_o(best));
+  max_tree #(.HEIGHT(Levels), .LEVELS(Levels), .STAGES(STAGES)) i_tree (
+    .clk_i, .level_i, .lanes_i(lanes), .best_o(best), .sections_o
+  );
   valid_delay #(.DEPTH(STAGES - 1)) i_valid (.clk_i, .rst_ni, .valid_i, .valid_o);
 
   assign {found_o, key, negative_zero, lane_o} = best;

@@ -12,22 +12,22 @@ module select_int #(
   input  logic               clk_i,
   input  logic               rst_ni,
   input  logic               start_i,
-  input  logic [Bits:0]      length_i,  // at least 1
+  input  logic [ADDRESS:0]   length_i,  // at least 1
   input  logic               descending_i,
   input  logic [ADDRESS-1:0] target_i,
-  input  logic [LANES-1:0]   mask_i,
+  input  logic [LANES-1:0]   mask_i,    // the row of the element, read with its words
   input  logic [31:0]        chosen_word_i,
   input  logic [31:0]        other_word_i,
   output logic               done_o,
-  output logic [Bits-1:0]    next_o,  // element to read now, for the next cycle
+  output logic [ADDRESS-1:0] next_o,  // element to read now, for the next cycle
   output logic               write_o,
   output logic [ADDRESS-1:0] address_o,
   output logic [31:0]        word_o
 );
   logic busy_q, active;
-  logic [Bits-1:0] index_q, index, last;
+  logic [ADDRESS-1:0] index_q, index, last;
 
-  assign last = length_i[Bits-1:0] - 1'b1;
+  assign last = length_i[ADDRESS-1:0] - 1'b1;
 
   assign active = start_i || busy_q;
   assign index = start_i ? (descending_i ? last : '0) : index_q;
@@ -40,8 +40,8 @@ module select_int #(
   always_ff @(posedge clk_i) index_q <= next_o;
 
   logic unused_bit;
-  assign unused_bit = length_i[Bits];
+  assign unused_bit = length_i[ADDRESS];
   assign write_o = active;
-  assign address_o = target_i + ADDRESS'(index);
-  assign word_o = mask_i[index] ^ `FAULT(8) ? chosen_word_i : other_word_i;
+  assign address_o = target_i + index;
+  assign word_o = mask_i[Bits'(index)] ^ `FAULT(8) ? chosen_word_i : other_word_i;
 endmodule

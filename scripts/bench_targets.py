@@ -224,8 +224,8 @@ def peer(bench, table, args):
     step = float(re.search(r"time per step: *([0-9.]+) *ms", out).group(1))
     table.at_least(f"{name}, step of 256 ({step / 1e3:.1f} s) / ours ({ms(full) / 1e3:.2f} s)", step / ms(full), 2.5,
                    " x")
-    table.at_least(f"{ANSWER} tokens, one per pass, against its {ANSWER} steps", ANSWER * step / passes_128, 18, " x")
-    table.at_least(f"{ANSWER} tokens at 4 per pass, against its {ANSWER} steps", ANSWER * step / passes_32, 40, " x")
+    table.at_least(f"{ANSWER} tokens, one per pass, against {ANSWER} steps of {name}", ANSWER * step / passes_128, 18, " x")
+    table.at_least(f"{ANSWER} tokens at 4 per pass, against {ANSWER} steps of {name}", ANSWER * step / passes_32, 40, " x")
 
 
 def main():

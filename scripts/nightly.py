@@ -43,8 +43,10 @@ STEPS = (
          "make fuzz"),
     Step("tsan", "everything that uses threads under the thread sanitizer", 30, "make tsan"),
     Step("coverage", "line coverage", 35, "make coverage"),
-    Step("rtl", "the hardware's tests, and 2,000 random programs on the functional machine and a model", 45,
-         "make rtl-test && make build && scripts/npu_differential.py --dllm build/release/dllm --programs 2000"),
+    Step("rtl", "the hardware's tests, its random programs 20 times as long, proofs, and 2,000 random programs on the "
+         "functional machine and a model", 45,
+         "DLLM_RTL_LONG=1 make rtl-test rtl-formal && make build"
+         " && scripts/npu_differential.py --dllm build/release/dllm --programs 2000"),
     Step("emulation", "the kernels of the other instruction set under an emulator", 15,
          "scripts/setup --ci && cmake -S src/cpu/kernels -B build/aarch64 -G Ninja --log-level=WARNING"
          " -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/aarch64-linux-gnu.cmake"

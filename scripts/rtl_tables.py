@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the tables of rtl/bf16_exp_rom.sv and rtl/bf16_reciprocal_rom.sv; --check fails if a file differs.
+"""Writes the tables of rtl/*_rom.sv; --check fails if a file differs.
 
 e^x = 2^(x log2 e). The fraction f of the exponent selects one of 64 chords of 2^f; the few BF16 arguments whose result
 the chords would round wrongly are a list of exceptions. docs/design/rtl.md explains the choice of the widths.
 """
 
 import argparse
+import decimal
 import math
 import pathlib
 import struct
@@ -110,12 +111,62 @@ def reciprocal_rom() -> str:
     return "\n".join(lines)
 
 
+# The logarithm of draws: bits of fraction, and the distances 2^-s of its second to fourth factor.
+LOG_BITS, LOG_WIDTH, LOG_STEPS = 128, 136, (11, 16, 21)
+
+
+def log_fixed(numerator: int, denominator: int) -> int:
+    """ln(numerator / denominator) in units of 2^-LOG_BITS, rounded."""
+    with decimal.localcontext() as context:
+        context.prec = 60
+        value = (decimal.Decimal(numerator) / decimal.Decimal(denominator)).ln() * decimal.Decimal(2) ** LOG_BITS
+        return int(value.to_integral_value())
+
+
+def log_factor(index: int) -> int:
+    """256 times the reciprocal of the middle of [index, index + 1) / 128; next to 1 it is 1."""
+    return 256 if index in (127, 128) else round(256 * 128 / (index + 0.5))
+
+
+def log_rom() -> str:
+    """Factors that bring a number to 1, and their logarithms."""
+    def hexadecimal(value: int) -> str:
+        return f"{LOG_WIDTH}'h{value % 2**LOG_WIDTH:x}"
+
+    lines = [
+        "// Written by scripts/rtl_tables.py. Do not edit.",
+        "// Factor near 1 / x for x in [index / 128, (index + 1) / 128), in 256ths, and logarithms of the factors and of",
+        "// 1 - j 2^-s; 128 bits of fraction.",
+        "module negative_log_rom (",
+        "  input  logic [7:0]        index_i,",
+        "  output logic [8:0]        factor_o,",
+        f"  output logic [{LOG_WIDTH - 1}:0]      log_o,",
+    ]
+    for step in LOG_STEPS:
+        lines += [f"  input  logic [6:0]        j{step}_i,", f"  output logic [{LOG_WIDTH - 1}:0]      log{step}_o,"]
+    lines[-1] = lines[-1].rstrip(",")
+    lines += [");", "  always_comb begin", "    case (index_i)"]
+    for index in range(90, 182):
+        factor = log_factor(index)
+        label = "default" if index == 181 else f"8'd{index}"
+        lines.append(f"      {label}: {{factor_o, log_o}} = {{9'd{factor}, {hexadecimal(log_fixed(factor, 256))}}};")
+    lines += ["    endcase", "  end"]
+    for step, most in zip(LOG_STEPS, (34, 34, 18), strict=True):
+        lines += ["  always_comb begin", f"    case (j{step}_i)"]
+        for j in [*range(-most, 0), *range(1, most + 1)]:
+            value = hexadecimal(log_fixed(2**step - j, 2**step))
+            lines.append(f"      7'h{j % 128:02x}: log{step}_o = {value};")
+        lines += [f"      default: log{step}_o = '0;", "    endcase", "  end"]
+    return "\n".join([*lines, "endmodule", ""])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     status = 0
-    for name, text in {"bf16_exp_rom.sv": exp_rom(), "bf16_reciprocal_rom.sv": reciprocal_rom()}.items():
+    for name, text in {"bf16_exp_rom.sv": exp_rom(), "bf16_reciprocal_rom.sv": reciprocal_rom(),
+                       "negative_log_rom.sv": log_rom()}.items():
         path = RTL / name
         if not check:
             path.write_text(text)

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "npu_core/machine/machine.h"
 #include "npu_core/timing/simulator.h"
+#include "test/coverage.h"
+#include "test/trap_codes.h"
 #include "test/vectors.h"
 
 namespace dllm::rtl {
@@ -26,6 +29,7 @@ struct EngineResult {
   std::uint64_t transfers_longer = 0;  ///< cycles of transfers that the simulator moves faster than a row per cycle
   std::uint64_t loops_alone = 0;       ///< bubbles before loop instructions that are fetched separately
   int trap = 0;
+  MachineTrap expected_trap;
   std::string first;  ///< the first difference
 
   void add(const EngineResult& other);
@@ -33,9 +37,14 @@ struct EngineResult {
 
 /// `machine` has the initial memories and runs the program; `memory` is a machine with the same HBM that serves the
 /// engine's transfers, converted by its own code. The engine uses the simulator's transfer times, since DRAM is not
-/// part of it. `waves`: a VCD file, if not empty and models were built with DLLM_RTL_WAVES.
+/// part of it.
+struct RunSettings {
+  std::string waves;             ///< a VCD file, if not empty and models were built with DLLM_RTL_WAVES
+  bool may_trap = false;         ///< the engine must then trap as the machine does: where, why, in the same state
+  Coverage* coverage = nullptr;  ///< what the program's instructions cover
+};
 EngineResult run_engine(npu::Machine& machine, npu::Machine& memory, const npu::Device& device,
-                        const npu::Program& program, const std::string& waves = "");
+                        const npu::Program& program, const RunSettings& settings = {});
 
 /// How the engine of 8 lanes ends a program of these words: its trap (rtl/traps.svh) and gp1.
 struct Halt {
@@ -45,8 +54,19 @@ struct Halt {
 Halt run_words(const std::vector<std::uint32_t>& words);
 
 /// The device of the tests: latencies of the shipped profiles, memories of the models.
-npu::Device engine_device();
+npu::Device engine_device(const std::string& noise_lanes = "0");
 npu::MachineConfig engine_config(int vlen);
+
+/// The engine's models: of 8 and 64 lanes, and of 8 with a noise generator for V_RED_DRAW.
+enum class Shape : std::uint8_t { k8, k64, k8Draws };
+/// Programs over all vector, scalar and control instructions.
+EngineResult check_all(Shape shape, std::uint64_t instructions, std::uint64_t seed, Coverage* coverage = nullptr);
+/// Programs that reach an access or a value at its limit or beyond. `counts`: how many trapped, by TrapCode.
+EngineResult check_traps(Shape shape, int programs, std::uint64_t seed, std::array<int, 8>& counts,
+                         Coverage* coverage = nullptr);
+
+/// V_TOPK on rows of logits.
+EngineResult check_router(int instructions);
 
 /// Straight-line code over random registers, and loops, with instructions of one kind.
 enum class ProgramKind : std::uint8_t { kSelect, kMap, kLanes, kReductions, kScalar, kMixed };

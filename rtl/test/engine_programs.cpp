@@ -4,8 +4,6 @@
 #include <stdexcept>
 
 #include "npu_core/assembler/assembler.h"
-#include "npu_core/device/profile.h"
-#include "npu_core/machine/device_machine.h"
 #include "npu_core/sampling/reference.h"
 #include "test/engine.h"
 
@@ -203,24 +201,6 @@ npu::SamplingShape sampling_shape(int form, int variant) {
 
 }  // namespace
 
-npu::Device engine_device() {
-  return checked(npu::load_device("plena-64", {{"sram.vector_rows", std::to_string(EngineShape::kRows)},
-                                               {"sram.fp_words", std::to_string(EngineShape::kFpWords)},
-                                               {"sram.int_words", std::to_string(EngineShape::kIntWords)}}));
-}
-
-npu::MachineConfig engine_config(int vlen) {
-  npu::MachineConfig config = checked(npu::machine_config(engine_device()));
-  config.hbm_bytes = 4096;
-  if (vlen != config.vlen) {
-    config.vlen = config.mlen = vlen;
-    config.blen = config.hlen = 4;
-    config.mram_elements = static_cast<std::uint64_t>(vlen) * static_cast<std::uint64_t>(vlen);
-    config.vram_elements = static_cast<std::uint64_t>(vlen) * EngineShape::kRows;
-  }
-  return config;
-}
-
 std::string random_program(Vectors& random, int vlen, ProgramKind kind, int instructions) {
   Writer writer(random, vlen);
   for (int i = 0; i < instructions; ++i) {
@@ -261,7 +241,7 @@ EngineResult check_sampling(int form, int variant, const std::string& waves) {
                memory = checked(npu::Machine::create(kernel.machine));
   npu::load_sampling(kernel, inputs, later, machine.state());
   npu::load_sampling(kernel, inputs, later, memory.state());
-  return run_engine(machine, memory, device, kernel.program, waves);
+  return run_engine(machine, memory, device, kernel.program, {.waves = waves, .may_trap = false, .coverage = nullptr});
 }
 
 }  // namespace dllm::rtl

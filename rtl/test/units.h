@@ -19,7 +19,9 @@ UnitResult check_top_mask(int vlen, std::uint64_t vectors);
 /// Every one of the 65,536 arguments.
 UnitResult check_exp();
 UnitResult check_reciprocal();
+UnitResult check_sqrt();
 UnitResult check_add(std::uint64_t vectors);
 UnitResult check_multiply(std::uint64_t vectors);
+UnitResult check_wide_multiply(std::uint64_t vectors);  ///< FP32
 
 }  // namespace dllm::rtl

@@ -26,6 +26,8 @@ TEST_P(RtlUnits, TopMaskTakesACyclePerLane) {
 
 TEST(RtlFunctions, ExponentialOfEveryArgument) { expect_equal(check_exp(), 1); }
 TEST(RtlFunctions, ReciprocalOfEveryArgument) { expect_equal(check_reciprocal(), 1); }
+TEST(RtlFunctions, SquareRootOfEveryArgument) { expect_equal(check_sqrt(), 1); }
+TEST(RtlFunctions, WideProduct) { expect_equal(check_wide_multiply(10 * kVectors), 1); }
 TEST(RtlFunctions, Sum) { expect_equal(check_add(20 * kVectors), 1); }
 TEST(RtlFunctions, Product) { expect_equal(check_multiply(20 * kVectors), 1); }
 

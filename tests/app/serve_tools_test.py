@@ -141,6 +141,7 @@ class ForcedCalls(ServeCase):
         form = {"messages": QUESTION, "tools": TOOLS, "template": ["x", {"mask": 2}]}
         self.assertIn("a form calls no tools", self.refused(400, CHAT, form, "template")["message"])
         refused("tool_calls", "", tool_calls="{}")
+        refused("stop", "a stop text would cut the call", stop="x")
         two = [TOOLS[0], {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {
             "n": {"type": "integer", "multipleOf": 99991}}}}}]
         refused("tools[1].function.parameters.properties.n.multipleOf", "too many states", tools=two)
