@@ -170,7 +170,7 @@ TEST(Ranks, EveryRequestOfTheHead) {
 /// Tiles of the LM head have 128 rows where weights are packed in super rows, and 32 elsewhere; with few tokens of a
 /// vocabulary, one rank's part may be too small for those.
 TEST(Ranks, WideNucleiOfManyRows) {
-  const auto model = model_of({.width = 128, .vocab = 5000, .type = TensorType::kQ8_0});
+  const auto model = model_of({.width = 256, .vocab = 5000, .type = TensorType::kQ8_0});
   const Script script = [](Backend& backend) {
     const auto cache = *backend.make_cache(64);
     StepPlan plan = plan_of({0, 60}, {0, 60}, 5000, 0);

@@ -14,6 +14,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 import unittest
 
@@ -122,11 +123,29 @@ class Ranks(CliCase):
         self.assertEqual(code, 5)
         self.assertIn("was refused", messages)
 
+    @unittest.skipUnless("amx_int8" in pathlib.Path("/proc/cpuinfo").read_text(), "all kernels choose the same here")
+    def test_another_arithmetic_is_refused_before_the_first_step(self):
+        model = self.wide_model()
+        workers = self.workers(1, "--isa", "scalar", "-m", model)
+        line = self.fails(5, "logits", "-m", model, "--tokens", "1,2,3", "-o", self.dir / "auto.f32",
+                          *ranks(workers, "--split", "rows", "--arithmetic", "auto"))
+        self.assertIn("computes in", line)
+        self.assertEqual(workers[0].finish()[0], 5)
+
     def test_usage(self):
         self.assertIn("--workers", self.fails(2, "run", "--backend", "ranks", PROMPT))
         self.assertIn("--backend ranks", self.fails(2, "run", "--split", "rows", PROMPT))
         self.assertIn("HOST:PORT", self.fails(2, "run", "--backend", "ranks", "--workers", "nowhere", PROMPT))
         self.assertIn("dllm worker", self.fails(3, "run", "--backend", "ranks", "--workers", "127.0.0.1:1", PROMPT))
+        self.assertIn("listed twice", self.fails(2, "run", "--backend", "ranks", "--workers", "127.0.0.1:1,127.0.0.1:1",
+                                                 PROMPT))
+        rope = ["--rope-scaling", "linear", "--rope-scale", "2"]
+        self.assertIn("--rope-scaling", self.fails(2, "run", "--backend", "ranks", "--workers", "127.0.0.1:1", *rope,
+                                                   PROMPT))
+        for workers in ("mpi,127.0.0.1:1", "127.0.0.1:1,mpi"):
+            self.assertIn("mpi alone", self.fails(2, "run", "--backend", "ranks", "--workers", workers, PROMPT))
+        self.assertIn("MPI has no key", self.fails(2, "run", "--backend", "ranks", "--workers", "mpi", "--workers-key",
+                                                   "x", PROMPT))
         self.assertIn("--draft-model", self.fails(2, "run", "--backend", "ranks", "--workers", "127.0.0.1:1",
                                                   "--draft-model", "x.gguf", PROMPT))
 
@@ -192,8 +211,7 @@ class Ranks(CliCase):
         self.assertIn("libopenmpi-dev", result.stderr)
 
     def test_each_rank_holds_its_share(self):
-        model = self.dir / "wide.gguf"
-        self.ok("make-model", "--shape", "llada-8b", "--layers", "1", "--vocab", "2048", "--type", "Q8_0", "-o", model)
+        model = self.wide_model()
         size = model.stat().st_size
         # Memory that is not a map of the file: a third of it, and what a process needs anyway. All of it does not fit.
         limit = 0 if sanitized() else int(size / 3 * 1.15 + 90e6)
@@ -208,6 +226,38 @@ class Ranks(CliCase):
                          *ranks(workers, "--split", "rows"))
             self.assertNotEqual(result.returncode, 0)
             self.assertIn("out of memory", result.stderr)
+
+    @unittest.skipUnless(sys.platform == "linux", "reads /proc")
+    def test_a_stranger_fills_no_memory(self):
+        """Endless parts of a message, which ZeroMQ keeps until the last one, from who does not know the key."""
+        key = self.dir / "stranger-key"
+        key.write_text("a secret\n")
+        key.chmod(0o600)
+        worker = self.workers(1, "--key-file", key, "--stay")[0]
+        status = pathlib.Path(f"/proc/{worker.process.pid}/status")
+
+        def resident():
+            return int(re.search(r"VmRSS:\s+(\d+) kB", status.read_text())[1])
+
+        before = resident()
+        host, port = worker.address.split(":")
+        ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+        greeting = bytes.fromhex("ff00000000000000017f") + b"\x03\x00NULL" + bytes(48)
+        part = b"\x03" + struct.pack(">Q", 1 << 20) + bytes(1 << 20)
+        with socket.create_connection((host, int(port))) as client, self.assertRaises(OSError):
+            client.settimeout(5)
+            client.sendall(greeting + b"\x04" + bytes([len(ready)]) + ready)
+            for _ in range(100):
+                client.sendall(part)
+        self.assertLess(resident() - before, 30_000)
+        self.answer(*ranks([worker], "--workers-key", key))
+
+    def wide_model(self):
+        model = self.dir / "wide.gguf"
+        if not model.exists():
+            self.ok("make-model", "--shape", "llada-8b", "--layers", "1", "--vocab", "2048", "--type", "Q8_0", "-o",
+                    model)
+        return model
 
     def items(self):
         path = self.dir / "items.jsonl"
