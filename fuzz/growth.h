@@ -19,7 +19,7 @@ struct GrowthLimits {
   double floor_seconds = 0.003;                   ///< what takes less counts as this
   std::size_t most_bytes = std::size_t{4} << 20;  ///< longer inputs are not read; if all others are quick, all is well
   double factor = 3;                              ///< per doubling: 2 is linear, 4 quadratic
-  double limit_seconds = 0.25;  ///< what an input may cost that comes to some limit, whatever shorter ones cost
+  double limit_seconds = 0.6;  ///< what an input may cost that comes to some limit, on slow and busy machines too
 };
 
 /// Doubles the input until a call takes `enough_seconds` or `most_bytes` are reached, and compares its time with that

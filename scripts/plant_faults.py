@@ -21,6 +21,7 @@ without any fault.
 import argparse
 import collections
 import dataclasses
+import errno
 import fcntl
 import hashlib
 import json
@@ -31,6 +32,7 @@ import signal
 import subprocess
 import sys
 import time
+import typing
 
 from fault_lists import Fault, FaultList, ListError, Test, chosen, misfits, read_list
 
@@ -107,6 +109,18 @@ class Workshop:
     def build_dir(self, one: FaultList) -> pathlib.Path:
         return self.tree / "build" / one.build
 
+    def start(self, command: list[str], environment: dict[str, str], output: typing.TextIO) -> subprocess.Popen[bytes]:
+        """A run that was killed may have left a linker behind, which still writes the program."""
+        end = time.monotonic() + LEAST_LIMIT
+        while True:
+            try:
+                return subprocess.Popen(command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                                        stderr=subprocess.STDOUT, start_new_session=True)
+            except OSError as error:
+                if error.errno != errno.ETXTBSY or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
     def run(self, command: list[str], log: pathlib.Path, environment: dict[str, str],
             seconds: float | None = None) -> tuple[int | None, float]:
         """Exit status, None after `seconds`; whatever the command has started ends with it."""
@@ -115,8 +129,7 @@ class Workshop:
         with log.open("a") as output:
             output.write(f"$ {' '.join(command)}\n")
             output.flush()
-            process = subprocess.Popen(command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL,
-                                       stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            process = self.start(command, environment, output)
             try:
                 status: int | None = process.wait(seconds)
             except subprocess.TimeoutExpired:

@@ -127,6 +127,12 @@ class Server(ServeCase):
         self.refused(400, "/v1/choose", {"choices": ["a", "b"]}, "context")
         self.refused(400, "/v1/choose", {"context": "x", "choices": ["a", "b"], "other": 1}, "other")
 
+    def test_a_stop_text_cuts_the_answer(self):
+        answer = self.server.post(CHAT, {**ASKED, "regex": "ab-cd", "stop": "-c"})
+        self.assertEqual(answer.status, 200, answer.body)
+        self.assertEqual(answer.json["choices"][0]["message"]["content"], "ab")
+        self.assertEqual(answer.json["choices"][0]["finish_reason"], "stop")
+
     def test_refusals_name_the_path(self):
         place = "response_format.json_schema.schema"
         for schema, path in (({"type": "object", "properties": {"a": {"type": "string", "format": 1}}}, ".properties.a.format"),
@@ -151,7 +157,6 @@ class Server(ServeCase):
         self.refused(400, CHAT, {**ASKED, "guided_regex": "a", **of_schema(SCHEMA)}, "guided_regex")
         self.refused(400, CHAT, {**ASKED, "regex": "a", **of_schema(SCHEMA)}, "regex")
         self.refused(400, CHAT, {**ASKED, "regex": "a", "defer_eos": True}, "defer_eos")
-        self.refused(400, CHAT, {**ASKED, "regex": "a", "stop": "x"})
         self.refused(400, CHAT, {**ASKED, "regex": "a{1,9999}b{1,9999}"}, "regex")
         self.refused(400, CHAT, {**ASKED, "regex": "aaaa aaaa aaaa", "length": 1, "max_tokens": None}, "length")
         self.refused(400, CHAT, {**ASKED, "regex": "a", "algorithm": "credit"}, "algorithm")
