@@ -120,7 +120,7 @@ TEST(GrowthHarness, TellsPowersApart) {
   EXPECT_EQ(problem([](double n) { return 20 * n * std::log2(n); }), "");
   EXPECT_NE(problem([](double n) { return n * n; }), "");
   EXPECT_NE(problem([](double n) { return 1000 * n + n * n; }), "");
-  EXPECT_NE(problem([](double n) { return std::exp2(std::min(n, 29.0)); }), "");
+  EXPECT_NE(problem([](double n) { return std::exp2(std::min(n, 30.0)); }), "");
   EXPECT_EQ(problem([](double) { return 1e5; }), "");
   EXPECT_EQ(problem([](double n) { return n > 1000 ? 1e3 : 1e3 * n; }), "") << "what is too long may be refused";
   // A budget that is used up at once by inputs of a certain kind: 0.1 s, and more than a second.
