@@ -6,16 +6,11 @@ module bf16_reciprocal (
   output logic [15:0] reciprocal_o
 );
   /*verilator no_inline_module*/
-  // Normalise: x = 1.fraction * 2^(exponent - 127); subnormal arguments have exponents down to -6.
+  // x = 1.fraction * 2^(exponent - 127)
+  logic hidden;
   logic [6:0] fraction;
   logic signed [9:0] exponent;
-  logic [2:0] zeros;
-  always_comb begin
-    zeros = 3'd0;
-    for (int i = 0; i < 7; i++) if (x_i[i]) zeros = 3'd6 - i[2:0];
-    fraction = x_i[14:7] == 8'd0 ? (x_i[6:0] << zeros) << 1 : x_i[6:0];
-    exponent = x_i[14:7] == 8'd0 ? -$signed({7'b0, zeros}) : $signed({2'b0, x_i[14:7]});
-  end
+  bf16_normal i_normal (.x_i(x_i[14:0]), .significand_o({hidden, fraction}), .exponent_o(exponent));
 
   // 1/x = (2 / 1.fraction) * 2^(126 - exponent + 127 - 127); exactly 2 for fraction 0.
   logic [11:0] quotient;
@@ -39,8 +34,8 @@ module bf16_reciprocal (
     if (`FAULT(6) && result_exponent <= 10'sd0) packed_result = 15'd0;
   end
 
-  logic unused_bit;
-  assign unused_bit = shifted[13];
+  logic unused_bits;
+  assign unused_bits = &{hidden, shifted[13]};
 
   always_comb begin
     if (x_i[14:0] > 15'h7f80) reciprocal_o = x_i | 16'h0040;

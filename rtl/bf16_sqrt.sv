@@ -7,16 +7,9 @@ module bf16_sqrt (
   output logic [15:0] root_o
 );
   /*verilator no_inline_module*/
-  // Normalise: x = significand / 128 * 2^(exponent - 127); subnormal arguments have exponents down to -6.
   logic [7:0] significand;
   logic signed [9:0] exponent;
-  logic [2:0] zeros;
-  always_comb begin
-    zeros = 3'd0;
-    for (int i = 0; i < 7; i++) if (x_i[i]) zeros = 3'd6 - i[2:0];
-    significand = x_i[14:7] == 8'd0 ? {x_i[6:0], 1'b0} << zeros : {1'b1, x_i[6:0]};
-    exponent = x_i[14:7] == 8'd0 ? -$signed({7'b0, zeros}) : $signed({2'b0, x_i[14:7]});
-  end
+  bf16_normal i_normal (.x_i(x_i[14:0]), .significand_o(significand), .exponent_o(exponent));
 
   // An even power of two is taken out: the unbiased exponent is odd where the biased one is even.
   logic odd, smaller;

@@ -7,6 +7,7 @@
 //              +--> walker --> bytes of R --> row buffer --> mx_to_bf16 --> vector SRAM
 //                         |                       +-------------------------> matrix SRAM
 //                         +--> W <-- row buffer <-- mx_encode <-- vector SRAM
+`include "assert.svh"
 module dma #(
   parameter int VLEN = 16,
   parameter int MLEN = 16,
@@ -237,12 +238,7 @@ module dma #(
   logic unused_bits;
   assign unused_bits = ^word_i ^ r_last_i ^ ^at[Offset-1:0] ^ ^row_q;
 
-`ifndef SYNTHESIS
-  always_ff @(posedge clk_i)
-    if (rst_ni) begin
-      LastBeat_A: assert (!(r_valid_i && r_ready_o) || r_last_i == (beat_q == beats));
-      NoStrayAnswer_A: assert (!(b_taken && answers_q == 16'd0));
-      OneTransfer_A: assert (!(starts && (moves || asks)));
-    end
-`endif
+  `DLLM_ASSERT(a_last_beat_is_marked, !(r_valid_i && r_ready_o) || r_last_i == (beat_q == beats))
+  `DLLM_ASSERT(a_no_stray_answer, !(b_taken && answers_q == 16'd0))
+  `DLLM_ASSERT(a_one_transfer, !(starts && (moves || asks)))
 endmodule

@@ -1,6 +1,7 @@
 // V_RED_DRAW: a lane per cycle (FP64: per four cycles) gets its Gumbel noise, g = -ln(-ln u), and its key z / T + g;
-// the largest key so far wins, the lowest lane first. STAGES cycles from a lane to its comparison: the registers follow
-// the blocks that they divide, and a synthesis tool moves them (retiming). The operands are held until done_o.
+// the largest key so far wins, the lowest lane first. STAGES cycles from a lane to its comparison: the pipeline
+// registers of a block stand at its output, and synthesis with register retiming moves them inside. The operands are
+// held until done_o.
 `include "assert.svh"
 `include "fault.svh"
 module draw_unit #(

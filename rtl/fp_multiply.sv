@@ -1,56 +1,40 @@
-// Product of two FP32, to nearest even, with subnormals; every NaN is the positive quiet one.
-module fp_multiply (
-  input  logic [31:0] a_i,
-  input  logic [31:0] b_i,
-  output logic [31:0] product_o
+// Product of two numbers with 8 bits of exponent and MAN of fraction (7: BF16, 23: FP32), to nearest even, with
+// subnormals; every NaN is the positive quiet one. The functional machine multiplies BF16 in FP32, which holds the
+// exact 16-bit product, so there is only one rounding.
+module fp_multiply #(
+  parameter int MAN = 23
+) (
+  input  logic [MAN+8:0] a_i,
+  input  logic [MAN+8:0] b_i,
+  output logic [MAN+8:0] product_o
 );
   /*verilator no_inline_module*/
+  localparam int Significand = MAN + 1;
   logic sign, a_special, b_special, is_nan;
-  assign sign = a_i[31] ^ b_i[31];
-  assign a_special = a_i[30:23] == 8'hff;
-  assign b_special = b_i[30:23] == 8'hff;
-  assign is_nan = (a_special && a_i[22:0] != 23'd0) || (b_special && b_i[22:0] != 23'd0) ||
-                  (a_special && b_i[30:0] == 31'd0) || (b_special && a_i[30:0] == 31'd0);
+  logic [7:0] a_field, b_field;
+  assign sign = a_i[MAN+8] ^ b_i[MAN+8];
+  assign a_field = a_i[MAN+7:MAN];
+  assign b_field = b_i[MAN+7:MAN];
+  assign a_special = a_field == 8'hff;
+  assign b_special = b_field == 8'hff;
+  assign is_nan = (a_special && a_i[MAN-1:0] != '0) || (b_special && b_i[MAN-1:0] != '0) ||
+                  (a_special && b_i[MAN+7:0] == '0) || (b_special && a_i[MAN+7:0] == '0);
 
-  // value = product * 2^-46 * 2^(ea + eb - 254)
-  logic [47:0] product;
-  logic signed [9:0] exponent;
-  assign product = {24'b0, a_i[30:23] != 8'd0, a_i[22:0]} * {24'b0, b_i[30:23] != 8'd0, b_i[22:0]};
-  assign exponent = $signed({2'b0, a_i[30:23] == 8'd0 ? 8'd1 : a_i[30:23]}) +
-                    $signed({2'b0, b_i[30:23] == 8'd0 ? 8'd1 : b_i[30:23]});
-
-  // Leading zeros in binary steps, on 64 bits.
-  logic [63:0] normal;
-  logic [5:0] zeros;
-  always_comb begin
-    normal = {product, 16'b0};
-    for (int s = 5; s >= 0; s--) begin
-      zeros[s] = (normal >> (64 - (1 << s))) == '0;
-      if (zeros[s]) normal = normal << (1 << s);
-    end
-  end
-
-  // Biased exponent of the leading one; at or below 0 the significand is shifted right, and lost bits become sticky.
-  logic signed [10:0] biased, right;
-  logic [63:0] shifted;
-  logic lost, up;
-  logic [8:0] field;
-  logic [31:0] packed_result;
-  assign biased = {exponent[9], exponent} - 11'sd126 - $signed({5'b0, zeros});
-  assign right = biased > 11'sd0 ? 11'sd0 : 11'sd1 - biased;
-  assign shifted = normal >> right[9:0];
-  assign lost = (shifted << right[9:0]) != normal;
-  assign up = shifted[39] && (lost || shifted[38:0] != '0 || shifted[40]);
-  assign field = biased > 11'sd255 ? 9'd255 : biased > 11'sd0 ? biased[8:0] : 9'd0;
-  assign packed_result = {field, shifted[62:40]} + {31'b0, up};
-
-  logic unused_bits;
-  assign unused_bits = &{right[10], shifted[63]};
+  // value = product * 2^(-2 MAN) * 2^(ea + eb - 254)
+  logic [2*Significand-1:0] product;
+  logic signed [13:0] exponent;
+  logic [MAN+8:0] rounded;
+  assign product = {{Significand{1'b0}}, a_field != 8'd0, a_i[MAN-1:0]} *
+                   {{Significand{1'b0}}, b_field != 8'd0, b_i[MAN-1:0]};
+  assign exponent = $signed({6'b0, a_field == 8'd0 ? 8'd1 : a_field}) +
+                    $signed({6'b0, b_field == 8'd0 ? 8'd1 : b_field}) - 14'(254 + 2 * MAN);
+  fp_pack #(.WIDTH(2 * Significand), .EXP(8), .MAN(MAN)) i_pack (
+    .sign_i(sign), .magnitude_i(product), .sticky_i(1'b0), .exponent_i(exponent), .packed_o(rounded)
+  );
 
   always_comb begin
-    if (is_nan) product_o = 32'h7fc00000;
-    else if (a_special || b_special || packed_result[31:23] >= 9'd255) product_o = {sign, 31'h7f800000};
-    else if (product == '0) product_o = {sign, 31'b0};
-    else product_o = {sign, packed_result[30:0]};
+    if (is_nan) product_o = {9'h0ff, 1'b1, {(MAN - 1){1'b0}}};
+    else if (a_special || b_special) product_o = {sign, 8'hff, {MAN{1'b0}}};
+    else product_o = rounded;
   end
 endmodule

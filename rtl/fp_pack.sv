@@ -11,15 +11,15 @@ module fp_pack #(
   input  logic signed [13:0]   exponent_i,
   output logic [EXP+MAN:0]     packed_o
 );
-  localparam int Steps = $clog2(WIDTH + MAN + 2);
-  localparam int Top = 1 << Steps;
+  localparam int Steps = $clog2(WIDTH > MAN + 3 ? WIDTH : MAN + 3);
+  localparam int Top = 1 << Steps;  // the magnitude at the top of this many bits, at least two below the last one kept
   localparam int Bias = (1 << (EXP - 1)) - 1;
 
   // Leading zeros in binary steps.
   logic [Top-1:0] normal;
   logic [Steps-1:0] zeros;
   always_comb begin
-    normal = {magnitude_i, {(Top - WIDTH){1'b0}}};
+    normal = Top'(magnitude_i) << (Top - WIDTH);
     for (int s = Steps - 1; s >= 0; s--) begin
       zeros[s] = (normal >> (Top - (1 << s))) == '0;
       if (zeros[s]) normal = normal << (1 << s);

@@ -2,6 +2,7 @@
 // same row of vector SRAM together. Entries are read in one cycle, rounded and written in the next.
 //
 //   idle array --> request(row, column block, first head) --> accumulators --> [* scale] --> BF16 --> lanes of a row
+`include "assert.svh"
 module matrix_drain #(
   parameter int VLEN = 16,
   parameter int MLEN = 16,
@@ -147,11 +148,11 @@ module matrix_drain #(
       logic [31:0] single, product;
       logic signed [11:0] exponent;
       assign exponent = 12'($signed(references_i[10*n+:10])) - 12'(GUARD + FRACTION);
-      fixed_to_bf16 #(.WIDTH(ACC)) i_plain (.value_i(values_i[ACC*n+:ACC]), .exponent_i(exponent), .bf16_o(plain));
+      fixed_to_fp #(.WIDTH(ACC)) i_plain (.value_i(values_i[ACC*n+:ACC]), .exponent_i(exponent), .fp_o(plain));
       fixed_to_fp #(.WIDTH(ACC), .MAN(23)) i_single (
         .value_i(values_i[ACC*n+:ACC]), .exponent_i(exponent), .fp_o(single)
       );
-      fp32_multiply i_scale (
+      fp_multiply i_scale (
         .a_i(empty_i ? 32'd0 : nans_i[n] ? 32'h7fc00000 : single), .b_i(scale_i), .product_o(product)
       );
       f32_to_bf16 i_scaled (.value_i(product), .bf16_o(scaled));
@@ -168,7 +169,5 @@ module matrix_drain #(
       end
   end
 
-`ifndef SYNTHESIS
-  always_ff @(posedge clk_i) if (rst_ni) OneWriteOut_A: assert (!(start_i && active_q));
-`endif
+  `DLLM_ASSERT(a_one_write_out, !(start_i && active_q))
 endmodule

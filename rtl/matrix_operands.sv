@@ -4,6 +4,7 @@
 //
 //   vector SRAM --> mx_encode --> register --> first buffer --> second --> mx_decode --> register --> array
 //   matrix SRAM -------------------------------> first buffer --> second --> mx_decode --> register --> array
+`include "assert.svh"
 module matrix_operands #(
   parameter int MLEN = 16,
   parameter int BLEN = 4,
@@ -145,8 +146,5 @@ module matrix_operands #(
     end
   endgenerate
 
-`ifndef SYNTHESIS
-  always_ff @(posedge clk_i)
-    if (rst_ni) TilesDoNotOverlap_A: assert (!(load_q && sends_q && send_q != Term'(BLEN - 1)));
-`endif
+  `DLLM_ASSERT(a_tiles_do_not_overlap, !(load_q && sends_q && send_q != Term'(BLEN - 1)))
 endmodule

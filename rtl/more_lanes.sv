@@ -31,7 +31,7 @@ module more_lanes #(
       logic take_b;
       assign a = a_i[16*i+:16];
       assign b = b_i[16*i+:16];
-      bf16_multiply i_multiply (.a_i(a), .b_i(b), .product_o(product));
+      fp_multiply #(.MAN(7)) i_multiply (.a_i(a), .b_i(b), .product_o(product));
       bf16_reciprocal i_reciprocal (.x_i(a), .reciprocal_o(reciprocal));
       bf16_sqrt i_sqrt (.x_i(a), .root_o(root));
       order_key i_key_a (.value_i(a), .key_o(key_a));

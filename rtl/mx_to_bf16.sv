@@ -22,9 +22,9 @@ module mx_to_bf16 #(
       logic special;
       logic [15:0] rounded;
       mx_decode #(.ELEMENT(ELEMENT)) i_decode (.code_i, .fixed_o(fixed), .special_o(special));
-      fixed_to_bf16 #(.WIDTH(Width + 1)) i_round (
+      fixed_to_fp #(.WIDTH(Width + 1)) i_round (
         .value_i({fixed[Width-1], fixed}),
-        .exponent_i($signed({4'b0, scale_i}) - 12'(127 + mx_fraction(ELEMENT, RULE))), .bf16_o(rounded)
+        .exponent_i($signed({4'b0, scale_i}) - 12'(127 + mx_fraction(ELEMENT, RULE))), .fp_o(rounded)
       );
       // Minus zero keeps its sign.
       assign bf16_o = scale_i == 8'hff || special ? 16'h7fc0

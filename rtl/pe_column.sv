@@ -144,9 +144,9 @@ module pe_column #(
   logic [15:0] rounded;
   logic signed [9:0] reference;
   assign reference = references[10*row+:10];
-  fixed_to_bf16 #(.WIDTH(ACC)) i_convert (
+  fixed_to_fp #(.WIDTH(ACC)) i_convert (
     .value_i(values[ACC*row+:ACC]), .exponent_i({{2{reference[9]}}, reference} - 12'(GUARD + FRACTION)),
-    .bf16_o(rounded)
+    .fp_o(rounded)
   );
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin

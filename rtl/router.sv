@@ -91,7 +91,7 @@ module router #(
   fp_add #(.MAN(23)) i_sum (.a_i(index_q == '0 ? 32'b0 : sum_q), .b_i({power, 16'b0}), .sum_o(sum));
   f32_to_bf16 i_round (.value_i(sum_q), .bf16_o(rounded));
   bf16_reciprocal i_reciprocal (.x_i(rounded), .reciprocal_o(reciprocal));
-  bf16_multiply i_weight (.a_i(power), .b_i(factor_q), .product_o(weight_o));
+  fp_multiply #(.MAN(7)) i_weight (.a_i(power), .b_i(factor_q), .product_o(weight_o));
   assign write_o = active && phase == kWrite && index_q < top_i;
   assign index_o = index_q;
   assign expert_o = experts_q[Bits*index_q+:Bits];

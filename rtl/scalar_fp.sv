@@ -7,7 +7,7 @@ module scalar_fp (
 );
   logic [15:0] sum, product, power, reciprocal, root, key_a, key_b;
   fp_add #(.MAN(7)) i_add (.a_i, .b_i({b_i[15] ^ (op_i == dllm_isa_pkg::OP_S_SUB_FP), b_i[14:0]}), .sum_o(sum));
-  bf16_multiply i_multiply (.a_i, .b_i, .product_o(product));
+  fp_multiply #(.MAN(7)) i_multiply (.a_i, .b_i, .product_o(product));
   bf16_exp i_exp (.x_i(a_i), .exp_o(power));
   bf16_reciprocal i_reciprocal (.x_i(a_i), .reciprocal_o(reciprocal));
   bf16_sqrt i_sqrt (.x_i(a_i), .root_o(root));

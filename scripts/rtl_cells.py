@@ -46,7 +46,7 @@ UNITS: dict[str, tuple[str, dict[str, int]]] = {
     "widen_8": ("widen", {"BITS": 8}),
     "bf16_add": ("fp_add", {"MAN": 7}),
     "f32_add": ("fp_add", {"MAN": 23}),
-    "bf16_multiply": ("bf16_multiply", {}),
+    "bf16_multiply": ("fp_multiply", {"MAN": 7}),
     "bf16_exp": ("bf16_exp", {}),
     "bf16_reciprocal": ("bf16_reciprocal", {}),
     "scalar_fp": ("scalar_fp", {}),
@@ -110,7 +110,7 @@ module widen #(parameter int BITS = 8) (
   output logic [15:0] bf16_o
 );
   logic [15:0] rounded;
-  fixed_to_bf16 #(.WIDTH(17)) i_round (.value_i(17'(code_i)), .exponent_i(exponent_i), .bf16_o(rounded));
+  fixed_to_fp #(.WIDTH(17)) i_round (.value_i(17'(code_i)), .exponent_i(exponent_i), .fp_o(rounded));
   always_ff @(posedge clk_i) bf16_o <= rounded;
 endmodule
 """

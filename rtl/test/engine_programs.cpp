@@ -6,6 +6,7 @@
 #include "npu_core/assembler/assembler.h"
 #include "npu_core/sampling/reference.h"
 #include "test/engine.h"
+#include "test/program_writer.h"
 
 namespace dllm::rtl {
 namespace {
@@ -14,9 +15,9 @@ using npu::Bf16;
 
 /// Source of random instructions. gp1-gp4 hold rows, gp5-gp8 words, gp9 and gp10 lengths, gp11 a count; gp12 and gp13
 /// are loop counters; gp14 and gp15 receive results.
-class Writer {
+class Writer : public ProgramWriter {
  public:
-  Writer(Vectors& random, int vlen) : random_(random), vlen_(static_cast<std::uint32_t>(vlen)) {}
+  Writer(Vectors& random, int vlen) : ProgramWriter(random), vlen_(static_cast<std::uint32_t>(vlen)) {}
 
   void addresses() {
     for (std::uint32_t r = 1; r <= 4; ++r) set(r, random_.below(r <= 2 ? 16 : 24) * vlen_);
@@ -68,20 +69,10 @@ class Writer {
     line("li gp14, {}", random_.bits() & 0xffff);
     line("C_SET_V_MASK_REG gp14");
   }
-  std::string take() { return std::move(text_); }
 
  private:
-  template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
-  }
-  void set(std::uint32_t r, std::uint32_t value) { line("li gp{}, {}", r, value); }
-  std::string row() { return fmt::format("gp{}", 1 + random_.below(4)); }
-  std::string word() { return fmt::format("gp{}", 5 + random_.below(4)); }
   std::string length() { return fmt::format("gp{}", 9 + random_.below(2)); }
-  std::string f() { return fmt::format("f{}", random_.below(8)); }
   std::string result() { return fmt::format("gp{}", 14 + random_.below(2)); }
-  std::uint32_t masked() { return random_.one_in(3) ? 1 : 0; }
 
   void select() {
     for (;;) {
@@ -154,10 +145,8 @@ class Writer {
     }
   }
 
-  Vectors& random_;
   std::uint32_t vlen_;
   std::uint32_t words_[4] = {}, length_[2] = {};
-  std::string text_;
 };
 
 template <class T>

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "npu_core/machine/machine.h"
+#include "test/program_writer.h"
 #include "test/vectors.h"
 
 namespace dllm::rtl {
@@ -13,18 +14,18 @@ namespace dllm::rtl {
 /// Source of random programs over all vector, scalar and control instructions. gp1-gp4 hold rows, gp5-gp8 words, gp9 a
 /// length of at most a row, gp10 one of several rows, gp11 any number; gp12 and gp13 are loop counters; gp14 and gp15
 /// receive results.
-class FullWriter {
+class FullWriter : public ProgramWriter {
  public:
   /// `draws`: with V_RED_DRAW.
   FullWriter(Vectors& random, int vlen, bool draws = false)
-      : random_(random),
+      : ProgramWriter(random),
         vlen_(static_cast<std::uint32_t>(vlen)),
         blen_(4),
         mlen_(static_cast<std::uint32_t>(vlen)),
         draws_(draws) {}
   /// Without transfers and formats, for a core whose matrix unit has these lanes.
   FullWriter(Vectors& random, const npu::MachineConfig& core)
-      : random_(random),
+      : ProgramWriter(random),
         vlen_(static_cast<std::uint32_t>(core.vlen)),
         blen_(static_cast<std::uint32_t>(core.blen)),
         mlen_(static_cast<std::uint32_t>(core.mlen)),
@@ -38,22 +39,12 @@ class FullWriter {
   void loop();
   /// An access or a value at a limit, on either side; or loops at the depth of the stack.
   void edge();
-  std::string take() { return std::move(text_); }
 
  private:
-  template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
-  }
-  void set(std::uint32_t r, std::uint32_t value) { line("li gp{}, {}", r, value); }
-  std::string row() { return fmt::format("gp{}", 1 + random_.below(4)); }
   std::string lower_row() { return fmt::format("gp{}", 1 + random_.below(2)); }
   std::uint32_t offset() { return random_.one_in(4) ? 0 : random_.below(20); }
-  std::string word() { return fmt::format("gp{}", 5 + random_.below(4)); }
-  std::string f() { return fmt::format("f{}", random_.below(8)); }
   std::string any() { return fmt::format("gp{}", random_.below(16)); }
   std::string result() { return random_.one_in(16) ? "gp0" : fmt::format("gp{}", 14 + random_.below(2)); }
-  std::uint32_t masked() { return random_.one_in(3) ? 1 : 0; }
   template <std::size_t n>
   const char* one_of(const char* const (&names)[n]) {
     return names[random_.below(n)];
@@ -79,11 +70,9 @@ class FullWriter {
   void loop_edge();
   std::uint32_t near(std::uint32_t limit);
 
-  Vectors& random_;
   std::uint32_t vlen_, blen_, mlen_, words_[4] = {}, long_ = 0;
   bool draws_ = false, transfers_ = true;
   int labels_ = 0;
-  std::string text_;
 };
 
 }  // namespace dllm::rtl

@@ -52,7 +52,7 @@ module unit_bench #(
   bf16_exp i_exp (.x_i(a_i), .exp_o);
   bf16_reciprocal i_reciprocal (.x_i(a_i), .reciprocal_o);
   fp_add #(.MAN(7)) i_add (.a_i, .b_i, .sum_o(add_o));
-  bf16_multiply i_multiply (.a_i, .b_i, .product_o(multiply_o));
+  fp_multiply #(.MAN(7)) i_multiply (.a_i, .b_i, .product_o(multiply_o));
   bf16_sqrt i_sqrt (.x_i(a_i), .root_o(sqrt_o));
   fp_multiply i_wide (.a_i(wide_a_i), .b_i(wide_b_i), .product_o(wide_product_o));
 endmodule

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/to_size.h"
 #include "constrain/counted_path.h"
@@ -70,51 +69,10 @@ void ClassWeights::add(std::span<const float> logits) {
   }
 }
 
-PathFinder::PathFinder(const TokenAutomaton& automaton) : automaton_(automaton) {
-  set_distances();
-  by_distance_ = goes_on_accepting();
-}
-
-// Breadth first from the accepting states against the moves: one visit of each. A table by count and state costs the
-// product of both, and a structure of n required members has about n states and needs about n tokens.
-void PathFinder::set_distances() {
-  const std::int32_t states = automaton_.states();
-  std::vector<std::size_t> first(to_size(states) + 1, 0);
-  for (std::int32_t s = 0; s < states; ++s)
-    for (const std::int32_t to : automaton_.successors(s)) ++first[to_size(to) + 1];
-  std::partial_sum(first.begin(), first.end(), first.begin());
-  std::vector<std::int32_t> sources(first.back());
-  std::vector<std::size_t> fill(first.begin(), first.end() - 1);
-  for (std::int32_t s = 0; s < states; ++s)
-    for (const std::int32_t to : automaton_.successors(s)) sources[fill[to_size(to)]++] = s;
-
-  distance_.assign(to_size(states), kUnreachable);
-  std::vector<std::int32_t> reached;
-  const auto reach = [&](std::int32_t state, std::int32_t distance) {
-    if (distance_[to_size(state)] != kUnreachable) return;
-    distance_[to_size(state)] = distance;
-    reached.push_back(state);
-  };
-  for (std::int32_t s = 0; s < states; ++s)
-    if (automaton_.accepts(s)) reach(s, 0);
-  for (std::size_t i = 0; i < reached.size(); ++i) {
-    const auto to = to_size(reached[i]);
-    for (std::size_t at = first[to]; at < first[to + 1]; ++at) reach(sources[at], distance_[to] + 1);
-  }
-}
-
-bool PathFinder::goes_on_accepting() const {
-  for (std::int32_t s = 0; s < automaton_.states(); ++s)
-    if (automaton_.accepts(s) &&
-        std::ranges::none_of(automaton_.successors(s), [&](std::int32_t to) { return automaton_.accepts(to); }))
-      return false;
-  return true;
-}
-
 bool PathFinder::can_end(std::int32_t state, std::int32_t count) {
-  if (by_distance_) {
-    const std::int32_t distance = distance_[to_size(state)];
-    return distance != kUnreachable && distance <= count;
+  if (automaton_.goes_on_accepting()) {
+    const std::int32_t fewest = automaton_.fewest_tokens(state);
+    return fewest != TokenAutomaton::kUnreachable && fewest <= count;
   }
   const std::int32_t states = automaton_.states();
   while (!complete_ && static_cast<std::int32_t>(endings_.size()) <= count) {
@@ -136,8 +94,8 @@ bool PathFinder::can_end(std::int32_t state, std::int32_t count) {
 }
 
 std::optional<std::int32_t> PathFinder::fewest_tokens(std::int32_t most) const {
-  const std::int32_t distance = distance_[to_size(automaton_.start())];
-  return distance != kUnreachable && distance <= most ? std::optional(distance) : std::nullopt;
+  const std::int32_t fewest = automaton_.fewest_tokens(automaton_.start());
+  return fewest != TokenAutomaton::kUnreachable && fewest <= most ? std::optional(fewest) : std::nullopt;
 }
 
 std::optional<std::vector<TokenId>> PathFinder::best(std::span<const Slot> slots, const ClassWeights& weights,

@@ -46,7 +46,7 @@ class ClassWeights {
 /// (arXiv 2505.23061), over classes of tokens instead of tokens. For one sequence.
 class PathFinder {
  public:
-  explicit PathFinder(const TokenAutomaton& automaton);
+  explicit PathFinder(const TokenAutomaton& automaton) : automaton_(automaton) {}
 
   /// The tokens of all slots with a row, -1 for the others, whose sum of weights is the largest among the sequences
   /// that hold the given tokens and are accepted; `after` more tokens follow the slots, whichever. nullopt: there is
@@ -62,15 +62,8 @@ class PathFinder {
   bool can_end(std::int32_t state, std::int32_t count);
 
  private:
-  static constexpr std::int32_t kUnreachable = -1;
-  void set_distances();
-  /// Whether what can end in n tokens can in n + 1, as with stop tokens: every accepting state has such a successor.
-  bool goes_on_accepting() const;
-
   const TokenAutomaton& automaton_;
-  std::vector<std::int32_t> distance_;  ///< by state: the fewest tokens to an accepting one, or kUnreachable
-  bool by_distance_ = false;            ///< the distance says it for every count
-  /// [count][state], where it does not; grows on demand, until it repeats.
+  /// [count][state], unless what can end in n tokens can in n + 1; grows on demand, until it repeats.
   std::vector<std::vector<std::uint8_t>> endings_;
   bool complete_ = false;
 };

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "base/hash.h"
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::constrain {
@@ -146,6 +148,7 @@ Expected<TokenAutomaton> TokenAutomaton::build(const Dfa& dfa, std::span<const s
 
   result.set_moves(classes);
   result.set_successors();
+  result.set_fewest();
   return result;
 }
 
@@ -186,6 +189,35 @@ void TokenAutomaton::set_successors() {
     next.erase(std::unique(next.begin(), next.end()), next.end());
     successors_.insert(successors_.end(), next.begin(), next.end());
     first_successor_.push_back(successors_.size());
+  }
+}
+
+// Breadth first from the accepting states against the moves: one visit of each. A table by count and state costs the
+// product of both, and a structure of n required members has about n states and needs about n tokens.
+void TokenAutomaton::set_fewest() {
+  std::vector<std::size_t> first(accepting_.size() + 1, 0);
+  for (const std::int32_t to : successors_) ++first[to_size(to) + 1];
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<std::int32_t> sources(successors_.size());
+  std::vector<std::size_t> fill(first.begin(), first.end() - 1);
+  for (std::int32_t s = 0; s < states(); ++s)
+    for (const std::int32_t to : successors(s)) sources[fill[to_size(to)]++] = s;
+
+  fewest_.assign(accepting_.size(), kUnreachable);
+  std::vector<std::int32_t> reached;
+  const auto reach = [&](std::int32_t state, std::int32_t fewest) {
+    if (fewest_[to_size(state)] != kUnreachable) return;
+    fewest_[to_size(state)] = fewest;
+    reached.push_back(state);
+  };
+  for (std::int32_t s = 0; s < states(); ++s) {
+    if (!accepts(s)) continue;
+    reach(s, 0);
+    goes_on_accepting_ = goes_on_accepting_ && std::ranges::any_of(successors(s), [&](auto to) { return accepts(to); });
+  }
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const std::size_t to = to_size(reached[i]);
+    for (std::size_t at = first[to]; at < first[to + 1]; ++at) reach(sources[at], fewest_[to] + 1);
   }
 }
 

@@ -55,6 +55,11 @@ class TokenAutomaton {
   std::span<const Move> moves(std::int32_t state) const;                ///< by ascending class
   /// The states after one token, whichever.
   std::span<const std::int32_t> successors(std::int32_t state) const;
+  static constexpr std::int32_t kUnreachable = -1;
+  /// The fewest tokens after which a state accepts, or kUnreachable.
+  std::int32_t fewest_tokens(std::int32_t state) const { return fewest_[static_cast<std::size_t>(state)]; }
+  /// Whether what can end in n tokens can in n + 1, as with stop tokens: every accepting state has such a successor.
+  bool goes_on_accepting() const { return goes_on_accepting_; }
   std::int32_t next(std::int32_t state, TokenId token) const;
   /// nullptr: the token is not allowed.
   const Move* move(std::int32_t state, TokenId token) const;
@@ -71,9 +76,11 @@ class TokenAutomaton {
   void set_bounds(const Dfa& dfa);
   void set_moves(const std::vector<const Function*>& classes);
   void set_successors();
+  void set_fewest();
 
   std::int32_t classes_ = 1;
   bool counts_ = false;
+  bool goes_on_accepting_ = true;
   std::vector<std::uint8_t> accepting_;
   std::vector<std::int32_t> bounds_;  ///< by state; kTooMany: it counts nothing
   std::vector<std::int32_t> class_of_;
@@ -81,6 +88,7 @@ class TokenAutomaton {
   std::vector<std::size_t> first_move_;  ///< by state, and the end
   std::vector<std::int32_t> successors_;
   std::vector<std::size_t> first_successor_;
+  std::vector<std::int32_t> fewest_;  ///< by state
 };
 
 }  // namespace dllm::constrain

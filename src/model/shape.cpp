@@ -92,7 +92,7 @@ Expected<bool> is_tied_shape(const HfConfig& config) {
 Expected<const ModelShape*> find_shape(std::string_view name) {
   std::vector<std::string_view> names;
   for (const ModelShape& shape : model_shapes()) {
-    if (shape.name == name || (!name.empty() && shape.alias == name)) return &shape;
+    if (shape.name == name || (!shape.alias.empty() && shape.alias == name)) return &shape;
     names.push_back(shape.name);
   }
   return Error{ErrorCode::kUsage, fmt::format("unknown shape '{}'", name), "",

@@ -240,6 +240,7 @@ Expected<std::optional<Tools>> read_anthropic_tools(Fields& fields) {
   DLLM_TRY(const ToolChoice chosen, read_choice(choice));
   Tools tools;
   tools.schema = "input_schema";
+  tools.stop = "stop_sequences";
   if (list == nullptr) return under_choice(std::move(tools), chosen);
   if (!list->is_array()) return wrong_type("tools", "a list of tools");
   for (const Json& tool : *list) {

@@ -75,8 +75,7 @@ Expected<void> apply_tools(const std::optional<Tools>& tools, GenerateOptions& o
   const bool structured = options.regex || options.json_schema;
   if (!tools->forced && !structured) return {};
   if (tools->forced && !options.stop.empty())
-    return Error{ErrorCode::kUsage, "a stop text would cut the call that is forced",
-                 tools->schema.starts_with("function") ? "stop" : "stop_sequences", "leave it out"};
+    return Error{ErrorCode::kUsage, "a stop text would cut the call that is forced", tools->stop, "leave it out"};
   // The structure is the text's, and an answer that must be a call has none.
   if (tools->forced) options.regex.reset(), options.json_schema.reset();
   Json calls = {{"tools", Json::array()}, {"several", tools->parallel && tools->only.empty()}};

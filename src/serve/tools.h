@@ -18,6 +18,7 @@ struct Tools {
   bool strict = false;                         ///< a tool's calls are to follow its schema also if they are not forced
   std::string only;                            ///< of a forced call: the tool; empty: any
   std::string schema = "function.parameters";  ///< where a tool of the request has its schema, for errors
+  std::string stop = "stop";                   ///< the request's field of stop texts, for errors
 };
 
 /// What `tool_choice` says.

@@ -114,6 +114,9 @@ class ForcedCalls(ServeCase):
         reply = self.server.post(MESSAGES, {**body, "tools": bad, "tool_choice": {"type": "any"}})
         self.assertEqual(reply.status, 400)
         self.assertIn("tools[0].input_schema.properties.day.multipleOf", reply.json["error"]["message"])
+        reply = self.server.post(MESSAGES, {**body, "tool_choice": {"type": "any"}, "stop_sequences": ["x"]})
+        self.assertEqual(reply.status, 400)
+        self.assertIn("stop_sequences: a stop text would cut the call", reply.json["error"]["message"])
 
     def test_responses(self):
         tools = [{"type": "function", "name": name, "parameters": schema} for name, schema in SCHEMAS.items()]
