@@ -32,7 +32,7 @@ UNITS: dict[str, tuple[str, list[int], dict[str, int]]] = {
     "row_scan": ("VLEN", [8], {}),
     "row_shift": ("VLEN", [8], {}),
     "hadamard_row": ("VLEN", [8], {}),
-    "router": ("VLEN", [8], {}),
+    "router": ("", [0], {}),  # of 8 lanes, its default: Yosys 0.23 aborts when it is given a parameter
     "select_int": ("LANES", [8, 64], {}),
     "fp_add": ("MAN", [7, 23], {}),
     "bf16_exp": ("", [0], {}),
