@@ -12,7 +12,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-formal rtl-wave rtl-area rtl-cells web web-test research figures methods format lint tsan \
+.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -101,6 +101,18 @@ web-test: build  ## the page: unit tests, web/dist against its sources, and the 
 	@scripts/check_web.py
 	@python3 -B tests/app/serve_browser_test.py build/release/dllm
 
+wasm: setup  ## the engine in WebAssembly and the page that has it inside, for any web server: build/wasm/site
+	@scripts/setup --wasm
+	@JOBS=$(JOBS) scripts/wasm_libraries
+	@cmake --preset wasm --log-level=WARNING
+	@cmake --build --preset wasm -j $(JOBS) --target dllm_browser_relaxed dllm_browser_no_relaxed
+	@scripts/wasm_site.py build/wasm
+
+wasm-test: wasm build  ## the WebAssembly build: kernels against the scalar set, answers in node, the page in Chromium
+	@scripts/setup --browser
+	@cmake --build --preset wasm -j $(JOBS) --target dllm_kernels_selftest
+	@python3 -B tests/wasm/wasm_test.py build/wasm build/release/dllm
+
 bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_filter=Q4_0
 	@scripts/setup --bench
 	@cmake --preset bench --log-level=WARNING
@@ -146,7 +158,7 @@ faults:  ## plant faults in a copy of the tree, one at a time, and count how man
 	@scripts/setup
 	@scripts/plant_faults.py --jobs $(JOBS)
 
-nightly:  ## by hand, six hours at most: soak, planted faults, fuzz, tsan, coverage, hardware, emulation, all goldens
+nightly:  ## by hand, seven hours at most: soak, planted faults, fuzz, tsan, coverage, hardware, emulation, all goldens
 	@scripts/nightly.py
 
 coverage:  ## line coverage of the tests, as text

@@ -15,6 +15,10 @@ else()
   # Its -Wconversion includes changes of sign; GCC's does not.
   list(APPEND DLLM_WARNINGS -Wno-deprecated-declarations -Wno-sign-conversion)
 endif()
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "wasm32")
+  # A file or a buffer that memory holds has a size of 32 bits; the engine's counts have 64.
+  list(APPEND DLLM_WARNINGS -Wno-shorten-64-to-32)
+endif()
 # Contraction is off so that every kernel set rounds where the source says, and nowhere else (bit-identical ISAs).
 set(DLLM_OPTIONS -ffp-contract=off)
 
@@ -28,6 +32,9 @@ set(DLLM_HEAP $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
 # FORTIFY needs an optimised build.
 set(DLLM_HARDENING "")
 set(DLLM_LINK_HARDENING -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "wasm32")
+  set(DLLM_LINK_HARDENING "")  # code cannot be written to, and tables of functions are checked by every call
+endif()
 if(DLLM_HARDEN AND NOT DLLM_SANITIZE AND NOT DLLM_COVERAGE)
   set(optimised $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
   list(APPEND DLLM_HARDENING -fstack-protector-strong -fstack-clash-protection
@@ -177,6 +184,9 @@ function(dllm_library name)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
   add_library(dllm_${name} STATIC)
   dllm_configure_target(dllm_${name})
+  if(CMAKE_SYSTEM_PROCESSOR STREQUAL "wasm32")
+    target_compile_options(dllm_${name} PUBLIC -fexperimental-library)  # std::stop_token of libc++ 19
+  endif()
   target_include_directories(dllm_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
                                                  $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                                  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)

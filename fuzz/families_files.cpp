@@ -214,6 +214,44 @@ std::vector<Family> npu() {
   };
 }
 
+/// A network whose list of operators, inputs or outputs has n entries; the tensors are the target's.
+std::vector<Family> networks() {
+  const auto text = [](const string& ops, const string& inputs, const string& outputs, const string& scored) {
+    return R"({"version":1,"name":"n","source":"s","rows":65536,"visible":1,"causal":false,"fixed":[],"scored":[)" +
+           scored + "],\"inputs\":[" + inputs + "],\"outputs\":[" + outputs + "],\"ops\":[" + ops + "]}";
+  };
+  const string in = R"({"name":"t","kind":"tokens","shape":[65536]})",
+               out = R"({"name":"y","shape":[8],"tensor":"all"})",
+               embed = R"({"op":"embed","weight":"table","out":"v0"})";
+  const auto of_ops = [=](const string& one) {
+    return [=](std::size_t n) {
+      return text(embed + "," + several(n, one, ",") + R"(,{"op":"output","x":"v)" + number(n) + "\"}", in, out, "");
+    };
+  };
+  return {
+      {"network", "sums", of_ops(R"({"op":"add","x":"v#","y":"v0","out":"v+"})")},
+      {"network", "products", of_ops(R"({"op":"linear","x":"v#","weight":"w","bias":"b","out":"v+"})")},
+      {"network", "attention",
+       of_ops(R"({"op":"attention","x":"v#","y":"v0","z":"v0","heads":2,"kv_heads":1,"head_dim":2,"out":"v+"})")},
+      {"network", "results",
+       [=](std::size_t n) { return text(embed + several(n, R"(,{"op":"output","x":"v0"})"), in, out, ""); }},
+      {"network", "inputs",
+       [=](std::size_t n) {
+         return text(embed, several(n, R"({"name":"i#","kind":"tokens","shape":[1]})", ","), out, "");
+       }},
+      {"network", "outputs",
+       [=](std::size_t n) {
+         return text(embed, in, several(n, R"({"name":"o#","shape":[8],"tensor":"all"})", ","), "");
+       }},
+      {"network", "gathered rows", [=](std::size_t n) { return text(embed, in, out, several(n, "#", ",")); }},
+      {"network", "dimensions",
+       [=](std::size_t n) {
+         return text(embed, R"({"name":"t","kind":"tokens","shape":[)" + several(n, "1", ",") + "]}", out, "");
+       }},
+      {"network", "levels", nest("{\"ops\":", "[", "", "]", "}")},
+  };
+}
+
 std::vector<Family> evaluations() {
   return {
       {"eval_set", "items", list("", R"({"prompt":"2+2=","answer":"4","task":"sum"})", "\n", "\n")},
@@ -240,7 +278,8 @@ std::vector<Family> evaluations() {
 
 std::vector<Family> families_of_files() {
   std::vector<Family> all;
-  for (const auto& some : {model_files(), npu(), evaluations()}) all.insert(all.end(), some.begin(), some.end());
+  for (const auto& some : {model_files(), npu(), networks(), evaluations()})
+    all.insert(all.end(), some.begin(), some.end());
   return all;
 }
 

@@ -22,6 +22,7 @@
 #include "format/testing/fuzz_entry.h"
 #include "model/testing/fuzz_entry.h"
 #include "npu_compiler/sweep/testing/fuzz_entry.h"
+#include "npu_compiler/workload/testing/fuzz_entry.h"
 #include "npu_core/assembler/testing/fuzz_entry.h"
 #include "npu_core/timing/testing/fuzz_entry.h"
 #include "quant/testing/fuzz_entry.h"
@@ -57,6 +58,7 @@ const std::map<std::string, Call>& targets() {
       {"http", serve::fuzz_http},
       {"importance", fuzz_importance},
       {"model", [](string_view t) { fuzz_model(bytes_of(t)); }},
+      {"network", npu::fuzz_network},
       {"npu_assembler",
        [](string_view t) {
          npu::fuzz_assembler(data_of(t), t.size());

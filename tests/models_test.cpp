@@ -238,7 +238,9 @@ TEST(ScaledPositions, FlagsDoWhatAConfigurationDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Architectures, GoldenModels,
                          ::testing::Values("llada-moe", "llada2", "llada2.2", "rnd1", "sdar", "sdar-moe",
-                                           "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe", "nemotron", "mdlm"),
+                                           "fast-dllm-v2", "qwen2", "qwen3", "qwen3moe", "nemotron", "mdlm",
+                                           "a2d-qwen3", "a2d-qwen3-bd3lm", "a2d-qwen2", "a2d-llama",
+                                           "stable-diffcoder"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::erase_if(name, [](unsigned char c) { return !std::isalnum(c); });

@@ -1,6 +1,6 @@
-// Whole generations of small mixture-of-experts models on the NPU's backend: tokens, confidences and steps equal those
-// of the reference executor bit for bit. Intermediate values are compared by src/npu_compiler/testing/reference's own
-// tests.
+// Whole generations of small mixture-of-experts models, and of MDLM, on the NPU's backend: tokens, confidences and
+// steps equal those of the reference executor bit for bit. Intermediate values are compared by
+// src/npu_compiler/testing/reference's own tests.
 
 #include <gtest/gtest.h>
 
@@ -75,6 +75,14 @@ TEST(NpuExperts, GenerationsEqualTheReference) {
   expect_equal_generations(llada_moe(), {"threshold", "dual"});
   expect_equal_generations(llada2(), {"low-confidence", "prefix"});
   expect_equal_generations(llada2(), {"threshold", "none"});
+}
+
+/// Layer norms with gains, biases of products, and GELU without a gate.
+TEST(NpuMdlm, GenerationsEqualTheReference) {
+  test::RandomModel spec;
+  spec.architecture = "mdlm";
+  expect_equal_generations(spec, {"low-confidence", "none"});
+  expect_equal_generations(spec, {"threshold", "none"});
 }
 
 }  // namespace

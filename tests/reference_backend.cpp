@@ -84,6 +84,10 @@ class Pass {
     return result;
   }
 
+  void apply(const op::LayerNorm& o) {
+    for (const std::vector<double>& row : value(o.x))
+      value(o.out).push_back(layer_norm_row(row, weight(o.gain), weight(o.bias), static_cast<double>(o.eps)));
+  }
   void apply(const op::Linear& o) {
     for (const auto& row : value(o.x)) value(o.out).push_back(product(row, o.weight, o.bias));
   }
@@ -158,6 +162,9 @@ class Pass {
 
   static double gate(double x, Activation activation) {
     if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
+    if (activation == Activation::kTanh || activation == Activation::kRelu)
+      return activation == Activation::kTanh ? std::tanh(x) : std::max(x, 0.0);
+    if (activation == Activation::kGelu) return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     return x / 2 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
   }
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -133,6 +135,10 @@ class LanguageModel {
  public:
   /// `path`: a GGUF file or a Hugging Face directory; empty: the embedded tiny-llada.
   static Expected<LanguageModel> load(const std::string& path, const LoadOptions& options = {});
+  /// A GGUF whose bytes are in memory, where they must stay as they are while the model lives. `name` stands for the
+  /// file in messages. Errors: as load(), and kUsage for the weight cache "auto", which needs a file's name.
+  static Expected<LanguageModel> load_bytes(std::span<const std::byte> gguf, const std::string& name,
+                                            const LoadOptions& options = {});
 
   ~LanguageModel();
   LanguageModel(LanguageModel&&) noexcept;
@@ -240,6 +246,8 @@ class LanguageModel {
   friend class Scheduler;
   friend class ModelFiles;
   struct Impl;
+  struct Opened;
+  static Expected<LanguageModel> load_opened(Opened opened, const LoadOptions& options);
   explicit LanguageModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -40,6 +40,8 @@ class Options(TypedDict, total=False):
         "cover",
         "klass",
         "t2m",
+        "freedave",
+        "order-token",
         "native",
         "confidence-ref",
         "cumulative-error",
@@ -49,6 +51,10 @@ class Options(TypedDict, total=False):
     algorithm_temperature: float | None
     #: relative increase of a step's cost that a wider window may cause
     allowance: float | None
+    #: other tokens, and other positions, that an unsure state continues with
+    alternatives: int | None
+    #: of a block that are kept, and forwarded together
+    beams: int | None
     #: decided share of the last block at which the next one begins; 1: one block at a time
     begin_share: float | None
     #: length of a block; blocks are decoded one after another
@@ -110,6 +116,8 @@ class Options(TypedDict, total=False):
     draft_objective: Literal["acceptance", "rate"] | None
     #: confidence from which a draft is accepted
     draft_threshold: float | None
+    #: guessed, and forwarded together with the next one
+    drafts: int | None
     #: these passes recompute every row (--cache prefix, dual, vicinity)
     drain_full: bool | None
     #: passes that score visible tokens again when no mask is left
@@ -251,6 +259,8 @@ class Options(TypedDict, total=False):
     response_interval: int | None
     #: confidence from which a likelier token replaces a visible one
     revise_threshold: float | None
+    #: the algorithm whose passes are guessed
+    rule: Literal["low-confidence", "threshold"] | None
     #: show the best of each run of neighbouring masks above this confidence too
     run_threshold: float | None
     #: how the commits are distributed over the steps

@@ -2,7 +2,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,11 +25,9 @@ struct Candidates {
   auto column_of(Get get) const {
     return column<T>(rows, get);
   }
-  /// Of the j-th best token of row i. The reduction reports the predicted token's probability; the others' follow from
-  /// the differences of logits.
+  /// Of the j-th best token of row i.
   double top_probability(std::size_t i, std::size_t j) const {
-    return rows[i].confidence *
-           std::exp(static_cast<double>(top_logits[i * top + j]) - static_cast<double>(rows[i].logit));
+    return probability_of(rows[i], top_logits[i * top + j]);
   }
 };
 

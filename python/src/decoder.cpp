@@ -6,8 +6,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -18,6 +16,7 @@
 #include "decode/decoder/decoder.h"
 #include "dllm/decoder.h"
 #include "engine/option_parts.h"
+#include "engine/user_decoder.h"
 #include "options.h"
 #include "raise.h"
 
@@ -27,27 +26,37 @@ namespace nb = nanobind;
 
 namespace {
 
-class PythonDecoder final : public Decoder {
+const UserDecoder::Words kWords{.decide = "decode()",
+                                .predictions = "candidates.position",
+                                .revise = "dllm.Revise and dllm.Remask change it",
+                                .declare = "set revises = True in the class",
+                                .likely = "candidates.top_tokens"};
+
+bool overrides(const nb::handle& type, const char* method) {
+  const nb::object base = nb::module_::import_("dllm.decoder").attr("Decoder");
+  return !type.attr(method).is(base.attr(method));
+}
+
+class PythonDecoder final : public UserDecoder {
  public:
-  PythonDecoder(nb::object self, std::string name)
-      : self_(std::move(self)),
-        name_(std::move(name)),
-        top_(nb::cast<std::int32_t>(self_.attr("top_tokens"))),
-        revises_(nb::cast<bool>(self_.attr("revises"))),
-        logits_(nb::cast<bool>(self_.attr("logits"))),
-        shadows_(shadows_of(self_.type())),
-        wants_(overrides("wanted")),
-        holds_(overrides("holds")) {}
-  /// What the class declares, which was asked before there was an object.
-  static MethodTraits declared(const nb::handle& type) {
-    return {.revises = nb::cast<bool>(type.attr("revises")),
-            .shadows = shadows_of(type),
-            .commits_other = nb::cast<std::int32_t>(type.attr("top_tokens")) > 0};
+  PythonDecoder(nb::object self, const std::string& name)
+      : UserDecoder(declared(self, self.type(), name), kWords),
+        self_(std::move(self)),
+        wants_(overrides(self_.type(), "wanted")),
+        holds_(overrides(self_.type(), "holds")) {}
+  /// What an object says, or the class, which is asked before there is one. Both know what the class overrides.
+  static Declared declared(const nb::handle& from, const nb::handle& type, const std::string& name) {
+    return {.name = name,
+            .top_tokens = nb::cast<std::int32_t>(from.attr("top_tokens")),
+            .revises = nb::cast<bool>(from.attr("revises")),
+            .logits = nb::cast<bool>(from.attr("logits")),
+            .shadows = overrides(type, "shadowed")};
   }
   /// Raises UsageError if the object says something else.
   void check_declared(const MethodTraits& traits) const {
-    if (revises_ != traits.revises) refuse("the object and its class differ", "revises", "set it in the class");
-    if ((top_ > 0) != traits.commits_other)
+    const MethodTraits own = UserDecoder::declared().traits();
+    if (own.revises != traits.revises) refuse("the object and its class differ", "revises", "set it in the class");
+    if (own.commits_other != traits.commits_other)
       refuse("the object and its class differ", "top_tokens", "set it in the class");
   }
   ~PythonDecoder() override {
@@ -59,111 +68,59 @@ class PythonDecoder final : public Decoder {
     self_.reset();
   }
 
-  void configure(ScoreRequest& request) const override {
-    request.top_tokens = std::max(request.top_tokens, top_);
-    request.logits = request.logits || logits_;
-  }
-  bool revises() const override { return revises_; }
-  bool keeps_schedule() const override { return acted_; }
-
-  std::vector<Position> wanted(const DecodeContext& context) override { return asked_ = chosen_of(context); }
-
-  /// Of decided tokens: what the model thinks of them.
-  std::vector<TokenQuery> queries(const DecodeContext& context) override {
-    std::vector<TokenQuery> result;
-    if (!revises_) return result;
-    for (const Position p : asked_)
-      if (!context.canvas.masked(p)) result.push_back({p, context.canvas.token(p)});
-    return result;
-  }
-
-  std::vector<Position> shadowed(const DecodeContext& context) override {
-    if (!shadows_) return {};
-    const Gil gil;
-    std::vector<Position> decided = generated_positions(context);
-    std::erase_if(decided, [&](Position p) { return context.canvas.masked(p); });
-    const nb::object chosen = self_.attr("shadowed")(context_of(context, previous_));
-    std::vector<Position> result;
-    for (const nb::handle one : items(chosen, decided, "shadowed()")) {
-      result.push_back(position_of(one, "shadowed()"));
-      if (!std::ranges::binary_search(decided, result.back()))
-        refuse(fmt::format("position {} is no decided one of the window", result.back()), "shadowed()",
-               "choose among the positions of context.window that are not masked");
-    }
-    std::ranges::sort(result);
-    if (const auto twice = std::ranges::adjacent_find(result); twice != result.end())
-      refuse(fmt::format("position {} was returned twice", *twice), "shadowed()", "");
-    return result;
-  }
-
-  std::vector<Position> chosen_of(const DecodeContext& context) {
-    if (!wants_) return revises_ ? generated_positions(context) : Decoder::wanted(context);
+ private:
+  std::optional<std::vector<Position>> ask_wanted(const DecodeContext& context) override {
+    if (!wants_) return std::nullopt;
     const Gil gil;
     const Position begin = std::max(context.window.begin, context.canvas.prompt_end());
     std::vector<Position> all(static_cast<std::size_t>(context.window.end - begin));
     std::iota(all.begin(), all.end(), begin);
-    const nb::object chosen = self_.attr("wanted")(context_of(context, previous_));
-    std::vector<Position> result;
-    for (const nb::handle one : items(chosen, all, "wanted()")) {
-      const Position position = position_of(one, "wanted()");
-      if (!std::ranges::binary_search(all, position))
-        refuse(fmt::format("position {} is not between {} and {}", position, begin, context.window.end), "wanted()",
-               "choose among the positions of context.window that are not the prompt's");
-      result.push_back(position);
-    }
-    std::ranges::sort(result);
-    if (const auto twice = std::ranges::adjacent_find(result); twice != result.end())
-      refuse(fmt::format("position {} was returned twice", *twice), "wanted()", "");
-    const bool masks = context.canvas.masked_count(context.window) > 0;
-    if (result.empty() || (masks && std::ranges::none_of(result, [&](Position p) { return context.canvas.masked(p); })))
-      refuse(masks ? "it returned no masked position" : "it returned no position", "wanted()",
-             "a pass decides at least one: return all positions that decode() may choose");
-    return result;
+    return positions_of(self_.attr("wanted")(context_of(context, previous_)), all, "wanted()");
   }
 
-  bool holds_window(const DecodeContext& context) const override {
+  std::vector<Position> ask_shadowed(const DecodeContext& context) override {
+    const Gil gil;
+    std::vector<Position> decided = generated_positions(context);
+    std::erase_if(decided, [&](Position p) { return context.canvas.masked(p); });
+    return positions_of(self_.attr("shadowed")(context_of(context, previous_)), decided, "shadowed()");
+  }
+
+  bool ask_holds(const DecodeContext& context) const override {
     if (!holds_) return false;
     const Gil gil;
-    if (!is_true(self_.attr("holds")(context_of(context, previous_)))) return false;
-    if (held_ != context.window.begin) held_ = context.window.begin, passes_held_ = 0;
-    if (passes_held_++ >= kMostPassesOfWindow)
-      refuse(fmt::format("it held a window without masks {} times", kMostPassesOfWindow), "holds()",
-             "let the answer end");
-    return true;
+    return is_true(self_.attr("holds")(context_of(context, previous_)));
   }
 
-  std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
+  std::vector<Decision> ask_decisions(const DecodeContext& context, std::span<const Candidate> candidates) override {
+    const Declared& own = UserDecoder::declared();
     const Gil gil;
-    if (logits_ && std::ranges::any_of(candidates, [](const Candidate& one) { return one.logits.empty(); }))
-      raise({ErrorCode::kUnsupported, "this backend returns no logits", "the decoder '" + name_ + "'",
-             "set logits = False in the class, or give backend='cpu'"});
-    const auto columns = std::make_shared<Candidates>(columns_of(candidates, static_cast<std::size_t>(top_), logits_));
+    if (own.logits && std::ranges::any_of(candidates, [](const Candidate& one) { return one.logits.empty(); }))
+      fail({ErrorCode::kUnsupported, "this backend returns no logits", "the decoder '" + own.name + "'",
+            "set logits = False in the class, or give backend='cpu'"});
+    const auto top = static_cast<std::size_t>(own.top_tokens);
+    const auto columns = std::make_shared<Candidates>(columns_of(candidates, top, own.logits));
     Context told = context_of(context, previous_);
-    if (shadows_)
-      told.shadows = std::make_shared<Candidates>(columns_of(context.shadows, static_cast<std::size_t>(top_), logits_));
+    if (own.shadows) told.shadows = std::make_shared<Candidates>(columns_of(context.shadows, top, own.logits));
     const nb::object chosen = self_.attr("decode")(std::move(told), columns);
     previous_ = columns;
     std::vector<Position> positions;
     for (const Candidate& candidate : candidates) positions.push_back(candidate.position);
-    std::vector<Edit> edits;
-    for (const nb::handle one : items(chosen, positions, "decode()"))
-      edits.push_back(edit_of(one, context, candidates));
-    check_distinct(edits);
-    check_progress(context, edits);
-    return edits;
+    std::vector<Decision> decisions;
+    for (const nb::handle one : items(chosen, positions, "decode()")) decisions.push_back(decision_of(one));
+    return decisions;
   }
 
- private:
-  [[noreturn]] void refuse(const std::string& what, const char* method, const std::string& hint) const {
-    raise({ErrorCode::kUsage, what, std::string(method) + " of the decoder '" + name_ + "'", hint});
+  [[noreturn]] void fail(Error error) const override {
+    const Gil gil;  // most checks follow the call into Python
+    raise(error);
   }
 
-  bool overrides(const char* method) const { return overrides(self_.type(), method); }
-  static bool overrides(const nb::handle& type, const char* method) {
-    const nb::object base = nb::module_::import_("dllm.decoder").attr("Decoder");
-    return !type.attr(method).is(base.attr(method));
+  std::vector<Position> positions_of(const nb::object& chosen, const std::vector<Position>& among,
+                                     const char* method) const {
+    std::vector<Position> result;
+    for (const nb::handle one : items(chosen, among, method)) result.push_back(position_of(one, method));
+    return result;
   }
-  static bool shadows_of(const nb::handle& type) { return overrides(type, "shadowed"); }
 
   /// What was returned, as a list. A boolean array, or a list of bools, is a mask over `among`.
   nb::list items(const nb::object& chosen, const std::vector<Position>& among, const char* method) const {
@@ -212,82 +169,43 @@ class PythonDecoder final : public Decoder {
     return position;
   }
 
+  /// -1 would mean the predicted one.
+  TokenId token_of(const nb::handle& one, Position position) const {
+    const TokenId token = position_of(one, "decode()");
+    if (token < 0)
+      refuse(fmt::format("token {} is not among the best of position {}", token, position), "decode()",
+             "leave the token out for the predicted one");
+    return token;
+  }
+
   /// A position, a position and a token, a dllm.Revise or a dllm.Remask.
-  Edit edit_of(const nb::handle& chosen, const DecodeContext& context, std::span<const Candidate> candidates) const {
-    const Canvas& canvas = context.canvas;
+  Decision decision_of(const nb::handle& chosen) const {
     const auto kind = nb::hasattr(chosen, "kind") ? nb::cast<std::string>(chosen.attr("kind")) : std::string("commit");
-    Position position = -1;
-    std::optional<TokenId> token;
+    Decision decision;
     std::pair<Position, TokenId> both;
     if (kind != "commit") {
-      position = position_of(chosen.attr("position"), "decode()");
+      decision.kind = kind == "remask" ? Decision::Kind::kRemask : Decision::Kind::kRevise;
+      decision.position = position_of(chosen.attr("position"), "decode()");
       if (nb::hasattr(chosen, "token") && !chosen.attr("token").is_none())
-        token = position_of(chosen.attr("token"), "decode()");
+        decision.token = token_of(chosen.attr("token"), decision.position);
     } else if (nb::try_cast(chosen, both)) {
-      position = both.first;
-      token = both.second;
+      decision.position = both.first;
+      decision.token = token_of(nb::cast(both.second), both.first);
     } else {
-      position = position_of(chosen, "decode()");
+      decision.position = position_of(chosen, "decode()");
     }
-    const Candidate* const found = candidate_at(context, candidates, position);
-    if (found == nullptr)
-      refuse(fmt::format("position {} is no candidate", position), "decode()", "choose among candidates.position");
-    if (kind != "commit" && !revises_)
-      refuse("it changes decided tokens", "decode()", "set revises = True in the class");
-    if (canvas.masked(position) != (kind == "commit"))
-      refuse(fmt::format("position {} is {}", position, canvas.masked(position) ? "a mask" : "decided already"),
-             "decode()",
-             canvas.masked(position) ? "commit it: return the position" : "dllm.Revise and dllm.Remask change it");
-    return kind == "remask" ? Edit{position, -1, EditKind::kRemask, found->confidence}
-                            : with_token(*found, token, kind == "commit" ? EditKind::kCommit : EditKind::kRevise);
-  }
-
-  Edit with_token(const Candidate& candidate, std::optional<TokenId> token, EditKind kind) const {
-    Edit edit = commit(candidate);
-    edit.kind = kind;
-    if (!token || *token == candidate.token) return edit;
-    const auto known = std::ranges::find(candidate.top, *token, &TopToken::token);
-    if (known == candidate.top.end())
-      refuse(fmt::format("token {} is not among the best of position {}", *token, candidate.position), "decode()",
-             "choose among candidates.top_tokens; top_tokens = N of the class says how many there are");
-    edit.token = *token;
-    edit.confidence *= std::exp(static_cast<double>(known->logit) - static_cast<double>(candidate.logit));
-    return edit;
-  }
-
-  void check_distinct(std::vector<Edit>& edits) const {
-    std::ranges::sort(edits, {}, &Edit::position);
-    const auto twice = std::ranges::adjacent_find(edits, {}, &Edit::position);
-    if (twice != edits.end()) refuse(fmt::format("position {} was returned twice", twice->position), "decode()", "");
-  }
-
-  /// A decoder may take back more than it commits, but not without end.
-  void check_progress(const DecodeContext& context, const std::vector<Edit>& edits) {
-    acted_ = revises_ && !edits.empty();
-    if (acted_ && context.window_step >= kMostPassesOfWindow)
-      refuse(fmt::format("it took {} passes over one window", context.window_step), "decode()",
-             "commit more positions than are masked again, so that the answer ends");
+    return decision;
   }
 
   nb::object self_;
-  std::string name_;
-  std::int32_t top_;
-  bool revises_, logits_, shadows_, wants_, holds_;
-  bool acted_ = false;  ///< in the last pass
-  std::vector<Position> asked_;
+  bool wants_, holds_;
   std::shared_ptr<Candidates> previous_;  ///< of the pass before
-  mutable Position held_ = -1;            ///< begin of the window that was held last
-  mutable int passes_held_ = 0;
 };
 
 /// A row of the option table from a dllm.Option.
 OptionRow<OptionMap> row_of(const nb::handle& option) {
-  OptionRow<OptionMap> row;
-  OptionInfo& info = row.info;
+  OptionInfo info;
   info.key = nb::cast<std::string>(option.attr("key"));
-  std::string flag = "--" + info.key;
-  std::ranges::replace(flag, '_', '-');
-  info.flags = {flag};
   info.meaning = nb::cast<std::string>(option.attr("meaning"));
   info.unit = nb::cast<std::string>(option.attr("unit"));
   info.choices = nb::cast<std::vector<std::string>>(option.attr("choices"));
@@ -303,13 +221,8 @@ OptionRow<OptionMap> row_of(const nb::handle& option) {
   }
   if (const nb::object least = option.attr("minimum"); !least.is_none()) info.minimum = nb::cast<double>(least);
   if (const nb::object most = option.attr("maximum"); !most.is_none()) info.maximum = nb::cast<double>(most);
-  info.standard = take(fit_option(info, standard));
-  row.store = [key = info.key](OptionMap& options, const OptionValue& value) { options[key] = value; };
-  row.load = [key = info.key, standard = *info.standard](const OptionMap& options) -> std::optional<OptionValue> {
-    const auto found = options.find(key);
-    return found != options.end() ? found->second : standard;
-  };
-  return row;
+  info.standard = standard;
+  return take(user_option_row(std::move(info)));
 }
 
 void register_class(const nb::object& type) {
@@ -318,7 +231,7 @@ void register_class(const nb::object& type) {
   for (const nb::handle option : type.attr("options")) rows.push_back(row_of(option));
   // Entries live as long as the process. The class is never freed: at exit there may be no interpreter to free it.
   PyObject* const kept = nb::object(type).release().ptr();
-  const MethodTraits traits = PythonDecoder::declared(type);
+  const MethodTraits traits = PythonDecoder::declared(type, type, name).traits();
   const auto make = [kept, name, rows, traits](const OptionMap& options, const MethodContext& context) {
     const Gil gil;
     nb::dict given;

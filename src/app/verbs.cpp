@@ -14,6 +14,7 @@ std::unique_ptr<Verb> make_remove();
 std::unique_ptr<Verb> make_inspect();
 std::unique_ptr<Verb> make_convert();
 std::unique_ptr<Verb> make_quantize();
+std::unique_ptr<Verb> make_imatrix();
 std::unique_ptr<Verb> make_make_model();
 std::unique_ptr<Verb> make_tokenize();
 std::unique_ptr<Verb> make_detokenize();
@@ -23,6 +24,7 @@ std::unique_ptr<Verb> make_compare();
 std::unique_ptr<Verb> make_bench();
 std::unique_ptr<Verb> make_verify();
 std::unique_ptr<Verb> make_options();
+std::unique_ptr<Verb> make_worker();
 
 namespace {
 
@@ -33,12 +35,16 @@ std::vector<VerbEntry>& list() {
       {"choose", "--choice TEXT --choice TEXT [PROMPT]", "Tell how probable each of several answers is", make_choose},
       {"chat", "[OPTIONS]", "Chat with a model", make_chat},
       {"serve", "[OPTIONS]", "Serve OpenAI's API and others over HTTP", make_serve},
+      {"worker", "--listen HOST:PORT [OPTIONS]", "Run a part of a model for a first rank on another machine",
+       make_worker},
       {"pull", "[OPTIONS] ORG/MODEL[:TYPE]", "Download a model from a hub", make_pull},
       {"list", "[OPTIONS]", "List the models in the hub's cache", make_list},
       {"rm", "NAME...", "Remove models from the hub's cache", make_remove},
       {"inspect", "[OPTIONS] FILE", "Show the contents of a model file", make_inspect},
       {"convert", "[OPTIONS] DIR", "Convert a Hugging Face model directory to GGUF", make_convert},
       {"quantize", "[OPTIONS] IN.gguf OUT.gguf TYPE", "Quantize a GGUF file", make_quantize},
+      {"imatrix", "-m FILE --calibration FILE -o OUT.gguf",
+       "Measure which columns of matrices count, for quantize --imatrix", make_imatrix},
       {"make-model", "--shape NAME --type TYPE -o FILE", "Make a GGUF file with a published shape and random weights",
        make_make_model},
       {"tokenize", "[OPTIONS] [TEXT]", "Turn text into token ids", make_tokenize},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,7 +16,7 @@ namespace dllm {
 
 /// One sequence's part of a batch.
 struct SequenceStep {
-  KvCache* cache = nullptr;  ///< made by the same backend; each sequence of a batch has its own
+  KvCache* cache = nullptr;  ///< made by the same backend; each step of a batch has its own
   StepPlan plan;
   ScoreRequest request;
   std::optional<Guidance> guidance;
@@ -30,6 +31,10 @@ class Backend {
   virtual const ModelDesc& desc() const = 0;
   /// Whether plans may have shadow rows. Methods that need them are refused where this is false.
   virtual bool runs_shadows() const { return false; }
+  /// Whether caches may be branches of others (KvCache::follow()). A batch may then run a cache and its branches, each
+  /// after what it follows, and at most kMostBranchDepth deep. Methods that need them are refused where this is false.
+  virtual bool runs_branches() const { return false; }
+  static constexpr std::int32_t kMostBranchDepth = 16;
   /// Cache for positions [0, capacity). Errors: kResource.
   virtual Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) = 0;
   /// One forward pass; Scores per sequence. Plans are trusted (the loop builds them): a malformed one is a bug.

@@ -21,6 +21,47 @@ void KvCache::copy(const KvCache&, PositionRange, Position) {
   assert(false && "this kind of cache gives no rows away");
 }
 
+void KvCache::take(const KvCache&, std::span<const PositionRange>) {
+  assert(false && "this kind of cache has no branches");
+}
+
+void KvCache::follow(const KvCache& parent, std::span<const PlanRow> pending) {
+  assert(parent.capacity() == capacity() && &parent != this);
+  entries_ = parent.entries_;
+  epoch_ = parent.epoch_;
+  if (!pending.empty()) record(pending);
+  parent_ = &parent;
+  own_.assign(entries_.size(), 0);
+}
+
+void KvCache::adopt(KvCache& branch) {
+  assert([&] {
+    const KvCache* between = branch.parent_;
+    while (between != nullptr && between != this && std::ranges::count(between->own_, 0) == capacity())
+      between = between->parent_;
+    return between == this;
+  }());
+  std::vector<PositionRange> rows;
+  for (Position p = 0; p < capacity(); ++p) {
+    if (branch.own_[static_cast<std::size_t>(p)] == 0) continue;
+    if (!rows.empty() && rows.back().end == p)
+      rows.back().end = p + 1;
+    else
+      rows.push_back({p, p + 1});
+    if (parent_ != nullptr) own_[static_cast<std::size_t>(p)] = 1;
+  }
+  take(branch, rows);
+  entries_ = branch.entries_;
+  epoch_ = branch.epoch_;
+  branch.own_.assign(entries_.size(), 0);
+}
+
+const KvCache& KvCache::holder(Position position) const {
+  const KvCache* cache = this;
+  while (cache->parent_ != nullptr && cache->own_[static_cast<std::size_t>(position)] == 0) cache = cache->parent_;
+  return *cache;
+}
+
 void KvCache::invalidate(PositionRange range) {
   std::fill(entries_.begin() + range.begin, entries_.begin() + range.end, Entry{});
 }
@@ -28,6 +69,7 @@ void KvCache::invalidate(PositionRange range) {
 void KvCache::record(std::span<const PlanRow> rows) {
   ++epoch_;
   for (const PlanRow& row : rows) {
+    if (parent_ != nullptr) own_[static_cast<std::size_t>(row.position)] = 1;
     Entry& entry = entries_[static_cast<std::size_t>(row.position)];
     const bool same = entry.epoch != 0 && entry.token == row.token;
     entry = {epoch_, row.token, same ? entry.same_since : epoch_};

@@ -11,6 +11,10 @@ namespace dllm {
 
 /// K/V rows of one sequence, indexed by position and written in place. The base class records what policies need: from
 /// which token, and in which forward pass (epoch), each row was computed. The storage belongs to the backend.
+///
+/// A cache may be a *branch* of another one of the same backend (Backend::runs_branches()): it shows that cache's rows
+/// until a pass on the branch writes its own, which nobody else sees. So variants of a sequence share what they have in
+/// common. A branch may have branches.
 class KvCache {
  public:
   virtual ~KvCache() = default;
@@ -41,10 +45,24 @@ class KvCache {
   /// forward pass would have written them.
   virtual void copy(const KvCache& from, PositionRange rows, Position to);
 
+  /// Makes this cache a branch of `parent`, which has the same capacity, without rows of its own. `pending`: the rows
+  /// that the pass writes to the parent in which this branch runs too, of which the branch counts as informed. It sees
+  /// them in that pass, as it would in the pass after. The parent must stay where it is until the branch follows
+  /// another cache or ends.
+  void follow(const KvCache& parent, std::span<const PlanRow> pending = {});
+  /// Takes over the rows that `branch` has written, as if its passes had been made on this cache. The branch follows
+  /// this cache, or branches of it that have no rows of their own (any more); afterwards it has none either.
+  void adopt(KvCache& branch);
+  const KvCache* parent() const { return parent_; }
+  /// The cache that stores the row: this one, or one that it is a branch of.
+  const KvCache& holder(Position position) const;
+
  protected:
   explicit KvCache(Position capacity) : entries_(static_cast<std::size_t>(capacity)) {}
   /// Called by the backend once per forward pass that stores these rows.
   void record(std::span<const PlanRow> rows);
+  /// adopt()'s copy of K and V. Only for backends that run branches.
+  virtual void take(const KvCache& branch, std::span<const PositionRange> rows);
 
  private:
   struct Entry {
@@ -56,6 +74,8 @@ class KvCache {
 
   std::vector<Entry> entries_;
   std::uint32_t epoch_ = 0;
+  const KvCache* parent_ = nullptr;
+  std::vector<std::uint8_t> own_;  ///< by position: stored here; empty without a parent
 };
 
 }  // namespace dllm

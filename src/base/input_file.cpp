@@ -2,32 +2,24 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "base/file_descriptor.h"
+#include "base/os_files.h"
 #include "base/system_error.h"
 #include "base/try.h"
 
 namespace dllm {
 namespace {
 
-/// An unnamed pipe: the process at its other end is already running.
-bool is_anonymous_pipe(int fd) {
-  struct statfs system{};
-  return ::fstatfs(fd, &system) == 0 && system.f_type == PIPEFS_MAGIC;
-}
-
 Expected<void> check_kind(int fd, const struct stat& status, const std::string& path) {
   const mode_t mode = status.st_mode;
-  const bool null = S_ISCHR(mode) && status.st_rdev == makedev(1, 3);
-  if (S_ISREG(mode) || null || (S_ISCHR(mode) && ::isatty(fd) == 1) || (S_ISFIFO(mode) && is_anonymous_pipe(fd)))
+  if (S_ISREG(mode) || is_null_device(status) || (S_ISCHR(mode) && ::isatty(fd) == 1) ||
+      (S_ISFIFO(mode) && is_anonymous_pipe(fd)))
     return {};
   const char* kind = S_ISDIR(mode)    ? "is a directory"
                      : S_ISFIFO(mode) ? "is a named pipe"

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/os_files.h"
 #include "base/system_error.h"
 #include "base/try.h"
 
@@ -287,7 +288,7 @@ Expected<void> OutputFile::rename_to_target() {
   const int directory = temporary_->directory;
   if (options_.replace) {
     if (::renameat(directory, from, directory, to) != 0) return system_error("cannot rename", errno, target_);
-  } else if (::renameat2(directory, from, directory, to, RENAME_NOREPLACE) != 0) {
+  } else if (rename_new(directory, from, to) != 0) {
     if (errno == EEXIST) return Error{ErrorCode::kUsage, "the file exists", target_, "--force replaces it"};
     // File systems without RENAME_NOREPLACE: link() does not replace either, and there may be no links.
     if (errno != EINVAL && errno != ENOSYS) return system_error("cannot rename", errno, target_);

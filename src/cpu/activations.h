@@ -3,10 +3,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
+#include "cpu/rank_gather.h"
 
 namespace dllm::cpu {
 
@@ -24,6 +26,12 @@ class Activations {
   /// Quantizes x[0, count), the values of `row` from column `from` on; both are multiples of 32. Threads may quantize
   /// different parts concurrently.
   void quantize(const KernelSet& kernels, const float* x, std::int64_t row, std::int64_t from, std::int64_t count);
+
+  /// The columns of other ranks, whose parts are multiples of 32; this rank's are quantized. Throws std::bad_alloc,
+  /// RanksFailed.
+  void gather(RankGather& ranks, std::span<const std::int64_t> parts) {
+    if (!ranks.codes(rows_, count_, parts)) regular_.store(false, std::memory_order_relaxed);
+  }
 
   /// For a product with weights of `format`. Every row is quantized. Valid until begin(); throws std::bad_alloc.
   QuantizedRows view(const PackedFormat& format);

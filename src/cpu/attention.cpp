@@ -1,6 +1,8 @@
 #include "cpu/attention.h"
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <limits>
 
 #include "base/parallel.h"
@@ -8,25 +10,36 @@
 
 namespace dllm::cpu {
 
-void AttentionRunner::begin(std::span<const SequenceStep> batch) {
+void AttentionRunner::begin(std::span<const SequenceStep> batch, UnitRange own) {
+  own_ = own;
   sequences_.clear();
+  caches_.clear();
   ranges_.clear();
+  shadow_ranges_.clear();
   limits_.clear();
   for (const SequenceStep& step : batch) {
     const StepPlan& plan = step.plan;
-    Sequence sequence{static_cast<CpuKvCache*>(step.cache),
-                      static_cast<std::int64_t>(limits_.size()),
-                      static_cast<std::int64_t>(plan.rows.size()),
-                      ranges_.size(),
-                      plan.visible.size(),
-                      0,
-                      &plan};
-    for (const PositionRange& range : plan.visible) {
-      ranges_.push_back({range.begin, range.end});
-      sequence.keys += range.size();
+    Sequence sequence{.first_cache = caches_.size(),
+                      .caches = 0,
+                      .first_row = static_cast<std::int64_t>(limits_.size()),
+                      .rows = static_cast<std::int64_t>(plan.rows.size()),
+                      .first_range = ranges_.size(),
+                      .ranges = 0,
+                      .first_shadow = shadow_ranges_.size(),
+                      .keys = 0,
+                      .plan = &plan};
+    for (const KvCache* cache = step.cache; cache != nullptr; cache = cache->parent())
+      caches_.push_back(static_cast<const CpuKvCache*>(cache));
+    sequence.caches = caches_.size() - sequence.first_cache;
+    assert(sequence.caches <= std::size_t{Backend::kMostBranchDepth} + 1);
+    add_ranges(plan.visible, *step.cache);
+    sequence.ranges = ranges_.size() - sequence.first_range;
+    for (const PositionRange& range : plan.visible) sequence.keys += range.size();
+    for (const ShadowRow& shadow : plan.shadows) {
+      const std::size_t first = ranges_.size();
+      add_ranges(shadow.visible, *step.cache);
+      shadow_ranges_.push_back(ranges_.size() - first);
     }
-    for (const ShadowRow& shadow : plan.shadows)
-      for (const PositionRange& range : shadow.visible) ranges_.push_back({range.begin, range.end});
     // j/B <= i/B means j < (i/B + 1) B.
     const std::int64_t block = plan.causal_block;
     constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
@@ -36,6 +49,28 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch) {
     sequences_.push_back(sequence);
   }
   whole_ranges_ = ranges_.size();
+}
+
+/// Ranges of a branch end where the next row is stored by another cache. By then the rows of this pass are recorded.
+void AttentionRunner::add_ranges(std::span<const PositionRange> visible, const KvCache& cache) {
+  for (const PositionRange& range : visible) {
+    if (cache.parent() == nullptr) {
+      ranges_.push_back({range.begin, range.end});
+      continue;
+    }
+    const KvCache* before = nullptr;
+    for (Position p = range.begin; p < range.end; ++p) {
+      const KvCache* const holder = &cache.holder(p);
+      if (holder == before) {
+        ranges_.back().end = p + 1;
+        continue;
+      }
+      std::int32_t source = 0;
+      for (const KvCache* one = &cache; one != holder; one = one->parent()) ++source;
+      ranges_.push_back({p, p + 1, source});
+      before = holder;
+    }
+  }
 }
 
 /// The lower end of a window is the same for all rows of an attention block, so it is applied to their ranges: the
@@ -60,10 +95,10 @@ void AttentionRunner::find_segments(std::int32_t window) {
     }
     std::size_t first_range = sequence.first_range + sequence.ranges;
     std::int64_t row = sequence.rows;
-    for (const ShadowRow& shadow : plan.shadows) {
-      add_segment(s, row, row + 1, first_range, shadow.visible.size(), floor_of(row));
-      first_range += shadow.visible.size();
-      ++row;
+    for (std::size_t shadow = 0; shadow < plan.shadows.size(); ++shadow, ++row) {
+      const std::size_t ranges = shadow_ranges_[sequence.first_shadow + shadow];
+      add_segment(s, row, row + 1, first_range, ranges, floor_of(row));
+      first_range += ranges;
     }
   }
 }
@@ -71,11 +106,15 @@ void AttentionRunner::find_segments(std::int32_t window) {
 /// Rows that see these ranges from `floor` on.
 void AttentionRunner::add_segment(std::size_t sequence, std::int64_t begin, std::int64_t end, std::size_t first_range,
                                   std::size_t ranges, std::int64_t floor) {
+  const std::int64_t origin = sequences_[sequence].first_row;
+  begin = std::max(begin, own_.first - origin);
+  end = std::min(end, own_.end() - origin);
+  if (begin >= end) return;
   if (floor > 0) {
     const std::size_t first = ranges_.size();
     for (std::size_t r = first_range; r < first_range + ranges; ++r) {
       const KeyRange range = ranges_[r];
-      if (range.end > floor) ranges_.push_back({std::max(range.begin, floor), range.end});
+      if (range.end > floor) ranges_.push_back({std::max(range.begin, floor), range.end, range.source});
     }
     first_range = first, ranges = ranges_.size() - first;
   }
@@ -105,16 +144,22 @@ void AttentionRunner::cut(const op::Attention& o) {
 
 void AttentionRunner::attend(const op::Attention& o, const Task& task, const float* q, float* out, int worker) {
   const Sequence& sequence = sequences_[task.sequence];
+  const CpuKvCache* const* const caches = caches_.data() + sequence.first_cache;
+  std::array<SharedRows, Backend::kMostBranchDepth> shared;
+  for (std::size_t i = 1; i < sequence.caches; ++i)
+    shared[i - 1] = {caches[i]->k(o.layer, task.kv_head), caches[i]->v(o.layer, task.kv_head)};
+  const CpuKvCache& cache = *caches[0];
   AttentionArgs args;
   args.form = form_;
-  args.type = sequence.cache->type();
-  args.k = sequence.cache->k(o.layer, task.kv_head);
-  args.v = sequence.cache->v(o.layer, task.kv_head);
-  args.position_bytes = sequence.cache->position_bytes(o.layer);
+  args.type = cache.type();
+  args.k = cache.k(o.layer, task.kv_head);
+  args.v = cache.v(o.layer, task.kv_head);
+  args.shared = shared.data();
+  args.position_bytes = cache.position_bytes(o.layer);
   args.head_dim = o.head_dim;
   args.group = o.heads / o.kv_heads;
   args.scale = o.scale;
-  args.plain_keys = sequence.cache->plain_keys();
+  args.plain_keys = cache.plain_keys();
   args.ranges = ranges_.data() + task.first_range;
   args.range_count = static_cast<std::int64_t>(task.ranges);
   args.limits = limits_.data() + sequence.first_row;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
 #include "graph/graph.h"
+#include "graph/split.h"
 
 namespace dllm::cpu {
 
@@ -26,15 +28,17 @@ class AttentionRunner {
   bool bf16() const { return form_ != AttentionForm::kF32; }
 
   /// Takes the plans of a step; its caches must outlive run(). Throws std::bad_alloc, as run() does.
-  void begin(std::span<const SequenceStep> batch);
+  /// Of the rows of the batch, run() computes `own`.
+  void begin(std::span<const SequenceStep> batch, UnitRange own = {0, std::numeric_limits<std::int64_t>::max()});
   /// q and out: [rows of the batch][heads][head_dim].
   void run(const op::Attention& o, const float* q, float* out);
 
  private:
   struct Sequence {
-    CpuKvCache* cache;
+    std::size_t first_cache, caches;  ///< the step's own, then those that it is a branch of
     std::int64_t first_row, rows;     ///< without shadow rows, which follow them
-    std::size_t first_range, ranges;  ///< those of the shadow rows follow
+    std::size_t first_range, ranges;  ///< those of the shadow rows follow (shadow_ranges_)
+    std::size_t first_shadow;         ///< index into shadow_ranges_
     std::int64_t keys;                ///< visible to at least one row
     const StepPlan* plan;
   };
@@ -50,6 +54,7 @@ class AttentionRunner {
     std::size_t first_range, ranges;
   };
 
+  void add_ranges(std::span<const PositionRange> visible, const KvCache& cache);
   void cut(const op::Attention& o);
   void find_segments(std::int32_t window);
   void add_segment(std::size_t sequence, std::int64_t begin, std::int64_t end, std::size_t first_range,
@@ -59,9 +64,12 @@ class AttentionRunner {
   const KernelSet& kernels_;
   ThreadPool& pool_;
   AttentionForm form_;
+  UnitRange own_;
   std::vector<Sequence> sequences_;
-  std::vector<KeyRange> ranges_;  ///< of all sequences, then of the segments of a window
-  std::size_t whole_ranges_ = 0;  ///< those of the sequences
+  std::vector<const CpuKvCache*> caches_;   ///< of all sequences
+  std::vector<KeyRange> ranges_;            ///< of all sequences, then of the segments of a window
+  std::size_t whole_ranges_ = 0;            ///< those of the sequences
+  std::vector<std::size_t> shadow_ranges_;  ///< how many each shadow row has
   std::vector<Segment> segments_;
   std::vector<std::int32_t> limits_;  ///< by row of the batch: positions from here on are causally masked
   std::vector<Task> tasks_;

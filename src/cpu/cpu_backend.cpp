@@ -14,6 +14,8 @@
 #include "cpu/executor.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/model_memory.h"
+#include "cpu/rank_gather.h"
+#include "cpu/rank_weights.h"
 
 namespace dllm {
 namespace {
@@ -67,6 +69,15 @@ bool rounds_attention(CpuAttention attention, const cpu::KernelSet& kernels, con
                       const Weights& weights) {
   if (attention != CpuAttention::kAuto) return attention == CpuAttention::kBF16;
   return cpu::bf16_attention(kernels) != cpu::AttentionForm::kChains && mostly_quantized(graph, weights);
+}
+
+/// Replaces a model by this rank's part of it.
+Expected<void> take_part(CpuOptions& options, const Graph& graph, GraphFactory& factory, Weights& weights) {
+  const RankSplit split{options.split, options.ranks->rank(), options.ranks->size()};
+  options.weight_cache = {};
+  DLLM_TRY(weights, cpu::rank_weights(split_graph(graph, split), weights));
+  factory = [whole = std::move(factory), split](StepShape shape) { return split_graph(whole(shape), split).graph; };
+  return {};
 }
 
 }  // namespace
@@ -123,15 +134,17 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
     DLLM_CHECK_OK(cpu::check_weights(graph, weights));
     const int threads = options.threads == 0 ? default_thread_count() : options.threads;
     const TensorType kv = cpu::storage_type(options.kv, graph, weights);
-    DLLM_TRY(std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv));
-    const cpu::ExecutorOptions executor{
-        .kernels = *kernels,
-        .threads = threads,
-        .packs = options.activations != CpuActivations::kF32,
-        .weight_cache = options.weight_cache,
-        .progress = options.progress,
-        .super = super_weights(options.arithmetic, *kernels),
-        .bf16_attention = rounds_attention(options.attention, *kernels, graph, weights)};
+    const bool rounds = rounds_attention(options.attention, *kernels, graph, weights);
+    if (options.ranks != nullptr) DLLM_CHECK_OK(take_part(options, graph, factory, weights));
+    DLLM_TRY(std::vector<cpu::KvShape> shapes, cpu::kv_shapes(factory({1, 1}), kv));
+    const cpu::ExecutorOptions executor{.kernels = *kernels,
+                                        .threads = threads,
+                                        .packs = options.activations != CpuActivations::kF32,
+                                        .weight_cache = options.weight_cache,
+                                        .progress = options.progress,
+                                        .super = super_weights(options.arithmetic, *kernels),
+                                        .bf16_attention = rounds,
+                                        .ranks = options.ranks};
     auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), executor, kv,
                                        std::move(shapes));
     impl->executor_.set_profile(options.profile);
@@ -183,7 +196,10 @@ Expected<std::vector<Scores>> CpuBackend::forward(std::span<const SequenceStep> 
   try {
     return impl_->executor_.forward(batch);
   } catch (const std::bad_alloc&) {
+    impl_->executor_.abort_ranks("a rank is out of memory");
     return out_of_memory("a forward pass");
+  } catch (cpu::RanksFailed& failed) {
+    return std::move(failed.error);
   }
 }
 

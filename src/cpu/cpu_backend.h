@@ -11,8 +11,10 @@
 #include "cpu/weight_cache.h"
 #include "dllm/error.h"
 #include "graph/graph.h"
+#include "graph/split.h"
 #include "model/model_desc.h"
 #include "model/weights.h"
+#include "ranks/communicator.h"
 
 namespace dllm {
 
@@ -66,6 +68,10 @@ struct CpuOptions {
   cpu::Profile* profile = nullptr;  ///< borrowed; records the time of every operator (cpu/profile.h)
   WeightCacheOptions weight_cache{};
   LoadProgress progress{};
+  /// The other ranks that run this model, each with the same options but `threads`; borrowed. nullptr: none. With some,
+  /// weight caches are not used.
+  Communicator* ranks = nullptr;
+  SplitKind split = SplitKind::kOutputs;
 };
 
 /// A kernel set of this build, for `--isa` and its help.
@@ -92,6 +98,7 @@ class CpuBackend final : public Backend {
 
   const ModelDesc& desc() const override;
   bool runs_shadows() const override { return true; }
+  bool runs_branches() const override { return true; }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
   /// The weight cache, if the weights are in it: scores are valid as long as it is unchanged. Else null.

@@ -72,11 +72,10 @@ std::int64_t CpuKvCache::bytes() const {
   return sum;
 }
 
-void CpuKvCache::copy(const KvCache& from, PositionRange rows, Position to) {
-  const auto& other = static_cast<const CpuKvCache&>(from);
-  assert(other.type_ == type_ && other.layers_.size() == layers_.size() && to + rows.size() <= capacity());
+void CpuKvCache::copy_bytes(const CpuKvCache& from, PositionRange rows, Position to) {
+  assert(from.type_ == type_ && from.layers_.size() == layers_.size() && to + rows.size() <= capacity());
   for (std::size_t l = 0; l < layers_.size(); ++l) {
-    const Layer &target = layers_[l], &source = other.layers_[l];
+    const Layer &target = layers_[l], &source = from.layers_[l];
     const std::int64_t bytes = rows.size() * target.position_bytes;
     for (std::int64_t head = 0; head < target.shape.kv_heads; ++head) {
       const std::int64_t at = head * target.head_bytes + to * target.position_bytes;
@@ -85,6 +84,15 @@ void CpuKvCache::copy(const KvCache& from, PositionRange rows, Position to) {
       std::memcpy(target.v.get() + at, source.v.get() + of, static_cast<std::size_t>(bytes));
     }
   }
+}
+
+void CpuKvCache::take(const KvCache& branch, std::span<const PositionRange> rows) {
+  for (const PositionRange& range : rows) copy_bytes(static_cast<const CpuKvCache&>(branch), range, range.begin);
+}
+
+void CpuKvCache::copy(const KvCache& from, PositionRange rows, Position to) {
+  assert(from.parent() == nullptr);
+  copy_bytes(static_cast<const CpuKvCache&>(from), rows, to);
   std::vector<PlanRow> written;
   for (Position p = rows.begin; p < rows.end; ++p) written.push_back({to + p - rows.begin, from.token_of(p)});
   record(written);

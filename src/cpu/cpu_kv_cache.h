@@ -49,14 +49,21 @@ class CpuKvCache final : public KvCache {
   /// Bytes from one position of a head to the next.
   std::int64_t position_bytes(std::int32_t layer) const { return at(layer).position_bytes; }
   /// Position 0 of a head.
-  std::byte* k(std::int32_t layer, std::int64_t kv_head) { return at(layer).k.get() + kv_head * at(layer).head_bytes; }
-  std::byte* v(std::int32_t layer, std::int64_t kv_head) { return at(layer).v.get() + kv_head * at(layer).head_bytes; }
+  std::byte* k(std::int32_t layer, std::int64_t kv_head) const {
+    return at(layer).k.get() + kv_head * at(layer).head_bytes;
+  }
+  std::byte* v(std::int32_t layer, std::int64_t kv_head) const {
+    return at(layer).v.get() + kv_head * at(layer).head_bytes;
+  }
 
   using KvCache::record;
   /// Copies the rows that `from`, a cache of the same shape, holds at these ascending positions, with their tokens.
   void copy_rows(const CpuKvCache& from, std::span<const Position> positions);
   std::int64_t bytes() const override;
   void copy(const KvCache& from, PositionRange rows, Position to) override;
+
+ protected:
+  void take(const KvCache& branch, std::span<const PositionRange> rows) override;
 
  private:
   struct Layer {
@@ -67,6 +74,7 @@ class CpuKvCache final : public KvCache {
   };
   CpuKvCache(Position capacity, TensorType type, bool plain_keys)
       : KvCache(capacity), type_(type), plain_keys_(plain_keys) {}
+  void copy_bytes(const CpuKvCache& from, PositionRange rows, Position to);
   const Layer& at(std::int32_t layer) const { return layers_[static_cast<std::size_t>(layer)]; }
 
   TensorType type_;

@@ -46,7 +46,8 @@ Executor::Executor(Factory factory, Weights weights, const ExecutorOptions& opti
       attention_(kernels_, pool_, options.bf16_attention),
       route_(kernels_, pool_),
       experts_(kernels_, pool_, linear_),
-      head_(kernels_, pool_, linear_) {
+      head_(kernels_, pool_, linear_),
+      gather_(options.ranks) {
   const Graph graph = factory_({1, 1});
   decode_vectors(graph);
   if (options.packs)
@@ -68,7 +69,8 @@ Executor::Executor(const Executor& other, int threads)
       head_(kernels_, pool_, linear_),
       vectors_(other.vectors_),
       ones_(other.ones_),
-      hadamards_(other.hadamards_) {}
+      hadamards_(other.hadamards_),
+      gather_(nullptr) {}
 
 void Executor::decode_vectors(const Graph& graph) {
   vectors_.resize(weights_.size());
@@ -82,6 +84,10 @@ void Executor::decode_vectors(const Graph& graph) {
       need(norm->gain);
       const auto slice = to_size(graph.values[to_size(norm->x)].width / norm->groups);
       if (norm->gain == kNoId && ones_.size() < slice) ones_.resize(slice, 1.f);
+    }
+    if (const auto* norm = std::get_if<op::LayerNorm>(&op)) {
+      need(norm->gain);
+      need(norm->bias);
     }
     if (const auto* glu = std::get_if<op::Glu>(&op); glu != nullptr && glu->up == kNoId) {
       const auto n = to_size(graph.values[to_size(glu->gate)].width);
@@ -133,7 +139,7 @@ void Executor::begin(std::span<const SequenceStep> batch) {
     arena_.reserve(bytes_of<float>(plan.arena_floats));
     plan_ = std::move(plan);
   }
-  attention_.begin(batch);
+  begin_rows();
   linear_.forget();
 }
 
@@ -148,8 +154,9 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
     assert(std::ranges::all_of(step.plan.visible, [&](const PositionRange& range) { return kv.holds(range); }));
   }
   try {
+    attention_.begin(batch, own_rows_);  // asks who stores which row
     for (const OpRun& part : plan_->runs) run_part(part);
-  } catch (const std::bad_alloc&) {
+  } catch (...) {
     // Some layers hold the new rows and others the old ones: the rows are invalid.
     for (const SequenceStep& step : batch)
       for (const PlanRow& row : step.plan.rows) step.cache->invalidate({row.position, row.position + 1});
@@ -197,6 +204,7 @@ void Executor::run_part(const OpRun& part) {
 
 Executor::MadeActivations Executor::begin_activations(const OpRun& part, ValueId value) {
   MadeActivations made;
+  made.first_row = first_row(value);
   for (std::size_t i = part.last; i < plan_->graph.ops.size(); ++i) {
     const auto* linear = std::get_if<op::Linear>(&plan_->graph.ops[i]);
     if (linear == nullptr || linear->x != value) break;
@@ -216,7 +224,9 @@ void Executor::run_rows(const OpRun& part) {
   const ValueId last = part.made;
   const MadeActivations quantized = last == kNoId ? MadeActivations() : begin_activations(part, last);
   const std::int64_t cost = part.cost + (quantized.any() ? width(last) : 0);
-  parallel_items(pool_, rows(part.sized), cost / 3, [&](std::int64_t r, int) {
+  const std::int64_t first = first_row(part.sized);
+  parallel_items(pool_, rows(part.sized), cost / 3, [&](std::int64_t item, int) {
+    const std::int64_t r = first + item;
     for (const Op& op : ops)
       std::visit(
           [this, r](const auto& o) {
@@ -231,8 +241,8 @@ void Executor::run_rows(const OpRun& part) {
 }
 
 Product Executor::product(const op::Linear& o) {
-  return {linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x),
-          width(o.out), value(o.out)};
+  return {linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), first_value(o.x), rows(o.x), o.x),
+          width(o.out), first_value(o.out)};
 }
 
 void Executor::run_products(const OpRun& part) {
@@ -249,12 +259,13 @@ void Executor::run_gated(const OpRun& part) {
   const ValueId out = gating.out;
   const auto gated = gating.activation == Activation::kGeluTanh ? kernels_.geglu : kernels_.swiglu;
   const MadeActivations quantized = begin_activations(part, out);
-  const std::int64_t n = width(out);
+  const std::int64_t n = width(out), first = first_row(out);
   linear_.run_gated(gate, up, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = 0; r < rows(out); ++r) {
       const std::int64_t at = r * n + begin;
-      gated(gate.out + at, up.out + at, end - begin, value(out) + at);
-      quantized.quantize(kernels_, value(out) + at, r, begin, end - begin);
+      float* const made = first_value(out) + at;
+      gated(gate.out + at, up.out + at, end - begin, made);
+      quantized.quantize(kernels_, made, first + r, begin, end - begin);
     }
   });
 }
@@ -321,26 +332,31 @@ void Executor::run(const op::Route& o) {
     }
     route_blocks_.push_back(static_cast<std::int64_t>(rows_.size()));
   }
-  route_.run(o, width(o.logits), value(o.logits), vector(o.bias), route_blocks_, rows(o.logits), value(o.out),
-             vector(o.expert_scale));
+  route_.run(o, width(o.logits), first_value(o.logits), vector(o.bias), route_blocks_, rows(o.logits),
+             first_value(o.out), vector(o.expert_scale));
 }
 
 void Executor::run(const op::Experts& o) {
   const ExpertArgs args{.gate = stack(o.gate),
                         .up = stack(o.up),
                         .down = stack(o.down),
-                        .x = value(o.x),
+                        .x = first_value(o.x),
                         .rows = rows(o.x),
                         .value = o.x,
-                        .route = value(o.route),
+                        .route = value(o.route) + first_row(o.x) * width(o.route),
                         .used = width(o.route) / 2,
                         .activation = o.activation,
-                        .hadamard = hadamards_.args(o.hadamard)};
-  experts_.run(args, value(o.out));
+                        .hadamard = hadamards_.args(o.hadamard),
+                        .parts = o.parts,
+                        .ranks = &gather_};
+  if (args.rows > 0) experts_.run(args, first_value(o.out));
 }
 
 void Executor::row(const op::Glu& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
+  if (o.activation != Activation::kSilu && o.activation != Activation::kGeluTanh)
+    return activate(o.activation, value(o.gate) + r * n, o.up == kNoId ? ones_.data() : value(o.up) + r * n, n,
+                    value(o.out) + r * n);
   const auto gated = o.activation == Activation::kGeluTanh ? kernels_.geglu : kernels_.swiglu;
   gated(value(o.gate) + r * n, o.up == kNoId ? ones_.data() : value(o.up) + r * n, n, value(o.out) + r * n);
 }
@@ -372,13 +388,6 @@ void Executor::run(const op::GatherScored& o) {
   const std::int64_t n = width(o.out);
   for (std::size_t i = 0; i < from.size(); ++i)
     std::memcpy(value(o.out) + static_cast<std::int64_t>(i) * n, value(o.x) + from[i] * n, to_size(n) * sizeof(float));
-}
-
-void Executor::run(const op::ScoreHead& o) {
-  if (head_.gather().empty()) return;
-  const LinearArgs args =
-      linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
-  head_.run(args, weight(o.weight).shape[1], *scores_, o.softcap);
 }
 
 }  // namespace dllm::cpu

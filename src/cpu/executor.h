@@ -22,11 +22,13 @@
 #include "cpu/linear.h"
 #include "cpu/packed_weights.h"
 #include "cpu/profile.h"
+#include "cpu/rank_gather.h"
 #include "cpu/rope_table.h"
 #include "cpu/route.h"
 #include "cpu/score_head.h"
 #include "cpu/weight_cache.h"
 #include "graph/plan.h"
+#include "graph/split.h"
 #include "model/weights.h"
 
 namespace dllm::cpu {
@@ -39,6 +41,7 @@ struct ExecutorOptions {
   std::function<bool(double)> progress{};  ///< of packing, in [0, 1]; false stops it
   SuperWeights super = SuperWeights::kNone;
   bool bf16_attention = false;
+  Communicator* ranks = nullptr;  ///< borrowed; what the graph's op::Gather use
 };
 
 /// Runs graphs: owns the arena, the scratch memory and data derived from the weights (vectors as float32, RoPE tables).
@@ -56,8 +59,11 @@ class Executor {
   /// time. Throws std::bad_alloc.
   Executor(const Executor& other, int threads);
 
-  /// Throws std::bad_alloc; the plan's rows in the caches are then invalid.
+  /// Throws std::bad_alloc, RanksFailed; the plan's rows in the caches are then invalid.
   std::vector<Scores> forward(std::span<const SequenceStep> batch);
+
+  /// Ends the step on the other ranks too, if there are some.
+  void abort_ranks(const std::string& why) { gather_.abort(why); }
 
   /// `profile` is borrowed; nullptr: none.
   void set_profile(Profile* profile) { profile_ = profile; }
@@ -89,15 +95,17 @@ class Executor {
 
   void begin(std::span<const SequenceStep> batch);
   void begin_hidden(std::vector<Scores>& scores);
+  void begin_rows();
   void decode_vectors(const Graph& graph);
 
   /// The form of a value that its products need: with exact scales, with rounded ones, both, or neither.
   struct MadeActivations {
     std::array<Activations*, 2> kinds{};
+    std::int64_t first_row = 0;
     void quantize(const KernelSet& kernels, const float* x, std::int64_t row, std::int64_t from,
                   std::int64_t count) const {
       for (Activations* activations : kinds)
-        if (activations != nullptr) activations->quantize(kernels, x, row, from, count);
+        if (activations != nullptr) activations->quantize(kernels, x, row - first_row, from, count);
     }
     bool any() const { return kinds[0] != nullptr || kinds[1] != nullptr; }
   };
@@ -120,13 +128,19 @@ class Executor {
   void run(const op::BlockConv& o);
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
+  void run(const op::Gather& o);
+  Activations* gathered_codes(const op::Gather& o);
+  void gather_stored(std::int32_t layer);
 
   void row(const op::Embed& o, std::int64_t r);
   void row(const op::RmsNorm& o, std::int64_t r);
+  void row(const op::LayerNorm& o, std::int64_t r);
   void row(const op::Rope& o, std::int64_t r);
   void row(const op::Hadamard& o, std::int64_t r);
   void row(const op::StoreKv& o, std::int64_t r);
   void row(const op::Glu& o, std::int64_t r);
+  /// out = activation(gate) * up, for activations that have no kernel: those of networks from outside.
+  static void activate(Activation activation, const float* gate, const float* up, std::int64_t n, float* out);
   void row(const op::Add& o, std::int64_t r);
   void row(const op::Scale& o, std::int64_t r);
   void row(const op::Select& o, std::int64_t r);
@@ -152,10 +166,16 @@ class Executor {
 
   float* value(ValueId id) { return arena_.as<float>() + plan_->offset[static_cast<std::size_t>(id)]; }
   std::int64_t width(ValueId id) const { return plan_->graph.values[static_cast<std::size_t>(id)].width; }
+  /// Rows [first_row(), first_row() + rows()) are computed here.
   std::int64_t rows(ValueId id) const {
-    return plan_->scored[static_cast<std::size_t>(id)] ? static_cast<std::int64_t>(head_.gather().size())
-                                                       : static_cast<std::int64_t>(rows_.size());
+    const auto i = static_cast<std::size_t>(id);
+    if (plan_->scored[i]) return static_cast<std::int64_t>(head_.gather().size());
+    return plan_->own_rows[i] ? own_rows_.count : static_cast<std::int64_t>(rows_.size());
   }
+  std::int64_t first_row(ValueId id) const {
+    return plan_->own_rows[static_cast<std::size_t>(id)] ? own_rows_.first : 0;
+  }
+  float* first_value(ValueId id) { return value(id) + first_row(id) * width(id); }
   /// A vector of the model as float32; nullptr if there is none.
   const float* vector(WeightId id) const {
     return id == kNoId || vectors_[static_cast<std::size_t>(id)].empty()
@@ -183,6 +203,7 @@ class Executor {
   std::vector<float> ones_;                  ///< the gain of norms without one, and what an activation alone multiplies
 
   Hadamards hadamards_;
+  RankGather gather_;
 
   std::optional<ExecutionPlan> plan_;
   Buffer arena_;
@@ -199,6 +220,8 @@ class Executor {
   std::vector<Row> rows_;
   std::vector<std::int64_t> route_blocks_;  ///< where blocks of rows that share a pool of experts begin
   Position last_position_ = 0;
+  UnitRange own_rows_;                  ///< of the batch: computed by this rank (Graph::own_rows)
+  std::vector<std::int64_t> row_ends_;  ///< of each rank
   std::vector<Scores>* scores_ = nullptr;
   std::vector<float*> hidden_out_;  ///< by row of op::HiddenOut: where its columns go; nullptr: not wanted
   std::vector<Product> products_;   ///< of a run

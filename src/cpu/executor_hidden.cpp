@@ -1,6 +1,8 @@
-// Hidden states that go from one model to another (drafters), and the convolution over a drafter's block.
+// Hidden states that go from one model to another (drafters), the convolution over a drafter's block, and operators
+// that only networks from outside have: plain loops, the same on every instruction set.
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <ranges>
 #include <variant>
@@ -32,7 +34,7 @@ void Executor::begin_hidden(std::vector<Scores>& scores) {
 
 void Executor::row(const op::HiddenIn& o, std::int64_t r) {
   const std::int64_t n = width(o.out);
-  std::memcpy(value(o.out) + r * n, rows_[static_cast<std::size_t>(r)].hidden,
+  std::memcpy(value(o.out) + r * n, rows_[static_cast<std::size_t>(r)].hidden + o.first,
               static_cast<std::size_t>(n) * sizeof(float));
 }
 
@@ -42,11 +44,37 @@ void Executor::row(const op::HiddenOut& o, std::int64_t r) {
     std::memcpy(to + o.first, value(o.x) + r * n, static_cast<std::size_t>(n) * sizeof(float));
 }
 
+void Executor::row(const op::LayerNorm& o, std::int64_t r) {
+  const std::int64_t n = width(o.out);
+  const float *const x = value(o.x) + r * n, *const gain = vector(o.gain), *const bias = vector(o.bias);
+  float* const out = value(o.out) + r * n;
+  double mean = 0, squares = 0;
+  for (std::int64_t i = 0; i < n; ++i) mean += static_cast<double>(x[i]);
+  mean /= static_cast<double>(n);
+  for (std::int64_t i = 0; i < n; ++i)
+    squares += (static_cast<double>(x[i]) - mean) * (static_cast<double>(x[i]) - mean);
+  const double factor = 1 / std::sqrt(squares / static_cast<double>(n) + static_cast<double>(o.eps));
+  for (std::int64_t i = 0; i < n; ++i)
+    out[i] = static_cast<float>((static_cast<double>(x[i]) - mean) * factor) * gain[i] + bias[i];
+}
+
+void Executor::activate(Activation activation, const float* gate, const float* up, std::int64_t n, float* out) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto x = static_cast<double>(gate[i]);
+    const double y = activation == Activation::kTanh   ? std::tanh(x)
+                     : activation == Activation::kRelu ? std::max(x, 0.0)
+                                                       : x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    out[i] = static_cast<float>(y) * up[i];
+  }
+}
+
 /// Rows of a plan are neighbours among the rows of the batch.
 void Executor::run(const op::BlockConv& o) {
   const std::int64_t n = width(o.out), groups = n / o.group;
   const float* const base = vector(o.base) + o.side * o.taps * n;
-  parallel_items(pool_, rows(o.out), o.taps * n, [&](std::int64_t r, int) {
+  const std::int64_t first = first_row(o.out);
+  parallel_items(pool_, rows(o.out), o.taps * n, [&](std::int64_t item, int) {
+    const std::int64_t r = first + item;
     const float* const dynamic = value(o.dynamic) + r * width(o.dynamic) + o.side * o.taps * groups;
     float* const out = value(o.out) + r * n;
     std::fill_n(out, n, 0.f);

@@ -23,9 +23,14 @@ const std::uint8_t* panels_of(const PackedWeight& packed, std::int64_t expert) {
   return packed.panels + expert * packed.panels_per_expert() * packed.panel_bytes();
 }
 
+std::int64_t matrix_bytes_of(const WeightView& view) {
+  if (view.matrix_bytes > 0) return static_cast<std::int64_t>(view.matrix_bytes);
+  return codec(view.type).row_bytes(view.shape[0]) * view.shape[1];
+}
+
 /// The product of one expert over its rows [pair, pair + count) of `args`.
-LinearArgs of_expert(const LinearArgs& args, const PackedWeight* packed, const ExpertGroup& group, std::int64_t pair,
-                     std::int64_t count) {
+LinearArgs of_expert(const LinearArgs& args, const PackedWeight* packed, std::int64_t matrix_bytes,
+                     const ExpertGroup& group, std::int64_t pair, std::int64_t count) {
   LinearArgs own = rows_in_groups(args.operands) ? args : from_row(args, pair);
   if (args.operands == LinearOperands::kPackedFloats) {
     own.grouped.groups += group.first_of(args.grouped.form) * group_stride(args.grouped.form, args.k);
@@ -35,7 +40,7 @@ LinearArgs of_expert(const LinearArgs& args, const PackedWeight* packed, const E
     own.super_rows.first_row = group.sixteen * kSuperRows + pair - group.first;
   own.rows = count;
   if (packed == nullptr) {
-    own.plain.weight += group.expert * args.n * args.plain.row_bytes;
+    own.plain.weight += group.expert * matrix_bytes;
   } else {
     own.panels.data = panels_of(*packed, group.expert);
   }
@@ -79,7 +84,11 @@ void ExpertRunner::group_rows(const PackedWeight& packed, const float* x, std::s
 
 void ExpertRunner::make_inputs(const ExpertArgs& args) {
   hadamard_ = args.hadamard;
-  packed_[0] = args.gate.packed, packed_[1] = args.up.packed, packed_[2] = args.down.packed;
+  const ExpertStack* const stacks[] = {&args.gate, &args.up, &args.down};
+  for (int i = 0; i < 3; ++i) packed_[i] = stacks[i]->packed, matrix_bytes_[i] = matrix_bytes_of(*stacks[i]->view);
+  first_inner_ = 0;
+  for (std::size_t rank = 0; rank < args.parts.size() && static_cast<int>(rank) < args.ranks->rank(); ++rank)
+    first_inner_ += args.parts[rank];
   const auto inputs = [&](const ExpertStack& stack, PairRows& rows) {
     LinearArgs made = linear_.weight_args(*stack.view, stack.packed, args.rows);
     if (!rows_in_groups(made.operands))
@@ -150,7 +159,7 @@ void ExpertRunner::inner_columns(const ExpertGroup& group, std::int64_t column, 
   for (std::int64_t pair = group.first; pair < group.last; pair += step) {
     const std::int64_t rows = std::min(step, group.last - pair);
     const auto multiply = [&](const LinearArgs& args, int which) {
-      LinearArgs own = of_expert(args, packed_[which], group, pair, rows);
+      LinearArgs own = of_expert(args, packed_[which], matrix_bytes_[which], group, pair, rows);
       // The following columns come next; after the last of them, the next expert's first.
       if (packed_[which] != nullptr && group.expert + 1 < packed_[which]->experts)
         own.follow = panels_of(*packed_[which], group.expert + 1);
@@ -164,13 +173,24 @@ void ExpertRunner::inner_columns(const ExpertGroup& group, std::int64_t column, 
     const float* const up = multiply(up_, 1);
     gated_(gate, up, rows * columns, gate);
     if (hadamard_.order == 0) {
-      keep_inner(gate, pair, rows, column, columns);
+      keep_inner(gate, pair, rows, first_inner_ + column, columns);
       continue;
     }
     for (std::int64_t i = 0; i < rows; ++i)
-      std::memcpy(unrotated_.as<float>() + (pair + i) * down_.k + column, gate + i * columns,
+      std::memcpy(unrotated_.as<float>() + (pair + i) * down_.k + first_inner_ + column, gate + i * columns,
                   static_cast<std::size_t>(columns) * sizeof(float));
   }
+}
+
+/// The other ranks' columns of what `down` reads.
+void ExpertRunner::gather_inner(const ExpertArgs& args) {
+  if (args.parts.empty()) return;
+  if (hadamard_.order != 0) return args.ranks->columns_in_place(down_.rows, args.parts, unrotated_.as<float>());
+  if (down_.operands != LinearOperands::kPackedCodes)
+    return args.ranks->columns_in_place(down_.rows, args.parts, inner_memory_.as<float>());
+  const bool regular = args.ranks->codes(down_.quantized, down_.rows, args.parts);
+  if (!regular) regular_inner_.store(false, std::memory_order_relaxed);
+  fill_corrections(down_.quantized, down_.rows, down_.k, *packed_[2]->format);
 }
 
 /// A transform needs whole rows, which no task of the first pass has.
@@ -210,7 +230,7 @@ void ExpertRunner::outer_columns(std::int64_t column, std::int64_t columns, std:
   for (std::size_t g = 0; g < pairs_.groups.size(); ++g) {
     const ExpertGroup& group = pairs_.groups[g];
     for (std::int64_t pair = group.first; pair < group.last; pair += step) {
-      LinearArgs own = of_expert(down_, packed_[2], group, pair, std::min(step, group.last - pair));
+      LinearArgs own = of_expert(down_, packed_[2], matrix_bytes_[2], group, pair, std::min(step, group.last - pair));
       if (packed_[2] != nullptr) {
         // This thread next reads the next expert's part of these columns, not the adjacent columns.
         own.n = column + columns;
@@ -236,6 +256,7 @@ void ExpertRunner::run(const ExpertArgs& args, float* out) {
   pairs_.sort(args.route, args.rows, args.used, args.gate.view->shape[2]);
   make_inputs(args);
   inner_pass();
+  gather_inner(args);
   rotate_inner();
   finish_inner();
   const std::int64_t width = down_.n, outer_pairs = (width + kPair - 1) / kPair;

@@ -2,12 +2,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 #include "base/thread_pool.h"
 #include "cpu/buffer.h"
 #include "cpu/expert_rows.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/linear.h"
+#include "cpu/rank_gather.h"
 #include "graph/graph.h"
 
 namespace dllm::cpu {
@@ -28,6 +30,9 @@ struct ExpertArgs {
   std::int64_t used = 0;
   Activation activation = Activation::kSilu;
   HadamardArgs hadamard{};  ///< of the input of `down`; order 0: none
+  /// Outputs of gate and up on each rank, whose results are gathered before `down`; empty: all are here.
+  std::span<const std::int64_t> parts{};
+  RankGather* ranks = nullptr;  ///< with `parts`
 };
 
 /// Runs op::Experts: rows are grouped by expert, so that a step reads every touched expert's weights once, whatever the
@@ -53,6 +58,7 @@ class ExpertRunner {
   void inner_pass();
   void inner_columns(const ExpertGroup& group, std::int64_t column, std::int64_t columns, int worker);
   void keep_inner(const float* tile, std::int64_t pair, std::int64_t rows, std::int64_t column, std::int64_t columns);
+  void gather_inner(const ExpertArgs& args);
   void rotate_inner();
   void finish_inner();
   void outer_columns(std::int64_t column, std::int64_t columns, std::int64_t rows, int worker, float* out);
@@ -71,6 +77,8 @@ class ExpertRunner {
   Buffer unrotated_;             ///< rows of pairs that are rotated before they are quantized
   LinearArgs gate_, up_, down_;  ///< over pairs; `down_` reads what the first pass writes
   const PackedWeight* packed_[3] = {nullptr, nullptr, nullptr};
+  std::int64_t matrix_bytes_[3] = {0, 0, 0};  ///< of weights that are not packed: from one expert to the next
+  std::int64_t first_inner_ = 0;              ///< column of `down`'s input that is gate's first
   bool exact_inner_ = false;
   std::atomic<bool> regular_inner_{false};
   void (*gated_)(const float* gate, const float* up, std::int64_t n, float* out) = nullptr;

@@ -101,11 +101,4 @@ Expected<std::vector<KvShape>> kv_shapes(const Graph& graph, TensorType type) {
   return shapes;
 }
 
-std::int64_t head_vocab(const Graph& graph) {
-  for (const Op& op : graph.ops)
-    if (const auto* head = std::get_if<op::ScoreHead>(&op))
-      return graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
-  return 0;
-}
-
 }  // namespace dllm::cpu

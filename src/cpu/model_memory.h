@@ -27,7 +27,4 @@ std::string_view storage_name(TensorType type);
 /// K and V of every layer. Errors: kUsage (blocks of `type` do not divide a head).
 Expected<std::vector<KvShape>> kv_shapes(const Graph& graph, TensorType type);
 
-/// Tokens that the LM head scores; 0: there is none.
-std::int64_t head_vocab(const Graph& graph);
-
 }  // namespace dllm::cpu

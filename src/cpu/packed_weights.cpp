@@ -30,15 +30,17 @@ void pack_into(PackedWeight& weight, const WeightView& view, std::uint8_t* to, T
   weight.panels = to;
   const std::int64_t row_bytes = codec(view.type).row_bytes(weight.k);
   const auto* rows = reinterpret_cast<const std::uint8_t*>(view.data.data());
+  const std::int64_t matrix_bytes =
+      view.matrix_bytes > 0 ? static_cast<std::int64_t>(view.matrix_bytes) : weight.n * row_bytes;
   std::atomic<bool> regular{true};
   const std::int64_t per_expert = weight.panels_per_expert();
   parallel_items(pool, weight.panel_count(), weight.k * kPanel, [&](std::int64_t panel, int) {
     const std::int64_t within = panel % per_expert * kPanel, count = std::min(kPanel, weight.n - within);
-    const std::int64_t first = panel / per_expert * weight.n + within;
+    const std::uint8_t* const first = rows + panel / per_expert * matrix_bytes + within * row_bytes;
     std::uint8_t* const at = to + panel * weight.panel_bytes();
     if (weight.super)
-      pack_super_panel(view.type, rows + first * row_bytes, row_bytes, static_cast<int>(count), weight.k, at);
-    else if (!pack_panel(*weight.format, rows + first * row_bytes, row_bytes, static_cast<int>(count), weight.k, at))
+      pack_super_panel(view.type, first, row_bytes, static_cast<int>(count), weight.k, at);
+    else if (!pack_panel(*weight.format, first, row_bytes, static_cast<int>(count), weight.k, at))
       regular.store(false, std::memory_order_relaxed);
   });
   weight.regular = regular;
@@ -99,6 +101,7 @@ void PackedWeights::want_all(const Graph& graph, const Weights& weights, SuperWe
                              Stretch& adapters) {
   by_id_.resize(weights.size());
   const auto add = [&](WeightId id) {
+    if (id == kNoId) return;  // the head of a rank without tokens
     const auto i = static_cast<std::size_t>(id);
     const WeightDecl& decl = graph.weights[i];
     want(decl, weights[i], i, super, decl.adapter ? adapters : model);
@@ -129,7 +132,8 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
   if (!cached || !packed.map(cache, model, pool)) {
     const std::vector<bool> regular = packed.pack(model, packed.memory_, weights, pool, progress);
     if (!cached) return packed;
-    if (const auto stored = store_panels(cache, model.tensors, regular, {packed.memory_.data(), model.bytes}, pool);
+    if (const auto stored = store_panels(cache, model.tensors, regular,
+                                         {packed.memory_.data(), static_cast<std::size_t>(model.bytes)}, pool);
         !stored)
       cache.log.warning("{}; going on without", stored.error().message());
   }
@@ -157,7 +161,7 @@ std::string PackedWeights::arithmetic() const {
 
 PackedMatrix::PackedMatrix(const WeightView& view, ThreadPool& pool, bool super)
     : weight_(describe(view, super ? SuperWeights::kAll : SuperWeights::kNone)) {
-  memory_ = PageMemory(static_cast<std::size_t>(weight_.panel_count() * weight_.panel_bytes()));
+  memory_ = PageMemory(static_cast<std::uint64_t>(weight_.panel_count() * weight_.panel_bytes()));
   pack_into(weight_, view, reinterpret_cast<std::uint8_t*>(memory_.data()), pool);
 }
 

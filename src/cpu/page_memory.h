@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace dllm::cpu {
@@ -10,8 +11,8 @@ namespace dllm::cpu {
 class PageMemory {
  public:
   PageMemory() = default;
-  /// Throws std::bad_alloc.
-  explicit PageMemory(std::size_t bytes);
+  /// Throws std::bad_alloc, also for more bytes than addresses have.
+  explicit PageMemory(std::uint64_t bytes);
   ~PageMemory();
   PageMemory(PageMemory&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

@@ -184,6 +184,13 @@ std::int64_t drop_uncounted(const ReductionSpec& spec, std::span<TopToken> token
 
 }  // namespace
 
+std::vector<TopToken> ScoreHead::merged_lists(std::size_t u) {
+  std::vector<TopToken> best;
+  for (int worker = 0; worker < pool_.size(); ++worker)
+    best.insert(best.end(), list(worker, u), list(worker, u) + *list_size(worker, u));
+  return best;
+}
+
 bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
   const Unit& unit = units_[u];
   const ReductionSpec& s = spec(unit);
@@ -197,9 +204,8 @@ bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
     return true;
   }
 
-  std::vector<TopToken> best;
-  for (int worker = 0; worker < pool_.size(); ++worker)
-    best.insert(best.end(), list(worker, u), list(worker, u) + *list_size(worker, u));
+  std::vector<TopToken> best = merged_lists(u);
+  if (shared()) best.insert(best.end(), remote_[u].begin(), remote_[u].end());
   std::sort(best.begin(), best.end(), better);
   const bool complete = static_cast<std::int64_t>(best.size()) < s.list || s.list == vocab_;
   if (static_cast<std::int64_t>(best.size()) > s.list) best.resize(to_size(s.list));
@@ -217,30 +223,35 @@ bool ScoreHead::finish_unit(std::size_t u, std::vector<Scores>& scores) {
   return true;
 }
 
-void ScoreHead::collect_nuclei(const LogitTile& source, const Group& group, std::vector<Scores>& scores) {
-  const auto workers = to_size(pool_.size());
-  std::vector<std::vector<TopToken>> found(workers * group.units);
-  parallel(pool_, chunks_, [&](std::int64_t chunk, int worker) {
+void ScoreHead::collect_nuclei(const LogitTile& source, std::span<const Group> groups, std::vector<Scores>& scores) {
+  const auto workers = to_size(pool_.size()), first_unit = groups.front().first_unit;
+  const std::size_t units = groups.back().first_unit + groups.back().units - first_unit;
+  const auto count = static_cast<std::int64_t>(groups.size());
+  std::vector<std::vector<TopToken>> found(workers * units);
+  parallel(pool_, (end_chunk() - first_chunk()) * count, [&](std::int64_t task, int worker) {
+    const Group& group = groups[to_size(task % count)];
+    const std::int64_t chunk = first_chunk() + task / count;
     const float* tile = compute_tile(source, group, chunk, worker);
     const auto first = static_cast<TokenId>(chunk * kHeadChunk);
-    for (std::size_t i = 0; i < group.units; ++i) {
-      const Unit& unit = units_[group.first_unit + i];
-      if (unfinished_[group.first_unit + i] == 0) continue;
-      const Partial& whole = partial(group.first_unit + i, 0);
+    for (std::size_t u = group.first_unit; u < group.first_unit + group.units; ++u) {
+      const Unit& unit = units_[u];
+      if (unfinished_[u] == 0) continue;
+      const Partial& whole = partial(u, 0);
       const float bound = spec(unit).kept.bound(whole.top.logit, kept_mass(spec(unit), whole));
       const float* logits = tile + (unit.row - group.first_row) * kHeadChunk;
       for (std::int64_t t = 0; t < chunk_size(chunk); ++t)
         if (logits[t] >= bound)
-          found[to_size(worker) * group.units + i].push_back({first + static_cast<TokenId>(t), logits[t]});
+          found[to_size(worker) * units + u - first_unit].push_back({first + static_cast<TokenId>(t), logits[t]});
     }
   });
-  parallel(pool_, static_cast<std::int64_t>(group.units), [&](std::int64_t i, int) {
-    const std::size_t u = group.first_unit + to_size(i);
+  if (shared()) share_found(found, units);
+  parallel(pool_, static_cast<std::int64_t>(units), [&](std::int64_t i, int) {
+    const std::size_t u = first_unit + to_size(i);
     if (unfinished_[u] == 0) return;
     const ReductionSpec& s = spec(units_[u]);
     std::vector<TopToken>& all = found[to_size(i)];
     for (std::size_t worker = 1; worker < workers; ++worker) {
-      const auto& more = found[worker * group.units + to_size(i)];
+      const auto& more = found[worker * units + to_size(i)];
       all.insert(all.end(), more.begin(), more.end());
     }
     std::sort(all.begin(), all.end(), better);
@@ -251,21 +262,25 @@ void ScoreHead::collect_nuclei(const LogitTile& source, const Group& group, std:
   });
 }
 
-void ScoreHead::run(const LinearArgs& base, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
+void ScoreHead::run(const LinearArgs& base, std::int64_t vocab, std::vector<Scores>& scores, float softcap,
+                    const HeadShare& share) {
+  share_ = share;
+  const std::int64_t origin = shared() ? share.first : 0;
   const LogitTile multiply = [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end,
                                  float* tile, int worker) {
     LinearArgs args = from_row(base, first);
     args.rows = rows;
     args.out = tile;
     args.out_stride = kHeadChunk;
-    args.out_origin = begin;
-    kernels_.linear(args, begin, end, linear_.scratch(worker));
+    args.out_origin = begin - origin;
+    kernels_.linear(args, begin - origin, end - origin, linear_.scratch(worker));
   };
   run_tiles(multiply, on_tiles(base) ? kSuperHeadRows : kHeadRows, vocab, scores, softcap);
 }
 
 void ScoreHead::reduce(const DeviceHead& device, std::int64_t vocab, std::vector<Scores>& scores, float softcap) {
   device_ = &device;
+  share_ = {};
   run_tiles(device.logits, kHeadRows, vocab, scores, softcap);
   device_ = nullptr;
 }
@@ -292,17 +307,22 @@ void ScoreHead::run_tiles(const LogitTile& logits, std::int64_t tile_rows, std::
   reserve();
   // Groups innermost: the weights of a chunk are read from memory once and stay in cache for all rows.
   const auto groups = static_cast<std::int64_t>(groups_.size());
-  parallel(pool_, chunks_ * groups, [&](std::int64_t task, int worker) {
-    score_tile(logits, groups_[to_size(task % groups)], task / groups, worker, scores);
+  parallel(pool_, (end_chunk() - first_chunk()) * groups, [&](std::int64_t task, int worker) {
+    score_tile(logits, groups_[to_size(task % groups)], first_chunk() + task / groups, worker, scores);
   });
+  if (shared()) share_tiles(scores);
   parallel(pool_, static_cast<std::int64_t>(units_.size()), [&](std::int64_t u, int) {
     if (!rows_[to_size(units_[to_size(u)].row)].logits) take_chunks(to_size(u), scores);
     unfinished_[to_size(u)] = finish_unit(to_size(u), scores) ? 0 : 1;
   });
-  for (const Group& group : groups_) {
-    const auto first = unfinished_.begin() + static_cast<std::ptrdiff_t>(group.first_unit);
-    if (std::any_of(first, first + static_cast<std::ptrdiff_t>(group.units), [](std::uint8_t u) { return u != 0; }))
-      collect_nuclei(logits, group, scores);
+  // Ranks may have tiles of different heights, so they exchange once for all groups; alone, one group at a time takes
+  // the least memory.
+  const std::size_t together = shared() ? groups_.size() : 1;
+  for (std::size_t g = 0; g < groups_.size(); g += together) {
+    const std::span<const Group> some = std::span<const Group>(groups_).subspan(g, together);
+    const auto first = unfinished_.begin() + static_cast<std::ptrdiff_t>(some.front().first_unit);
+    const auto end = unfinished_.begin() + static_cast<std::ptrdiff_t>(some.back().first_unit + some.back().units);
+    if (std::any_of(first, end, [](std::uint8_t u) { return u != 0; })) collect_nuclei(logits, some, scores);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -9,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "cpu/buffer.h"
 #include "cpu/linear.h"
+#include "cpu/rank_gather.h"
 #include "cpu/reduction.h"
 
 namespace dllm::cpu {
@@ -43,13 +45,21 @@ struct DeviceHead {
   std::span<const float> asked;          ///< [rows][kMostAsked], after the cap
 };
 
+/// The part of the vocabulary whose logits a rank has: whole chunks, the last one maybe shorter.
+struct HeadShare {
+  RankGather* ranks = nullptr;  ///< nullptr, or inactive: all tokens are here
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
 /// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens (128 rows for the
 /// arithmetic `super`), in the worker's scratch memory, and reduces it to one Partial per row; partials are merged in
 /// chunk order. Chunks and groups do not depend on the number of threads, and a row's result does not depend on the
 /// other rows, so neither changes a bit.
 ///
 /// Memory: tiles 128 (512) KiB per worker, 160 bytes per (row, chunk), and the lists that top_k, top_p and top_tokens
-/// need. A nucleus that extends beyond its list is collected in a second pass, for one group of rows at a time.
+/// need. A nucleus that extends beyond its list is collected in a second pass, for one group of rows at a time; with
+/// ranks, for all.
 class ScoreHead {
  public:
   ScoreHead(const KernelSet& kernels, ThreadPool& pool, LinearRunner& linear)
@@ -63,8 +73,10 @@ class ScoreHead {
   std::span<const std::int64_t> gather() const { return gather_; }
   std::span<const HeadRow> rows() const { return rows_; }
 
-  /// `args` as prepared for the gathered rows; `softcap` as in op::ScoreHead. Writes the scores of every sequence.
-  void run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
+  /// `args` as prepared for the gathered rows; `softcap` as in op::ScoreHead. Writes the scores of every sequence. With
+  /// ranks, `args` is of the share's outputs, and all ranks get all scores; throws RanksFailed too.
+  void run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f,
+           const HeadShare& share = {});
   /// The same with what was computed elsewhere.
   void reduce(const DeviceHead& device, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
 
@@ -101,7 +113,21 @@ class ScoreHead {
                   std::vector<Scores>& scores);
   /// Merges a unit's partials and lists; false if its nucleus needs the second pass.
   bool finish_unit(std::size_t unit, std::vector<Scores>& scores);
-  void collect_nuclei(const LogitTile& logits, const Group& group, std::vector<Scores>& scores);
+  void collect_nuclei(const LogitTile& logits, std::span<const Group> groups, std::vector<Scores>& scores);
+
+  bool shared() const { return share_.ranks != nullptr && share_.ranks->active(); }
+  /// The chunks that are computed here: [first_chunk(), end_chunk()).
+  std::int64_t first_chunk() const { return shared() ? share_.first / kHeadChunk : 0; }
+  std::int64_t end_chunk() const {
+    return shared() ? (share_.first + share_.count + kHeadChunk - 1) / kHeadChunk : chunks_;
+  }
+  /// With ranks: partials, lists, queried logits and logits of all chunks.
+  void share_tiles(std::vector<Scores>& scores);
+  std::vector<std::byte> put_tiles(const std::vector<Scores>& scores);
+  /// False: not what the rank with chunks [first, end) would have sent.
+  bool take_tiles(std::span<const std::byte> blob, std::int64_t first, std::int64_t end, std::vector<Scores>& scores);
+  std::vector<TopToken> merged_lists(std::size_t unit);
+  void share_found(std::vector<std::vector<TopToken>>& found, std::size_t units);
 
   std::int64_t chunk_size(std::int64_t chunk) const;
   const ReductionSpec& spec(const Unit& unit) const { return specs_[static_cast<std::size_t>(unit.sequence)]; }
@@ -122,12 +148,14 @@ class ScoreHead {
   std::int64_t chunks_ = 0;
   std::int64_t tile_rows_ = 0;
   float softcap_ = 0.f;
+  HeadShare share_;
   std::vector<ReductionSpec> specs_;  ///< by sequence
   std::vector<Unit> units_;
   std::vector<Group> groups_;
   std::vector<std::int64_t> gather_;
   std::vector<HeadRow> rows_;
   const DeviceHead* device_ = nullptr;
+  std::vector<std::vector<TopToken>> remote_;  ///< by unit: lists of other ranks
   std::size_t list_capacity_ = 0;
   Buffer tiles_, partials_, lists_, list_sizes_;
   std::vector<std::uint8_t> unfinished_;  ///< by unit; bytes, since workers write them concurrently

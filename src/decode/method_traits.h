@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "backend/step_plan.h"
@@ -13,10 +14,13 @@ namespace dllm {
 /// (decode/traits_test.cpp).
 struct MethodTraits {
   // Of decoders.
-  bool greedy = false;         ///< defined for arg-max predictions only (temperature 0)
-  bool revises = false;        ///< Decoder::revises()
-  bool stateless = false;      ///< a step's edits depend on its candidates only: positions may move between steps
-  bool shadows = false;        ///< Decoder::shadowed() asks for some
+  bool greedy = false;     ///< defined for arg-max predictions only (temperature 0)
+  bool revises = false;    ///< Decoder::revises()
+  bool stateless = false;  ///< a step's edits depend on its candidates only: positions may move between steps
+  bool shadows = false;    ///< Decoder::shadowed() asks for some
+  /// How many states Decoder::guesses() or variants() names at most, which the loop forwards in the same pass on
+  /// branches of the cache.
+  std::int32_t branches = 0;
   bool commits_other = false;  ///< may commit or revise to another token than the candidate's, which breaks constraints
   ScoreDistribution distribution = ScoreDistribution::kRaw;  ///< that configure() asks for
   bool drains_fully = false;                                 ///< Reviser::drains_fully()

@@ -38,6 +38,8 @@ namespace dllm {
   X(cover_decoder)               \
   X(klass_decoder)               \
   X(t2m_decoder)                 \
+  X(freedave_decoder)            \
+  X(order_token_decoder)         \
   X(native_decoder)              \
   X(confidence_ref_decoder)      \
   X(cumulative_error_decoder)    \

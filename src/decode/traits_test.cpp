@@ -1,6 +1,7 @@
 // What a method declares of itself agrees with what its objects do.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
@@ -84,6 +85,7 @@ TEST(Traits, OfDecodersAreThoseOfTheirObjects) {
 /// What a decoder was seen to do.
 struct Seen {
   bool revises = false, commits_other = false, shadows = false;
+  std::size_t branches = 0;
 };
 
 /// An answer from random predictions: every second one from new ones in every step, the others from ones that waver, so
@@ -100,6 +102,7 @@ void watch(Decoder& decoder, std::uint64_t seed, Seen& seen) {
     const DecodeContext context{canvas, {0, kTraitLength}, step, kTraitLength, static_cast<std::uint32_t>(step),
                                 {1, 0}};
     seen.shadows |= !decoder.shadowed(context).empty();
+    seen.branches = std::max({seen.branches, decoder.variants(context).size(), decoder.guesses(context).size()});
     for (const Edit& edit : test::decode_rows(decoder, canvas, rows, step, kTraitLength)) {
       const TokenId own = test::reduce(edit.position, rows[static_cast<std::size_t>(edit.position)], kTraitMask).token;
       seen.revises |= edit.kind != EditKind::kCommit && edit.kind != EditKind::kLeave;
@@ -122,6 +125,7 @@ TEST(Traits, OnlyThoseWhoSaySoChangeTokensOrCommitOthers) {
       watch(*test::decoder_of(entry.info.name, options, kTraitLength), seed, seen);
     EXPECT_EQ(seen.revises, traits.revises);
     EXPECT_EQ(seen.shadows, traits.shadows);
+    EXPECT_EQ(seen.branches, static_cast<std::size_t>(traits.branches));
     EXPECT_EQ(seen.commits_other, traits.commits_other);
   }
 }

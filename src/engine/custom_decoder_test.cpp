@@ -333,8 +333,16 @@ TEST_F(RefusedDecisions, WithoutEnd) {
   EXPECT_EQ(refused("custom-changes", cycle), "it took 1000 passes over one window");
   EXPECT_EQ(most, kMostPassesOfWindow);
   Script held;
-  held.holds = [](const DecodingState&) { return true; };
+  std::int32_t asked = 0, reviews = 0;
+  held.holds = [&](const DecodingState&) { return ++asked > 0; };
+  held.decide = [&](const DecodingState&, std::span<const Prediction> predictions) {
+    const Decisions all = first_masks(predictions, 8);
+    reviews += all.empty() ? 1 : 0;
+    return all;
+  };
   EXPECT_EQ(refused("custom-changes", held), "it held a window without masks 1000 times");
+  EXPECT_EQ(reviews, kMostPassesOfWindow) << "passes count, not questions";
+  EXPECT_EQ(asked, kMostPassesOfWindow + 1) << "once per pass";
 }
 
 TEST_F(CustomDecoders, WhatTheyDeclareIsChecked) {

@@ -21,10 +21,20 @@ LanguageModel::~LanguageModel() = default;
 LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
 LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
+namespace {
+
+Expected<ModelSource> source_of_bytes(std::span<const std::byte> gguf, const std::string& name) {
+  DLLM_TRY(auto file, GgufFile::parse(MappedFile::wrap(gguf, name)));
+  return source_from_gguf(std::move(file));
+}
+
+}  // namespace
+
 Expected<ModelSource> open_or_embedded(const std::string& path) {
   if (!path.empty()) return open_source(path);
-  DLLM_TRY(auto file, GgufFile::parse(MappedFile::wrap(embedded_model(), "embedded tiny-llada")));
-  return source_from_gguf(std::move(file));
+  if (embedded_model().empty())
+    return Error{ErrorCode::kUsage, "no model is inside this build", "", "name a GGUF file, or load its bytes"};
+  return source_of_bytes(embedded_model(), "embedded tiny-llada");
 }
 
 Expected<std::vector<AdapterRequest>> adapter_requests(const LoadOptions& options) {
@@ -41,9 +51,28 @@ RopeRequest rope_request(const LoadOptions& options) {
   return {options.rope_scaling, options.rope_scale, options.rope_original_context};
 }
 
+/// What a load reads: empty `path`: no file, so that nothing can be named after it.
+struct LanguageModel::Opened {
+  ModelSource source;
+  std::string path;
+};
+
 Expected<LanguageModel> LanguageModel::load(const std::string& path, const LoadOptions& options) {
-  DLLM_TRY(const BackendEntry* const entry, requested_backend(options));
+  DLLM_CHECK_OK(requested_backend(options));
   DLLM_TRY(auto source, open_or_embedded(path));
+  return load_opened({std::move(source), path}, options);
+}
+
+Expected<LanguageModel> LanguageModel::load_bytes(std::span<const std::byte> gguf, const std::string& name,
+                                                  const LoadOptions& options) {
+  DLLM_CHECK_OK(requested_backend(options));
+  DLLM_TRY(auto source, source_of_bytes(gguf, name));
+  return load_opened({std::move(source), ""}, options);
+}
+
+Expected<LanguageModel> LanguageModel::load_opened(Opened opened, const LoadOptions& options) {
+  DLLM_TRY(const BackendEntry* const entry, requested_backend(options));
+  auto& [source, path] = opened;
   if (is_drafter(source))
     return Error{ErrorCode::kUsage, "this is a drafter, which runs beside the model that it drafts for", path,
                  "give it as --draft-model, and that model as --model"};

@@ -98,6 +98,13 @@ LoadOption own_toggle(const char* key, const char* meaning) {
   return one;
 }
 
+LoadOption own_words(const char* key, const char* placeholder, const char* otherwise, const std::string& meaning) {
+  LoadOption one = own(key, OptionType::kText, std::string(), meaning);
+  one.placeholder = placeholder;
+  one.row.info.standard_text = otherwise;
+  return one;
+}
+
 std::string own_text(const LoadOptions& load, std::string_view key) {
   const auto given = load.backend_options.find(key);
   if (given == load.backend_options.end()) return "";

@@ -30,10 +30,11 @@ LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meani
 LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* placeholder,
                 const char* meaning);
 
-/// Options of one backend, whose values are in LoadOptions::backend_options: one of `names`, and a switch.
+/// Options of one backend, whose values are in LoadOptions::backend_options: one of `names`, a switch, and any text.
 LoadOption own_named(const char* key, const std::vector<std::string>& names, const char* otherwise,
                      const std::string& meaning);
 LoadOption own_toggle(const char* key, const char* meaning);
+LoadOption own_words(const char* key, const char* placeholder, const char* otherwise, const std::string& meaning);
 /// Their values; empty, and false, if they are not given.
 std::string own_text(const LoadOptions& load, std::string_view key);
 bool own_flag(const LoadOptions& load, std::string_view key);

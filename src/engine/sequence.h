@@ -100,6 +100,7 @@ class Sequence {
   const Position begin_;  ///< of the answer
   Position size_ = 0;     ///< of the canvases so far, without text given after the answer
   std::unique_ptr<KvCache> cache_, unconditional_, side_;
+  std::vector<std::unique_ptr<KvCache>> branches_;  ///< of cache_, for decoders with guesses()
   /// Masks are filled, canvases refined, or one of several modes runs: the loops have the same calls.
   using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>, std::unique_ptr<ModeLoop>>;
   template <class F>

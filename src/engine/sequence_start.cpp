@@ -168,7 +168,13 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(const AnswerHost& host, cons
 Expected<void> Sequence::make_caches(Position capacity, Position kept) {
   std::unique_ptr<KvCache> old = kept > 0 ? std::move(cache_) : nullptr;
   for (auto* const cache : {&cache_, &unconditional_, &side_}) cache->reset();  // before more memory is asked for
+  branches_.clear();
   DLLM_TRY(cache_, host_.backend.make_cache(capacity));
+  const std::int32_t branches =
+      host_.backend.runs_branches() ? traits_of(decoders(), result_.options.decoder).branches : 0;
+  for (std::int32_t i = 0; i < branches; ++i) {
+    DLLM_TRY(branches_.emplace_back(), host_.backend.make_cache(capacity));
+  }
   if (old) cache_->copy(*old, {0, kept}, 0);
   if (result_.options.cfg_scale != 0) {
     DLLM_TRY(unconditional_, host_.backend.make_cache(capacity));
@@ -193,6 +199,11 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
     loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *cache_);
     return {};
   }
+  if (traits_of(decoders(), resolved.decoder).branches > 0 && (!host_.backend.runs_branches() || !desc.modes.empty()))
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("'{}' forwards several states in one pass, which {} not do", resolved.decoder.name,
+                             desc.modes.empty() ? "this backend does" : "models of several modes do"),
+                 "--algorithm", "give another algorithm, or --backend cpu"};
   if (traits_of(decoders(), resolved.decoder).shadows && (!host_.backend.runs_shadows() || !desc.modes.empty()))
     return Error{ErrorCode::kUnsupported,
                  fmt::format("'{}' judges tokens by rows of their own, which {} not have", resolved.decoder.name,
@@ -207,6 +218,7 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
   if (replay != nullptr) DLLM_CHECK_OK(begin_replay(desc, resolved, *replay, host_.second != nullptr, method.decoder));
   DLLM_TRY(DenoiseOptions denoise, denoise_options(resolved, desc, host_.latency));
   DLLM_TRY(denoise.constraint, constraint_config(resolved, constraint_, length_.language, replay != nullptr));
+  for (const auto& branch : branches_) denoise.branches.push_back(branch.get());
   // Text may be given after any token.
   if (!form_.empty()) denoise.stop_ids.clear();
   if (const auto path = second_path_of(resolved, desc); path && host_.second != nullptr) {

@@ -44,12 +44,16 @@ class FileParser {
         DLLM_CHECK_OK(parse_tensor(key, value));
       else if (!value.is_object())
         return invalid(sizeof(length), "'__metadata__' is not an object");
+      else
+        for (const auto& [name, entry] : value.items())
+          if (entry.is_string()) metadata_[name] = entry.get<std::string>();
     }
     return check_cover();
   }
 
   std::vector<SafeTensor>& tensors() { return tensors_; }
   std::vector<UnreadTensor>& unread() { return unread_; }
+  std::map<std::string, std::string>& metadata() { return metadata_; }
 
  private:
   Error invalid(std::uint64_t offset, std::string what) const {
@@ -76,6 +80,7 @@ class FileParser {
   std::uint64_t data_begin_ = 0;
   std::vector<SafeTensor> tensors_;
   std::vector<UnreadTensor> unread_;
+  std::map<std::string, std::string> metadata_;
   std::vector<Range> ranges_;
 };
 
@@ -150,6 +155,12 @@ Expected<void> FileParser::parse_tensor(const std::string& key, const Json& valu
   else
     unread_.push_back({key, unsupported(fmt::format("{} has the dtype {}", subject, quote_name(type)),
                                         "supported: F32, F16, BF16; convert the checkpoint to one of them")});
+  if (!read && bits != 0) {
+    UnreadTensor& checked = unread_.back();
+    checked.dtype = type;
+    checked.shape = std::move(shape);
+    checked.data = bytes_.subspan(data_begin_ + begin, size);
+  }
   return {};
 }
 
@@ -194,6 +205,7 @@ Expected<Safetensors> Safetensors::parse(std::shared_ptr<const MappedFile> file)
   DLLM_CHECK_OK(parser.parse());
   result.tensors_ = std::move(parser.tensors());
   result.unread_ = std::move(parser.unread());
+  result.metadata_ = std::move(parser.metadata());
   result.files_.push_back(std::move(file));
   std::ranges::sort(result.unread_, {}, &UnreadTensor::name);
   std::ranges::sort(result.tensors_, {}, &SafeTensor::name);
@@ -239,6 +251,7 @@ Expected<Safetensors> Safetensors::open_index(const std::string& path) {
     result.files_.push_back(std::move(parsed.files_.front()));
   }
   std::ranges::sort(result.tensors_, {}, &SafeTensor::name);
+  std::ranges::sort(result.unread_, {}, &UnreadTensor::name);
   return result;
 }
 

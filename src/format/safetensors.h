@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,11 @@ struct SafeTensor {
 struct UnreadTensor {
   std::string name;
   Error why;  ///< kUnsupported
+  /// The file's, for those who read it after all. Empty if it has not been checked that `data` has the size that
+  /// `shape` (as in SafeTensor) and type take: the shape is not read, or the type is unknown here.
+  std::string dtype{};
+  Shape shape{};
+  std::span<const std::byte> data{};
 };
 
 /// One file, or the shards that a `model.safetensors.index.json` names.
@@ -42,6 +48,8 @@ class Safetensors {
   /// the caller needs it.
   const std::vector<UnreadTensor>& unread() const { return unread_; }
   const SafeTensor* find(std::string_view name) const;
+  /// The texts of the header's `__metadata__`, which programs may use as they like; none for shards.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return files_; }
 
  private:
@@ -50,6 +58,7 @@ class Safetensors {
   std::vector<std::shared_ptr<const MappedFile>> files_;
   std::vector<SafeTensor> tensors_;
   std::vector<UnreadTensor> unread_;
+  std::map<std::string, std::string> metadata_;
 };
 
 }  // namespace dllm

@@ -32,6 +32,12 @@ ValueId GraphBuilder::rms_norm(ValueId x, WeightId gain, float eps, std::string 
   return out;
 }
 
+ValueId GraphBuilder::layer_norm(ValueId x, WeightId gain, WeightId bias, float eps, std::string name) {
+  const ValueId out = value(std::move(name), rows(x), width(x));
+  graph_.ops.push_back(op::LayerNorm{x, gain, bias, eps, out});
+  return out;
+}
+
 ValueId GraphBuilder::linear(ValueId x, WeightId weight_id, std::string name, WeightId bias) {
   const std::int64_t out_width = graph_.weights[static_cast<std::size_t>(weight_id)].shape[1];
   const ValueId out = value(std::move(name), rows(x), out_width);
@@ -105,8 +111,9 @@ ValueId GraphBuilder::experts(ValueId x, ValueId routed, WeightId gate, WeightId
 }
 
 ValueId GraphBuilder::hidden_in(std::int64_t row_width, std::string name) {
+  const std::int64_t first = hidden_in_width(graph_);
   const ValueId out = value(std::move(name), graph_.shape.rows, row_width);
-  graph_.ops.push_back(op::HiddenIn{out});
+  graph_.ops.push_back(op::HiddenIn{out, first});
   return out;
 }
 

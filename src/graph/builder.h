@@ -17,6 +17,7 @@ class GraphBuilder {
   ValueId embed(WeightId table, std::string name, float scale = 1.f, EmbedPart part = EmbedPart::kRow);
   /// `gain` may be kNoId.
   ValueId rms_norm(ValueId x, WeightId gain, float eps, std::string name, std::int32_t groups = 1);
+  ValueId layer_norm(ValueId x, WeightId gain, WeightId bias, float eps, std::string name);
   ValueId linear(ValueId x, WeightId weight, std::string name, WeightId bias = kNoId);
   /// `spec.x` and `spec.out` are ignored.
   ValueId rope(ValueId x, op::Rope spec, std::string name);
@@ -35,6 +36,7 @@ class GraphBuilder {
   ValueId route(ValueId logits, op::Route spec, std::string name);
   ValueId experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name,
                   Activation activation = Activation::kSilu, std::int64_t hadamard = 0);
+  /// Columns follow those taken in before.
   ValueId hidden_in(std::int64_t width, std::string name);
   /// Columns follow those handed out before.
   void hidden_out(ValueId x);

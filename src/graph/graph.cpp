@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "numerics/hadamard.h"
@@ -19,23 +21,39 @@ Overloaded(Fs...) -> Overloaded<Fs...>;
 }  // namespace
 
 std::string_view op_name(const Op& op) {
-  return std::visit(
-      Overloaded{[](const op::Embed&) { return "embed"; }, [](const op::RmsNorm&) { return "rms_norm"; },
-                 [](const op::Linear&) { return "linear"; }, [](const op::Rope&) { return "rope"; },
-                 [](const op::Hadamard&) { return "hadamard"; }, [](const op::StoreKv&) { return "store_kv"; },
-                 [](const op::Attention&) { return "attention"; },
-                 [](const op::Glu& o) {
-                   const bool silu = o.activation == Activation::kSilu;
-                   if (o.up == kNoId) return silu ? "silu" : "gelu";
-                   return silu ? "swiglu" : "geglu";
-                 },
-                 [](const op::Add&) { return "add"; }, [](const op::Scale&) { return "scale"; },
-                 [](const op::Select&) { return "select"; }, [](const op::Route&) { return "route"; },
-                 [](const op::Experts&) { return "experts"; }, [](const op::HiddenIn&) { return "hidden_in"; },
-                 [](const op::HiddenOut&) { return "hidden_out"; }, [](const op::BlockConv&) { return "block_conv"; },
-                 [](const op::GatherScored&) { return "gather_scored"; },
-                 [](const op::ScoreHead&) { return "score_head"; }},
-      op);
+  return std::visit(Overloaded{[](const op::Embed&) { return "embed"; },
+                               [](const op::RmsNorm&) { return "rms_norm"; },
+                               [](const op::LayerNorm&) { return "layer_norm"; },
+                               [](const op::Linear&) { return "linear"; },
+                               [](const op::Rope&) { return "rope"; },
+                               [](const op::Hadamard&) { return "hadamard"; },
+                               [](const op::StoreKv&) { return "store_kv"; },
+                               [](const op::Attention&) { return "attention"; },
+                               [](const op::Glu& o) {
+                                 const bool plain = o.up == kNoId;
+                                 switch (o.activation) {
+                                   case Activation::kSilu:
+                                     return plain ? "silu" : "swiglu";
+                                   case Activation::kTanh:
+                                     return plain ? "tanh" : "tanh_glu";
+                                   case Activation::kRelu:
+                                     return plain ? "relu" : "reglu";
+                                   default:
+                                     return plain ? "gelu" : "geglu";
+                                 }
+                               },
+                               [](const op::Add&) { return "add"; },
+                               [](const op::Scale&) { return "scale"; },
+                               [](const op::Select&) { return "select"; },
+                               [](const op::Route&) { return "route"; },
+                               [](const op::Experts&) { return "experts"; },
+                               [](const op::HiddenIn&) { return "hidden_in"; },
+                               [](const op::HiddenOut&) { return "hidden_out"; },
+                               [](const op::BlockConv&) { return "block_conv"; },
+                               [](const op::GatherScored&) { return "gather_scored"; },
+                               [](const op::ScoreHead&) { return "score_head"; },
+                               [](const op::Gather&) { return "gather"; }},
+                    op);
 }
 
 std::string_view beyond_plain(const Op& op) {
@@ -44,9 +62,12 @@ std::string_view beyond_plain(const Op& op) {
                    return o.scale != 1.f || o.part != EmbedPart::kRow ? "an embedding that is scaled or split" : "";
                  },
                  [](const op::RmsNorm& o) { return o.gain == kNoId ? "a norm without gain" : ""; },
+                 [](const op::LayerNorm&) { return "a layer norm"; },
                  [](const op::Attention& o) { return o.window > 0 ? "a window of attention" : ""; },
                  [](const op::Glu& o) {
-                   if (o.activation != Activation::kSilu) return "GELU";
+                   const bool gelu = o.activation == Activation::kGelu || o.activation == Activation::kGeluTanh;
+                   if (o.activation != Activation::kSilu)
+                     return gelu ? "GELU" : "an activation other than SiLU and GELU";
                    return o.up == kNoId ? "an activation without a gated product" : "";
                  },
                  [](const op::Scale&) { return "scaling"; }, [](const op::Select&) { return "two regions"; },
@@ -56,32 +77,42 @@ std::string_view beyond_plain(const Op& op) {
                  [](const op::HiddenOut&) { return "hidden states as a result"; },
                  [](const op::BlockConv&) { return "a convolution over a block"; },
                  [](const op::ScoreHead& o) { return o.softcap != 0.f ? "soft-capped logits" : ""; },
-                 [](const auto&) { return ""; }},
+                 [](const op::Gather&) { return "several ranks"; }, [](const auto&) { return ""; }},
       op);
 }
 
 std::vector<ValueId> inputs(const Op& op) {
   using Ids = std::vector<ValueId>;
-  return std::visit(
-      Overloaded{[](const op::Embed&) { return Ids{}; }, [](const op::RmsNorm& o) { return Ids{o.x}; },
-                 [](const op::Linear& o) { return Ids{o.x}; }, [](const op::Rope& o) { return Ids{o.x}; },
-                 [](const op::Hadamard& o) { return Ids{o.x}; }, [](const op::StoreKv& o) { return Ids{o.k, o.v}; },
-                 [](const op::Attention& o) { return Ids{o.q}; },
-                 [](const op::Glu& o) { return o.up == kNoId ? Ids{o.gate} : Ids{o.gate, o.up}; },
-                 [](const op::Add& o) { return Ids{o.a, o.b}; }, [](const op::Scale& o) { return Ids{o.x}; },
-                 [](const op::Select& o) { return Ids{o.canvas, o.context}; },
-                 [](const op::Route& o) { return Ids{o.logits}; },
-                 [](const op::Experts& o) { return Ids{o.x, o.route}; }, [](const op::HiddenIn&) { return Ids{}; },
-                 [](const op::HiddenOut& o) { return Ids{o.x}; },
-                 [](const op::BlockConv& o) { return Ids{o.x, o.dynamic}; },
-                 [](const op::GatherScored& o) { return Ids{o.x}; }, [](const op::ScoreHead& o) { return Ids{o.x}; }},
-      op);
+  return std::visit(Overloaded{[](const op::Embed&) { return Ids{}; },
+                               [](const op::RmsNorm& o) { return Ids{o.x}; },
+                               [](const op::LayerNorm& o) { return Ids{o.x}; },
+                               [](const op::Linear& o) { return Ids{o.x}; },
+                               [](const op::Rope& o) { return Ids{o.x}; },
+                               [](const op::Hadamard& o) { return Ids{o.x}; },
+                               [](const op::StoreKv& o) { return Ids{o.k, o.v}; },
+                               [](const op::Attention& o) { return Ids{o.q}; },
+                               [](const op::Glu& o) { return o.up == kNoId ? Ids{o.gate} : Ids{o.gate, o.up}; },
+                               [](const op::Add& o) { return Ids{o.a, o.b}; },
+                               [](const op::Scale& o) { return Ids{o.x}; },
+                               [](const op::Select& o) { return Ids{o.canvas, o.context}; },
+                               [](const op::Route& o) { return Ids{o.logits}; },
+                               [](const op::Experts& o) { return Ids{o.x, o.route}; },
+                               [](const op::HiddenIn&) { return Ids{}; },
+                               [](const op::HiddenOut& o) { return Ids{o.x}; },
+                               [](const op::BlockConv& o) { return Ids{o.x, o.dynamic}; },
+                               [](const op::GatherScored& o) { return Ids{o.x}; },
+                               [](const op::ScoreHead& o) { return Ids{o.x}; },
+                               [](const op::Gather& o) { return o.x == kNoId ? Ids{} : Ids{o.x}; }},
+                    op);
 }
 
 std::vector<ValueId> outputs(const Op& op) {
   return std::visit(Overloaded{[](const op::StoreKv&) { return std::vector<ValueId>{}; },
                                [](const op::HiddenOut&) { return std::vector<ValueId>{}; },
                                [](const op::ScoreHead&) { return std::vector<ValueId>{}; },
+                               [](const op::Gather& o) {
+                                 return o.out == kNoId ? std::vector<ValueId>{} : std::vector<ValueId>{o.out};
+                               },
                                [](const auto& o) { return std::vector<ValueId>{o.out}; }},
                     op);
 }
@@ -99,6 +130,20 @@ std::int64_t hidden_width(const Graph& graph) {
   return sum;
 }
 
+bool hands_out_scored(const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (const auto* o = std::get_if<op::HiddenOut>(&op))
+      return graph.values[static_cast<std::size_t>(o->x)].rows != graph.shape.rows;
+  return false;
+}
+
+std::int64_t hidden_in_width(const Graph& graph) {
+  std::int64_t sum = 0;
+  for (const Op& op : graph.ops)
+    if (const auto* o = std::get_if<op::HiddenIn>(&op)) sum += graph.values[static_cast<std::size_t>(o->out)].width;
+  return sum;
+}
+
 std::vector<Lifetime> lifetimes(const Graph& graph) {
   std::vector<Lifetime> lives(graph.values.size());
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
@@ -107,6 +152,39 @@ std::vector<Lifetime> lifetimes(const Graph& graph) {
     for (ValueId id : inputs(graph.ops[i])) lives[static_cast<std::size_t>(id)].last = index;
   }
   return lives;
+}
+
+std::vector<bool> scored_values(const Graph& graph) {
+  std::vector<bool> scored(graph.values.size(), false);
+  for (const Op& op : graph.ops)
+    for (const ValueId out : outputs(op)) {
+      const std::vector<ValueId> from = inputs(op);
+      const auto* const gather = std::get_if<op::Gather>(&op);
+      scored[static_cast<std::size_t>(out)] = std::holds_alternative<op::GatherScored>(op) ||
+                                              (gather != nullptr && gather->scored) ||
+                                              (!from.empty() && scored[static_cast<std::size_t>(from.front())]);
+    }
+  return scored;
+}
+
+std::vector<bool> own_row_values(const Graph& graph) {
+  std::vector<bool> own(graph.values.size(), false);
+  if (!graph.own_rows) return own;
+  for (const Op& op : graph.ops) {
+    const std::vector<ValueId> from = inputs(op);
+    const bool makes_whole = std::holds_alternative<op::Gather>(op) || std::holds_alternative<op::GatherScored>(op);
+    const bool reads_own = std::ranges::any_of(from, [&](ValueId id) { return own[static_cast<std::size_t>(id)]; });
+    for (const ValueId out : outputs(op))
+      own[static_cast<std::size_t>(out)] = !makes_whole && (from.empty() || reads_own);
+  }
+  return own;
+}
+
+std::int64_t head_vocab(const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (const auto* head = std::get_if<op::ScoreHead>(&op))
+      return head->vocab > 0 ? head->vocab : graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
+  return 0;
 }
 
 namespace {
@@ -144,6 +222,9 @@ class Validator {
     const std::int64_t width = value(o.x).width;
     return same(o.x, o.out) && (o.gain == kNoId ? width % o.groups == 0 : shape(o.gain)[0] * o.groups == width);
   }
+  bool fits(const op::LayerNorm& o) const {
+    return same(o.x, o.out) && shape(o.gain) == Shape{value(o.x).width} && shape(o.bias) == shape(o.gain);
+  }
   bool fits(const op::Linear& o) const {
     return shape(o.weight) == Shape{value(o.x).width, value(o.out).width} && bias_fits(o.bias, value(o.out).width);
   }
@@ -173,12 +254,18 @@ class Validator {
   }
   bool fits(const op::Experts& o) const {
     const Shape &gate = shape(o.gate), &down = shape(o.down);
+    const std::int64_t inner =
+        o.parts.empty() ? gate[1] : std::accumulate(o.parts.begin(), o.parts.end(), std::int64_t{0});
     return gate.size() == 3 && down.size() == 3 && gate == shape(o.up) && gate[0] == value(o.x).width &&
-           down == Shape{gate[1], value(o.out).width, gate[2]} && value(o.route).rows == value(o.x).rows &&
-           (o.hadamard == 0 || (o.hadamard > 1 && gate[1] % o.hadamard == 0 && Hadamard::online(o.hadamard))) &&
+           down == Shape{inner, value(o.out).width, gate[2]} && value(o.route).rows == value(o.x).rows &&
+           (o.hadamard == 0 || (o.hadamard > 1 && inner % o.hadamard == 0 && Hadamard::online(o.hadamard))) &&
            value(o.out).rows == value(o.x).rows && value(o.route).width % 2 == 0;
   }
-  bool fits(const op::HiddenIn& o) const { return value(o.out).rows == graph_.shape.rows; }
+  bool fits(const op::HiddenIn& o) {
+    const bool next = o.first == hidden_in_width_ && value(o.out).rows == graph_.shape.rows;
+    hidden_in_width_ += value(o.out).width;
+    return next;
+  }
   /// One after the other: columns without a gap, all of the same rows.
   bool fits(const op::HiddenOut& o) {
     const bool next = o.first == hidden_width_ && (o.first == 0 || value(o.x).rows == hidden_rows_);
@@ -196,12 +283,22 @@ class Validator {
     return value(o.x).width == value(o.out).width && value(o.out).rows == graph_.shape.scored;
   }
   bool fits(const op::ScoreHead& o) const {
+    if (o.weight == kNoId) return o.vocab > 0;
     return shape(o.weight)[0] == value(o.x).width && bias_fits(o.bias, shape(o.weight)[1]) && o.softcap >= 0;
+  }
+
+  bool fits(const op::Gather& o) const {
+    if (o.kind == GatherKind::kStored) return o.x == kNoId && o.out == kNoId && o.layer >= 0;
+    if (o.kind == GatherKind::kRows) return known(o.x) && known(o.out) && same(o.x, o.out);
+    const std::int64_t all = std::accumulate(o.parts.begin(), o.parts.end(), std::int64_t{0});
+    const bool has = o.x == kNoId || std::ranges::find(o.parts, value(o.x).width) != o.parts.end();
+    return known(o.out) && value(o.out).width == all && has;
   }
 
   const Graph& graph_;
   std::vector<bool> written_;
   std::int64_t hidden_rows_ = 0, hidden_width_ = 0;  ///< of what was handed out
+  std::int64_t hidden_in_width_ = 0;
 };
 
 }  // namespace

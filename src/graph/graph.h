@@ -43,8 +43,16 @@ enum class RopeLayout { kHalfSplit, kInterleaved };
 enum class GateScore { kSoftmax, kSigmoid };
 
 /// The activation of a gate: silu(x) = x / (1 + e^-x), or GELU's tanh form (Hendrycks and Gimpel 2016), x/2 (1 + tanh
-/// u) = x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
-enum class Activation { kSilu, kGeluTanh };
+/// u) = x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3). The others are those of networks from outside: GELU
+/// itself, x/2 (1 + erf(x / sqrt 2)), tanh, and max(x, 0).
+enum class Activation { kSilu, kGeluTanh, kGelu, kTanh, kRelu };
+
+/// What ranks bring together (graph/split.h).
+enum class GatherKind : std::uint8_t {
+  kColumns,  ///< out[r] = the columns of every rank's x[r], in the order of ranks
+  kRows,     ///< out[r] = x[r] of the rank that has computed row r
+  kStored,   ///< the rows of K and V that each rank has stored in the caches of a layer
+};
 
 /// Which part of a plan's row an embedding reads (StepPlan::mixtures).
 enum class EmbedPart {
@@ -87,6 +95,15 @@ struct RmsNorm {
   WeightId gain;  ///< kNoId: 1
   float eps;
   std::int32_t groups;
+  ValueId out;
+};
+
+/// out[r] = (x[r] - mean(x[r])) * rsqrt(variance(x[r]) + eps) * gain + bias (Ba et al., arXiv 1607.06450).
+struct LayerNorm {
+  ValueId x;
+  WeightId gain;
+  WeightId bias;
+  float eps;
   ValueId out;
 };
 
@@ -219,11 +236,15 @@ struct Experts {
   ValueId out;
   Activation activation = Activation::kSilu;
   std::int32_t hadamard = 0;  ///< 0: none
+  /// Outputs of gate and up on each rank, whose results are gathered before `down`; empty: all are here.
+  std::vector<std::int64_t> parts{};
 };
 
-/// out[r] = what the plan gives for row r (StepPlan::hidden): hidden states of another model.
+/// out[r] = the columns [first, first + width(out)) of what the plan gives for row r (StepPlan::hidden): hidden states
+/// of another model, or an input of a network.
 struct HiddenIn {
   ValueId out;
+  std::int64_t first = 0;
 };
 
 /// Hands row r of x to the caller, as the columns [first, first + width(x)) of Scores::hidden, if the sequence asks for
@@ -260,13 +281,28 @@ struct ScoreHead {
   WeightId weight;
   WeightId bias;
   float softcap = 0.f;  ///< 0: none
+  // Of a rank that has only tokens [first, first + outputs of the weight) of `vocab`; `weight` is kNoId if it has none.
+  std::int64_t first = 0;
+  std::int64_t vocab = 0;  ///< 0: the weight has all tokens
+};
+
+/// Brings together what several ranks have computed of the same step. Only graph/split.h inserts it.
+struct Gather {
+  GatherKind kind = GatherKind::kColumns;
+  ValueId x = kNoId;                  ///< kNoId: this rank has no columns, or kStored
+  ValueId out = kNoId;                ///< kNoId: kStored
+  std::vector<std::int64_t> parts{};  ///< of kColumns: columns of each rank
+  std::int32_t layer = 0;             ///< of kStored
+  bool scored = false;                ///< the values have the scored rows
+  /// Only products read `out`, and every rank has outputs of each: they may get activations instead of floats.
+  bool codes = false;
 };
 
 }  // namespace op
 
-using Op = std::variant<op::Embed, op::RmsNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv, op::Attention, op::Glu,
-                        op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn, op::HiddenOut,
-                        op::BlockConv, op::GatherScored, op::ScoreHead>;
+using Op = std::variant<op::Embed, op::RmsNorm, op::LayerNorm, op::Linear, op::Rope, op::Hadamard, op::StoreKv,
+                        op::Attention, op::Glu, op::Add, op::Scale, op::Select, op::Route, op::Experts, op::HiddenIn,
+                        op::HiddenOut, op::BlockConv, op::GatherScored, op::ScoreHead, op::Gather>;
 
 /// One step of a model: operators in execution order over single-assignment values.
 struct Graph {
@@ -274,6 +310,9 @@ struct Graph {
   std::vector<Op> ops;
   std::vector<Value> values;
   std::vector<WeightDecl> weights;
+  /// Each rank computes its part of the rows of every value, except of those that op::Gather of kRows makes whole. All
+  /// values have room for all rows.
+  bool own_rows = false;
 };
 
 std::string_view op_name(const Op& op);
@@ -294,8 +333,19 @@ struct Lifetime {
 };
 std::vector<Lifetime> lifetimes(const Graph& graph);
 
+/// By value: whether it has the scored rows only.
+std::vector<bool> scored_values(const Graph& graph);
+/// By value: whether a rank computes its own rows of it only (Graph::own_rows).
+std::vector<bool> own_row_values(const Graph& graph);
+/// Tokens of the LM head, on all ranks; 0: there is none.
+std::int64_t head_vocab(const Graph& graph);
+
 /// Numbers per row that op::HiddenOut hands out; 0: none.
 std::int64_t hidden_width(const Graph& graph);
+/// Whether op::HiddenOut hands out scored rows; of a graph with another number of rows.
+bool hands_out_scored(const Graph& graph);
+/// Numbers per row that op::HiddenIn takes in; 0: none.
+std::int64_t hidden_in_width(const Graph& graph);
 
 /// Checks that every value is written once before it is read and that widths fit the operators; empty if valid, else
 /// the problem. For tests and for new architectures.

@@ -128,6 +128,31 @@ TEST(Graph, ConvolutionsFitTheirKernels) {
   EXPECT_NE(validate(made(2, 16, 2)), "") << "the base has three taps";
 }
 
+TEST(Graph, OperatorsOfNetworksFitTheirValues) {
+  GraphBuilder b({4, 2});
+  const ValueId x = b.hidden_in(8, "x"), y = b.hidden_in(8, "y");
+  const ValueId n = b.layer_norm(x, b.weight("gain", {8}), b.weight("bias", {8}), 1e-5f, "n");
+  const ValueId gated = b.glu(n, y, "gated", Activation::kTanh),
+                plain = b.glu(gated, kNoId, "plain", Activation::kRelu);
+  b.hidden_out(b.gather_scored(plain, "scored"));
+  Graph graph = b.take();
+  EXPECT_EQ(validate(graph), "");
+  EXPECT_EQ(hidden_in_width(graph), 16);
+  EXPECT_EQ(std::get<op::HiddenIn>(graph.ops[1]).first, 8);
+  EXPECT_TRUE(hands_out_scored(graph));
+  EXPECT_FALSE(hands_out_scored(small_graph()));
+  EXPECT_EQ(op_name(graph.ops[2]), "layer_norm");
+  EXPECT_EQ(op_name(graph.ops[3]), "tanh_glu");
+  EXPECT_EQ(op_name(graph.ops[4]), "relu");
+  for (const std::size_t i : {2, 3, 4}) EXPECT_NE(beyond_plain(graph.ops[i]), "") << i;
+  Graph wrong = graph;
+  std::get<op::HiddenIn>(wrong.ops[1]).first = 7;
+  EXPECT_NE(validate(wrong).find("hidden_in"), std::string::npos) << "columns overlap";
+  wrong = graph;
+  wrong.weights[1].shape = {7};
+  EXPECT_NE(validate(wrong).find("layer_norm"), std::string::npos) << "a bias of another width";
+}
+
 TEST(Graph, HadamardTransformsFitTheirValues) {
   const auto made = [](std::int64_t order) {
     GraphBuilder b({4, 2});

@@ -16,6 +16,8 @@ std::optional<GatedProducts> GraphPatterns::gated_at(std::size_t first) const {
   const auto* unit = at<op::Glu>(first + 2);
   if (gate == nullptr || up == nullptr || unit == nullptr || gate->x != up->x) return std::nullopt;
   if (unit->gate != gate->out || unit->up != up->out) return std::nullopt;
+  // No kernel and no program has the others as one.
+  if (unit->activation != Activation::kSilu && unit->activation != Activation::kGeluTanh) return std::nullopt;
   if (!dead_after(gate->out, first + 2) || !dead_after(up->out, first + 2)) return std::nullopt;
   return GatedProducts{gate, up, unit};
 }

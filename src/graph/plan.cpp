@@ -27,10 +27,10 @@ struct Block {
 
 /// Kernels that read an element (or a row) before they write it.
 bool runs_in_place(const Op& op) {
-  return std::holds_alternative<op::RmsNorm>(op) || std::holds_alternative<op::Rope>(op) ||
-         std::holds_alternative<op::Hadamard>(op) || std::holds_alternative<op::Glu>(op) ||
-         std::holds_alternative<op::Add>(op) || std::holds_alternative<op::Scale>(op) ||
-         std::holds_alternative<op::Select>(op);
+  return std::holds_alternative<op::RmsNorm>(op) || std::holds_alternative<op::LayerNorm>(op) ||
+         std::holds_alternative<op::Rope>(op) || std::holds_alternative<op::Hadamard>(op) ||
+         std::holds_alternative<op::Glu>(op) || std::holds_alternative<op::Add>(op) ||
+         std::holds_alternative<op::Scale>(op) || std::holds_alternative<op::Select>(op);
 }
 
 bool is_by_row(const Op& op) {
@@ -58,9 +58,13 @@ OpRun run_of_rows(const Graph& graph, std::size_t first, std::size_t last) {
 }
 
 /// The longest runs. Operators over all rows and over the scored ones do not mix: GatherScored is always between
-/// them.
-std::vector<OpRun> make_runs(const Graph& graph) {
+/// them. Nor do operators over a rank's own rows and over all.
+std::vector<OpRun> make_runs(const Graph& graph, const std::vector<bool>& own_rows) {
   const GraphPatterns patterns(graph);
+  const auto runs_own = [&](const Op& op) {
+    const std::vector<ValueId> made = outputs(op), read = inputs(op);
+    return own_rows[index(made.empty() ? read.front() : made.front())];
+  };
   std::vector<OpRun> runs;
   for (std::size_t i = 0; i < graph.ops.size(); i = runs.back().last) {
     if (std::holds_alternative<op::Linear>(graph.ops[i])) {
@@ -69,7 +73,8 @@ std::vector<OpRun> make_runs(const Graph& graph) {
       runs.push_back({i, gated ? end + 1 : end, gated ? OpRun::Kind::kGated : OpRun::Kind::kProducts});
     } else if (is_by_row(graph.ops[i])) {
       std::size_t end = i + 1;
-      while (end < graph.ops.size() && is_by_row(graph.ops[end])) ++end;
+      while (end < graph.ops.size() && is_by_row(graph.ops[end]) && runs_own(graph.ops[end]) == runs_own(graph.ops[i]))
+        ++end;
       runs.push_back(run_of_rows(graph, i, end));
     } else {
       runs.push_back({i, i + 1, OpRun::Kind::kSingle});
@@ -128,16 +133,11 @@ std::int64_t best_fit(const Block& block, std::vector<const Block*>& neighbours)
 ExecutionPlan make_plan(Graph graph) {
   assert(validate(graph).empty());
   ExecutionPlan plan;
-  plan.scored.assign(graph.values.size(), false);
-  for (const Op& op : graph.ops)
-    for (ValueId out : outputs(op)) {
-      const std::vector<ValueId> from = inputs(op);
-      plan.scored[index(out)] =
-          std::holds_alternative<op::GatherScored>(op) || (!from.empty() && plan.scored[index(from.front())]);
-    }
+  plan.scored = scored_values(graph);
+  plan.own_rows = own_row_values(graph);
 
   std::vector<std::size_t> block_of;
-  plan.runs = make_runs(graph);
+  plan.runs = make_runs(graph, plan.own_rows);
   std::vector<Block> blocks = make_blocks(graph, plan.runs, plan.scored, block_of);
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -34,7 +34,8 @@ struct ExecutionPlan {
   Graph graph;
   std::vector<std::int64_t> offset;  ///< by value: floats from the start of the arena, multiples of 16 (64 bytes)
   std::vector<OpRun> runs;
-  std::vector<bool> scored;  ///< by value: it holds the scored rows only
+  std::vector<bool> scored;    ///< by value: it holds the scored rows only
+  std::vector<bool> own_rows;  ///< by value: only this rank's rows are computed (Graph::own_rows)
   std::int64_t arena_floats = 0;
 
   bool fits(StepShape shape) const { return shape.rows <= graph.shape.rows && shape.scored <= graph.shape.scored; }

@@ -73,6 +73,11 @@ struct Architecture {
   /// Control tokens that change the number of positions while the model decodes, in a way that this build does not
   /// know: a vocabulary that has one is refused.
   std::vector<std::string_view> refused_texts{};
+  /// The importer writes it before a chat template that reads `enable_thinking`: what holds where the caller says
+  /// nothing, if it differs from the template's own default.
+  std::string_view thinking_default{};
+  /// What the user should know of how config.json was read; empty: nothing.
+  std::function<Expected<std::string>(const HfConfig&)> hf_warning{};
 };
 
 /// Whether a tensor of a checkpoint is not part of the model, or a buffer that every implementation computes itself.

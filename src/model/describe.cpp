@@ -229,9 +229,28 @@ Expected<void> read_modes(const Metadata& metadata, ModelDesc& desc) {
   return {};
 }
 
+Expected<void> read_attention_block(const Metadata& metadata, ModelDesc& desc) {
+  DLLM_TRY(const auto seen, metadata.integer(kAttentionBlockKey));
+  if (!seen) return {};
+  const auto wrong = [](std::string what) {
+    return Error{ErrorCode::kInvalidFile, std::move(what), std::string(kAttentionBlockKey),
+                 "convert the checkpoint again, without --block-length: decoding keeps to the blocks of training"};
+  };
+  if (*seen < 0 || *seen > kMaxModelDim) return wrong(fmt::format("{} is not a valid block of attention", *seen));
+  desc.causal_block = static_cast<std::int32_t>(*seen);
+  desc.block_origin = *seen > 0 ? BlockOrigin::kAbsolute : BlockOrigin::kPromptEnd;
+  if (*seen <= 1) return {};
+  DLLM_TRY(const auto length, metadata.integer("diffusion.block_length"));
+  if (length && *length != *seen)
+    return wrong(fmt::format("attention has blocks of {}, and diffusion.block_length is {}", *seen, *length));
+  desc.block_length = desc.causal_block;
+  return {};
+}
+
 Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
   DLLM_TRY(const auto shift, metadata.boolean("diffusion.shift_logits"));
   if (shift) desc.logit_shift = *shift ? 1 : 0;
+  DLLM_CHECK_OK(read_attention_block(metadata, desc));
   DLLM_TRY(const auto block, metadata.integer("diffusion.block_length"));
   if (block) {
     if (*block < 1 || *block > kMaxModelDim)

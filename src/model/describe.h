@@ -44,6 +44,11 @@ struct OnlineRotationKey {
 };
 std::vector<OnlineRotationKey> online_rotation_keys(const ModelDesc& desc);
 
+/// `diffusion.attention_block`: who sees whom, for architectures whose files differ in it. 0: every position sees every
+/// other; B: block-causal, on a grid from position 0 that is also that of decoding; 1 is the causal mask. Absent: as
+/// the architecture's published files.
+inline constexpr std::string_view kAttentionBlockKey = "diffusion.attention_block";
+
 /// `dllm.canvas_length`: the recommended length of the canvas after the prompt, for which answers were trained; 0: not
 /// in the file. Not `diffusion.canvas_length`, because llama.cpp takes a file with that key for one that refines whole
 /// canvases (DiffusionGemma). Errors: kInvalidFile.

@@ -42,6 +42,10 @@ constexpr OriginalDefaults kOriginals[] = {
     {"qwen2", 10000, 1e-6, 32768, 32, 16},                   // transformers, Qwen2Config
     {"qwen3", 10000, 1e-6, 32768, 32, 128},                  // transformers, Qwen3Config
     {"qwen3moe", 10000, 1e-6, 32768, 4, 16},                 // transformers, Qwen3MoeConfig
+    {"a2d-qwen3", 10000, 1e-6, 32768, 32, 128},              // over Qwen3Config
+    {"a2d-qwen2", 10000, 1e-6, 32768, 32, 16},               // over Qwen2Config
+    {"a2d-llama", 10000, 1e-6, 2048, 16, 16},                // over LlamaConfig
+    {"stable-diffcoder", 10000, 1e-6, 2048, 16, 16},         // transformers, LlamaConfig
     {"nemotron_labs_diffusion", 1e6, 1e-5, 262144, 8, 128},  // transformers, Ministral3Config
 };
 

@@ -24,6 +24,10 @@ Architecture diffusion_gemma_architecture();
 Architecture nemotron_architecture();
 Architecture mdlm_architecture();
 Architecture dflash_architecture();
+Architecture a2d_qwen3_architecture();
+Architecture a2d_qwen2_architecture();
+Architecture a2d_llama_architecture();
+Architecture stable_diffcoder_architecture();
 
 bool is_left_out(const Architecture& architecture, std::string_view hf_name) {
   // Buffers that transformers stores, or stored in earlier versions: frequencies and tables of RoPE, numbers of
@@ -39,11 +43,27 @@ bool is_left_out(const Architecture& architecture, std::string_view hf_name) {
 
 const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = {
-      llada_architecture(),    dream_architecture(),           llama_architecture(),    llada_moe_architecture(),
-      llada2_architecture(),   bailingmoe2_architecture(),     rnd1_architecture(),     sdar_architecture(),
-      sdar_moe_architecture(), fast_dllm_v2_architecture(),    qwen2_architecture(),    qwen3_architecture(),
-      qwen3moe_architecture(), diffusion_gemma_architecture(), nemotron_architecture(), mdlm_architecture(),
+      llada_architecture(),
+      dream_architecture(),
+      llama_architecture(),
+      llada_moe_architecture(),
+      llada2_architecture(),
+      bailingmoe2_architecture(),
+      rnd1_architecture(),
+      sdar_architecture(),
+      sdar_moe_architecture(),
+      fast_dllm_v2_architecture(),
+      qwen2_architecture(),
+      qwen3_architecture(),
+      qwen3moe_architecture(),
+      diffusion_gemma_architecture(),
+      nemotron_architecture(),
+      mdlm_architecture(),
       dflash_architecture(),
+      a2d_qwen3_architecture(),
+      a2d_qwen2_architecture(),
+      a2d_llama_architecture(),
+      stable_diffcoder_architecture(),
   };
   return all;
 }

@@ -41,6 +41,17 @@ std::vector<ShapeToken> qwen_tokens(std::int64_t mask = 0, std::string_view text
 }
 std::vector<ShapeToken> sdar_tokens() { return qwen_tokens(151669, "<|MASK|>"); }
 std::vector<ShapeToken> fast_dllm_tokens() { return qwen_tokens(151665, "|<MASK>|"); }
+std::vector<ShapeToken> a2d_tokens() { return qwen_tokens(151669, "<|mask|>"); }
+std::vector<ShapeToken> a2d_llama_tokens() {
+  std::vector<ShapeToken> tokens = llama3_tokens();
+  tokens.push_back({"mask", 128256, "<|mask|>"});
+  return tokens;
+}
+/// The published ids (eos 2, mask 5) are those of bytes in the made-up tokenizer.
+std::vector<ShapeToken> diffcoder_tokens() {
+  return {
+      {"bos", 155133, "<[begin▁of▁sentence]>"}, {"eos", 155134, "<[end▁of▁sentence]>"}, {"mask", 155135, "<[MASK]>"}};
+}
 std::vector<ShapeToken> rnd1_tokens() { return qwen_tokens(151669, "<|mask|>"); }
 
 /// Its own tokens at the end of the vocabulary: Gemma's ids (0, 1, 2, 106) are those of bytes in the made-up
@@ -279,6 +290,36 @@ constexpr std::string_view kQwen3Tiny = R"({
   "intermediate_size": 512, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-06,
   "rope_theta": 1000000.0, "tie_word_embeddings": true})";
 
+constexpr std::string_view kTinyA2d = R"({
+  "architectures": ["A2DQwen3LMHeadModel"],
+  "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+  "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936, "max_position_embeddings": 40960,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kTinyA2dBlocks = R"({
+  "architectures": ["A2DQwen3LMHeadModel"], "block_size": 32,
+  "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+  "head_dim": 128, "intermediate_size": 3072, "vocab_size": 151936, "max_position_embeddings": 40960,
+  "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kTinyA2dCoder = R"({
+  "architectures": ["A2DQwen2LMHeadModel"],
+  "hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
+  "intermediate_size": 4864, "vocab_size": 151936, "max_position_embeddings": 32768, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kA2dLlamaTiny = R"({
+  "architectures": ["A2DLlamaLMHeadModel"],
+  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2,
+  "intermediate_size": 768, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5,
+  "rope_theta": 500000.0, "tie_word_embeddings": true})";
+
+constexpr std::string_view kStableDiffcoder8b = R"({
+  "architectures": ["StableDiffcoderForCausalLM"],
+  "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+  "intermediate_size": 14336, "vocab_size": 155136, "max_position_embeddings": 8192, "rms_norm_eps": 1e-6,
+  "rope_theta": 500000.0, "tie_word_embeddings": false})";
+
 }  // namespace
 
 const std::vector<ModelShape>& model_shapes() {
@@ -301,6 +342,12 @@ const std::vector<ModelShape>& model_shapes() {
       {"nemotron-labs-diffusion-8b", "Nemotron-Labs-Diffusion-8B", kNemotron8b, "tekken", nemotron_tokens()},
       {"nemotron-labs-diffusion-14b", "Nemotron-Labs-Diffusion-14B", kNemotron14b, "tekken", nemotron_tokens()},
       {"mdlm-owt", "MDLM trained on OpenWebText, its conditioning folded in", kMdlmOwt, "gpt-2", gpt2_tokens()},
+      {"tiny-a2d-0.6b", "Tiny-A2D's Qwen3-0.6B-diffusion-mdlm", kTinyA2d, "qwen2", a2d_tokens()},
+      {"tiny-a2d-0.6b-bd3lm", "Tiny-A2D's Qwen3-0.6B-diffusion-bd3lm", kTinyA2dBlocks, "qwen2", a2d_tokens()},
+      {"tiny-a2d-coder-0.5b", "Tiny-A2D's Qwen2.5-Coder-0.5B-Instruct-diffusion-mdlm", kTinyA2dCoder, "qwen2",
+       qwen_tokens(151665, "<|mask|>")},
+      {"stable-diffcoder-8b", "Stable-DiffCoder-8B, the dimensions of Seed-Coder-8B", kStableDiffcoder8b, "seed-coder",
+       diffcoder_tokens()},
       {"qwen2.5-7b", "Qwen2.5-7B, the autoregressive counterpart", kQwen25_7b, "qwen2", qwen_tokens()},
       {"qwen3-4b", "Qwen3-4B, the autoregressive counterpart", kQwen3_4b, "qwen2", qwen_tokens()},
       {"qwen3-30b-a3b", "Qwen3-30B-A3B, the autoregressive counterpart", kQwen3_30b, "qwen2", qwen_tokens()},
@@ -316,6 +363,8 @@ const std::vector<ModelShape>& model_shapes() {
       {"diffusion-gemma-tiny", "a DiffusionGemma for tests", kDiffusionGemmaTiny, "qwen2", gemma_tokens()},
       {"nemotron-tiny", "a Nemotron-Labs-Diffusion for tests", kNemotronTiny, "tekken", nemotron_tokens()},
       {"mdlm-tiny", "an MDLM for tests", kMdlmTiny, "gpt-2", gpt2_tokens()},
+      {"a2d-llama-tiny", "an A2D over Llama with a tied head, for tests", kA2dLlamaTiny, "llama-bpe",
+       a2d_llama_tokens()},
       {"qwen3-tiny", "a Qwen3 with a tied head, for tests", kQwen3Tiny, "qwen2", qwen_tokens()},
       {"llama-tiny", "a Llama with a tied head, for tests", kLlamaTiny, "llama-bpe", llama3_tokens()},
   };

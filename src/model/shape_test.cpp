@@ -45,6 +45,11 @@ TEST(Shape, ParameterCountsAreThePublishedOnes) {
   // 4 x 768 with biases; one norm. The published 169.6 million hold conditioning, which is folded into the biases.
   EXPECT_EQ(parameters(source_of("mdlm-owt")),
             2 * 50258 * 768 + 50258 + 12 * (4 * 768 * 768 + 5 * 768 + 8 * 768 * 768 + 5 * 768) + 768);
+  // Qwen3-0.6B's card says 0.6, Qwen2.5-Coder-0.5B's 0.49 billion, with the tied table counted once.
+  EXPECT_EQ(parameters(source_of("tiny-a2d-0.6b")), 596'049'920);
+  EXPECT_EQ(parameters(source_of("tiny-a2d-0.6b-bd3lm")), 596'049'920);
+  EXPECT_EQ(parameters(source_of("tiny-a2d-coder-0.5b")), 494'032'768);
+  EXPECT_NEAR(static_cast<double>(parameters(source_of("stable-diffcoder-8b"))), 8.25e9, 0.01e9);
   // llada-100m: tied 16384 x 768; 12 layers of 4 x 768^2, 3 x 768 x 2048 and two norms; one norm.
   EXPECT_EQ(parameters(source_of("llada-100m")), 16384 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768);
 }

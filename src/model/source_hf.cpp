@@ -16,8 +16,11 @@
 #include "model/adapter.h"
 #include "model/architecture.h"
 #include "model/describe.h"
+#include "model/hf_class.h"
 #include "model/hf_config.h"
+#include "model/hf_scaled.h"
 #include "model/hf_text.h"
+#include "model/model.h"
 #include "model/source.h"
 #include "model/tensor_check.h"
 
@@ -74,7 +77,8 @@ class TensorTable {
   }
 
   /// Errors: kUnsupported, for names that the architecture does not have.
-  Expected<void> add(const SafeTensor& tensor) {
+  /// `mapped`: its bytes are a file's.
+  Expected<void> add(const SafeTensor& tensor, bool mapped) {
     const HfName name(tensor.name);
     const auto found = entries_.find(name.pattern);
     if (found == entries_.end() || name.suffix.empty() != is_complete(found->second.gguf))
@@ -84,9 +88,13 @@ class TensorTable {
     const int layer = name.layer.empty() ? 0 : std::stoi(name.layer);
     std::string gguf = replace_placeholder(entry.gguf, std::to_string(layer)) + name.suffix;
     const Key key{entry.section, layer, entry.index, name.suffix};
-    if (!name.expert.empty()) return add_expert(tensor, std::stoi(name.expert), std::move(gguf), stacks_[key]);
+    if (!name.expert.empty()) {
+      Stack& stack = stacks_[key];
+      stack.mapped = stack.mapped && mapped;
+      return add_expert(tensor, std::stoi(name.expert), std::move(gguf), stack);
+    }
     const auto [at, fresh] =
-        ordered_.try_emplace(key, SourceTensor{std::move(gguf), tensor.type, tensor.shape, tensor.data, 0, true});
+        ordered_.try_emplace(key, SourceTensor{std::move(gguf), tensor.type, tensor.shape, tensor.data, 0, mapped});
     if (fresh) return {};
     return Error{ErrorCode::kInvalidFile, fmt::format("another tensor becomes '{}' too", at->second.name), tensor.name,
                  ""};
@@ -112,6 +120,7 @@ class TensorTable {
   using Key = std::tuple<int, int, int, std::string>;  ///< section, layer, index, suffix
   struct Stack {
     std::string gguf;
+    bool mapped = true;  ///< all of them are
     std::map<int, SafeTensor> experts;
   };
 
@@ -136,7 +145,7 @@ class TensorTable {
 
   static Expected<SourceTensor> stacked(const Stack& stack) {
     const SafeTensor& any = stack.experts.begin()->second;
-    SourceTensor tensor{stack.gguf, any.type, any.shape, {}, 0, true};
+    SourceTensor tensor{stack.gguf, any.type, any.shape, {}, 0, stack.mapped};
     tensor.shape.push_back(static_cast<std::int64_t>(stack.experts.size()));
     for (const auto& [number, expert] : stack.experts) {
       if (number != static_cast<int>(tensor.parts.size()))
@@ -153,12 +162,17 @@ class TensorTable {
   std::map<Key, Stack> stacks_;
 };
 
-Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architecture, const Safetensors& files) {
+Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architecture, const Safetensors& files,
+                                                   const ScaledTensors& scaled) {
   TensorTable table(architecture);
+  const auto is_read = [&](const std::string& name) {
+    return !is_left_out(architecture, name) && !scaled.parts.contains(name);
+  };
   for (const SafeTensor& tensor : files.tensors())
-    if (!is_left_out(architecture, tensor.name)) DLLM_CHECK_OK(table.add(tensor));
+    if (is_read(tensor.name)) DLLM_CHECK_OK(table.add(tensor, true));
+  for (const SafeTensor& tensor : scaled.tensors) DLLM_CHECK_OK(table.add(tensor, false));
   for (const UnreadTensor& tensor : files.unread())
-    if (!is_left_out(architecture, tensor.name)) return tensor.why;
+    if (is_read(tensor.name)) return tensor.why;
   return table.take();
 }
 
@@ -232,22 +246,6 @@ Expected<std::string> model_name(const HfConfig& config, const std::string& dire
   return std::string("model");
 }
 
-Expected<const Architecture*> find_model(const HfConfig& config) {
-  if (config.contains("architectures")) {
-    DLLM_TRY(const std::string name, config.architecture());
-    return find_hf_architecture(name);
-  }
-  DLLM_TRY(std::string type, config.string_or("model_type", ""));
-  if (type.empty())
-    return Error{ErrorCode::kInvalidFile, "neither 'architectures' nor 'model_type' says what the model is",
-                 config.file(), "is this a model's config.json?"};
-  std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  DLLM_TRY(const Architecture* found, find_architecture(type));
-  if (!found->hf_architectures.empty()) return found;
-  return Error{ErrorCode::kUnsupported, fmt::format("models of type '{}' are read from GGUF files only", type),
-               config.file(), ""};
-}
-
 /// The recommendations of generation_config.json, with the names of LLaDA's generate().
 Expected<void> set_lengths(const HfConfig& config, Metadata& meta) {
   const auto it = config.json().find("generation_config");
@@ -261,6 +259,15 @@ Expected<void> set_lengths(const HfConfig& config, Metadata& meta) {
       return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid length", *value),
                    fmt::format("{}, {}", generation.file(), name), ""};
     meta.set(key, MetaValue::u32(static_cast<std::uint32_t>(*value)));
+  }
+  return {};
+}
+
+Expected<void> set_thinking_default(const Architecture& architecture, Metadata& meta) {
+  for (const std::string_view key : {kChatTemplateKey, kToolTemplateKey}) {
+    DLLM_TRY(const auto text, meta.string(key));
+    if (text && text->find("enable_thinking") != std::string::npos)
+      meta.set(std::string(key), MetaValue::string(std::string(architecture.thinking_default) + *text));
   }
   return {};
 }
@@ -292,6 +299,11 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
   DLLM_TRY(const auto mask, model.integer("tokenizer.ggml.mask_token_id"));
   if (mask) defaults.mask = static_cast<TokenId>(*mask);
   DLLM_CHECK_OK(add_hf_text(source.name, config, {embedding->shape[1], defaults.mask}, meta, source.warnings));
+  if (architecture.hf_warning) {
+    DLLM_TRY(std::string warning, architecture.hf_warning(config));
+    if (!warning.empty()) source.warnings.push_back(std::move(warning));
+  }
+  DLLM_CHECK_OK(set_thinking_default(architecture, meta));
   // What the architecture says about the tokenizer overrides the tokenizer's files.
   for (const auto& [key, value] : model.entries())
     if (key.starts_with("tokenizer.")) meta.set(key, value);
@@ -316,6 +328,7 @@ Expected<void> check_model(const Architecture& architecture, const ModelSource& 
 /// Keeps the bytes of a checkpoint's tensors alive.
 struct CheckpointBytes {
   std::shared_ptr<const Safetensors> files;
+  ScaledTensors scaled;
   std::vector<GeneratedTensor> generated;
   std::shared_ptr<const void> adapter;
 };
@@ -347,14 +360,16 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
              HfConfig::parse(generation, (std::filesystem::path(directory) / "generation_config.json").string()));
     config.attach("generation_config", own);
   }
-  DLLM_TRY(const Architecture* architecture, find_model(config));
+  DLLM_TRY(const Architecture* architecture, find_hf_model(config));
   DLLM_TRY(auto files, Safetensors::open(directory));
   const auto owner = std::make_shared<CheckpointBytes>();
   owner->files = std::make_shared<const Safetensors>(std::move(files));
   source.owner = owner;
   source.files = owner->files->files();
   if (!architecture->fold) {
-    DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files));
+    DLLM_TRY(owner->scaled, decode_scaled(*owner->files, config,
+                                          [&](std::string_view name) { return is_left_out(*architecture, name); }));
+    DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files, owner->scaled));
   }
   DLLM_CHECK_OK(add_generated(*architecture, config, *owner, source.tensors));
   DLLM_CHECK_OK(drop_tied_head(*architecture, config, source));

@@ -14,6 +14,8 @@ struct WeightView {
   std::span<const std::byte> data;
   /// `data` is part of a mapped read-only file: its pages may be dropped from memory and are read again on access.
   bool mapped = false;
+  /// Of a stack of matrices: bytes from one to the next; 0: they follow each other.
+  std::size_t matrix_bytes = 0;
 
   bool present() const { return !data.empty(); }
 };

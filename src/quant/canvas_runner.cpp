@@ -22,7 +22,8 @@ Expected<void> CanvasRunner::check(const Graph& graph) {
   for (const Op& any : graph.ops) {
     std::string_view missing;
     if (std::holds_alternative<op::Scale>(any) || std::holds_alternative<op::Select>(any)) missing = "two regions";
-    if (std::holds_alternative<op::HiddenIn>(any) || std::holds_alternative<op::BlockConv>(any))
+    if (std::holds_alternative<op::HiddenIn>(any) || std::holds_alternative<op::BlockConv>(any) ||
+        std::holds_alternative<op::LayerNorm>(any))
       missing = beyond_plain(any);
     if (const auto* attention = std::get_if<op::Attention>(&any); attention != nullptr && attention->window > 0)
       missing = "a window of attention";

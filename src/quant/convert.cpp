@@ -10,6 +10,7 @@
 
 #include "base/try.h"
 #include "format/gguf.h"
+#include "model/describe.h"
 #include "numerics/mx_tensor.h"
 #include "numerics/packed.h"
 #include "quant/tensor_encoder.h"
@@ -42,6 +43,15 @@ Expected<void> check_encoders(const ModelSource& source, const std::vector<TypeC
       return Error{ErrorCode::kUnsupported, fmt::format("type {} cannot be written", codec(choices[i].type).name),
                    source.tensors[i].name, ""};
   return {};
+}
+
+/// The blocks that training gave the attention are those of decoding; no build loads a file in which they differ.
+Expected<void> check_block_length(const ModelSource& source, const WriteOptions& options) {
+  DLLM_TRY(const auto seen, source.metadata.integer(kAttentionBlockKey));
+  if (options.block_length == 0 || seen.value_or(0) <= 1 || *seen == options.block_length) return {};
+  return Error{ErrorCode::kUsage,
+               fmt::format("the model's attention has blocks of {}, not of {}", *seen, options.block_length),
+               "--block-length", fmt::format("leave it out: runs decode blocks of {}", *seen)};
 }
 
 /// What the importance matrix says of a tensor; empty: nothing. Errors: kMismatch, other sizes than the tensor's, but
@@ -181,6 +191,7 @@ Expected<std::vector<TypeChoice>> plan_types(const ModelSource& source, const Wr
   if (options.threads < 1)
     return Error{ErrorCode::kUsage, fmt::format("{} is not a valid number of threads", options.threads), "",
                  "at least 1"};
+  DLLM_CHECK_OK(check_block_length(source, options));
   OutputOptions output{.replace = options.replace};
   DLLM_TRY(output.sources, sources_of(source));
   DLLM_CHECK_OK(check_output(path, output));

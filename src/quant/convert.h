@@ -25,7 +25,8 @@ struct WriteOptions {
   int threads = 1;  ///< >= 1; the file is the same for every number
   /// Sets `general.name`, which by default is the source's; empty: unchanged.
   std::string model_name{};
-  /// Sets `dllm.canvas_length` and `diffusion.block_length`, the defaults of later runs; 0: as in the source.
+  /// Sets `dllm.canvas_length` and `diffusion.block_length`, the defaults of later runs; 0: as in the source. kUsage
+  /// for another block than that of the source's `diffusion.attention_block`.
   std::int32_t canvas_length = 0, block_length = 0;
   /// Called in the calling thread before each tensor (done < total) and once at the end (done == total, empty name).
   std::function<void(std::string_view tensor, std::int64_t done, std::int64_t total)> progress{};

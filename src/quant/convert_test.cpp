@@ -86,6 +86,34 @@ TEST(WriteModel, FloatTypesKeepTheValues) {
   }
 }
 
+/// Such a file would be complete, and no build would load it.
+TEST(WriteModel, BlocksOfTheAttentionKeepTheirLength) {
+  const TempDirectory directory;
+  test::HfCheckpoint checkpoint = make_checkpoint({.family = "llama"});
+  checkpoint.config.update({{"architectures", {"A2DLlamaLMHeadModel"}}, {"mask_token_id", 260}, {"block_size", 32}});
+  checkpoint.write(directory.path());
+  const ModelSource source = open_ok(directory.path());
+  const std::string path = directory.file("x.gguf");
+  const auto report = write_model(source, {.type = "Q8_0", .block_length = 64}, path);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(report.error().where, "--block-length");
+  EXPECT_NE(report.error().what.find("blocks of 32, not of 64"), std::string::npos);
+  EXPECT_NE(report.error().hint.find("leave it out"), std::string::npos);
+  EXPECT_FALSE(fs::exists(path));
+  for (const std::int32_t length : {32, 0}) {
+    write_ok(source, {.type = "Q8_0", .block_length = length}, path);
+    const auto model = Model::load(path);
+    ASSERT_TRUE(model) << model.error().message();
+    EXPECT_EQ((*model)->desc().block_length, 32);
+  }
+  // Where the model sees the whole canvas, any length is one.
+  checkpoint.config["block_size"] = 0;
+  checkpoint.write(directory.path());
+  write_ok(open_ok(directory.path()), {.type = "Q8_0", .block_length = 64}, path);
+  EXPECT_EQ((*Model::load(path))->desc().block_length, 64);
+}
+
 TEST(WriteModel, ReportCountsWhatWasWritten) {
   const TempDirectory directory;
   make_checkpoint({}).write(directory.path());

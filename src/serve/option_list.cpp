@@ -1,74 +1,11 @@
 // GET /options: the options of a generation, as this build's methods declare them.
-#include <cmath>
-
-#include "dllm/options.h"
+#include "engine/option_catalog.h"
 #include "serve/answer.h"
 
 namespace dllm::serve {
-namespace {
-
-constexpr const char* type_name(OptionType type) {
-  switch (type) {
-    case OptionType::kBool:
-      return "boolean";
-    case OptionType::kInteger:
-    case OptionType::kUnsigned:
-      return "integer";
-    case OptionType::kNumber:
-      return "number";
-    case OptionType::kText:
-      return "text";
-    case OptionType::kChoice:
-      return "choice";
-  }
-  return "text";
-}
-
-Json option_json(const OptionInfo& info) {
-  Json json = {{"key", info.key}, {"type", type_name(info.type)}, {"meaning", info.meaning}};
-  if (!info.unit.empty()) json["unit"] = info.unit;
-  if (std::isfinite(info.minimum)) json["minimum"] = info.minimum;
-  if (std::isfinite(info.maximum)) json["maximum"] = info.maximum;
-  if (!info.choices.empty()) json["choices"] = info.choices;
-  if (info.standard) std::visit([&json](const auto& one) { json["default"] = one; }, *info.standard);
-  if (!info.standard_text.empty()) json["default_text"] = info.standard_text;
-  if (!info.condition.empty()) json["condition"] = info.condition;
-  return json;
-}
-
-Json option_list(const std::vector<OptionInfo>& options) {
-  Json list = Json::array();
-  for (const OptionInfo& info : options)
-    if (info.type != OptionType::kText) list.push_back(option_json(info));  // files of the server are the operator's
-  return list;
-}
-
-/// Whether the loaded model supports the method with all other options at their defaults.
-bool usable(const LanguageModel& model, const std::string& selector, const std::string& method) {
-  GenerateOptions options;
-  return options.set(selector, method) && model.resolve(options);
-}
-
-}  // namespace
 
 Expected<void> list_options(const CallPtr& call) {
-  const LanguageModel& model = call->served().model;
-  Json parts = Json::array(), presets = Json::array();
-  for (const PartInfo& part : options_info().parts) {
-    if (part.selector.key.empty()) continue;
-    Json methods = Json::array();
-    for (const MethodInfo& method : part.methods)
-      methods.push_back({{"name", method.name},
-                         {"meaning", method.meaning},
-                         {"usable", usable(model, part.selector.key, method.name)},
-                         {"options", option_list(method.options)}});
-    parts.push_back({{"key", part.selector.key}, {"meaning", part.selector.meaning}, {"methods", std::move(methods)}});
-  }
-  for (const PresetInfo& preset : options_info().presets)
-    presets.push_back(
-        {{"name", preset.name}, {"meaning", preset.meaning}, {"usable", usable(model, "preset", preset.name)}});
-  call->reply(
-      {{"common", option_list(options_info().common)}, {"parts", std::move(parts)}, {"presets", std::move(presets)}});
+  call->reply(option_catalog(call->served().model));
   return {};
 }
 

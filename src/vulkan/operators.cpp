@@ -351,7 +351,11 @@ struct NotRun {
   std::string operator()(const op::Linear&) const { return ""; }
   std::string operator()(const op::Rope&) const { return ""; }
   std::string operator()(const op::StoreKv&) const { return ""; }
-  std::string operator()(const op::Glu&) const { return ""; }
+  std::string operator()(const op::LayerNorm& o) const { return std::string(beyond_plain(o)); }
+  std::string operator()(const op::Glu& o) const {
+    const bool known = o.activation == Activation::kSilu || o.activation == Activation::kGeluTanh;
+    return known ? "" : std::string(beyond_plain(o));
+  }
   std::string operator()(const op::Add&) const { return ""; }
   std::string operator()(const op::Hadamard&) const { return ""; }
   std::string operator()(const op::Scale&) const { return ""; }
@@ -359,6 +363,7 @@ struct NotRun {
   std::string operator()(const op::HiddenIn& o) const { return std::string(beyond_plain(o)); }
   std::string operator()(const op::HiddenOut& o) const { return std::string(beyond_plain(o)); }
   std::string operator()(const op::BlockConv& o) const { return std::string(beyond_plain(o)); }
+  std::string operator()(const op::Gather& o) const { return std::string(beyond_plain(o)); }
   std::string operator()(const op::GatherScored&) const { return ""; }
   std::string operator()(const op::ScoreHead&) const { return ""; }
   std::string operator()(const op::Attention& o) const {

@@ -84,7 +84,8 @@ class Pass::Recorder {
   }
   template <class NotRun>
     requires(std::is_same_v<NotRun, op::HiddenIn> || std::is_same_v<NotRun, op::HiddenOut> ||
-             std::is_same_v<NotRun, op::BlockConv>)
+             std::is_same_v<NotRun, op::BlockConv> || std::is_same_v<NotRun, op::LayerNorm> ||
+             std::is_same_v<NotRun, op::Gather>)
   Expected<void> record(const NotRun&) {
     return {};  // not_run() has refused it
   }
@@ -305,7 +306,7 @@ Expected<void> Pass::make_scratch(const std::shared_ptr<Device>& device) {
 }
 
 Expected<void> Pass::make_head(const std::shared_ptr<Device>& device) {
-  head_.vocab = cpu::head_vocab(plan_.graph);
+  head_.vocab = head_vocab(plan_.graph);
   if (head_.vocab == 0) return {};
   head_.chunks = (head_.vocab + cpu::kHeadChunk - 1) / cpu::kHeadChunk;
   const std::int64_t fit = kPartLogits / cpu::kHeadChunk / std::max<std::int64_t>(1, room_.scored);
@@ -344,7 +345,7 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
   // At most those of experts: two products with codes of their rows, a gate, a transform, codes, a product, a sum.
   // The head has three for each part.
   const auto launches =
-      static_cast<std::int64_t>(9 * planned.ops.size()) + 3 * (cpu::head_vocab(planned) / cpu::kHeadChunk + 1);
+      static_cast<std::int64_t>(9 * planned.ops.size()) + 3 * (head_vocab(planned) / cpu::kHeadChunk + 1);
   DLLM_TRY(pass->arguments_, PassArguments::make(device, planned, *model.tables, room, launches));
   DLLM_TRY(pass->arena_, Buffer::make(device, pass->plan_.arena_floats * 4, Place::kDevice, "a pass's activations"));
   DLLM_TRY(pass->codes_,

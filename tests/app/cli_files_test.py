@@ -23,6 +23,27 @@ class Files(CliCase):
         cls.words = cls.dir / "words.gguf"
         files.write_gguf(cls.words, files.vocab_only_metadata("llada"))
 
+    def test_importance_matrices_are_made_from_canvases(self):
+        f32, items = self.dir / "for-imatrix.gguf", self.dir / "items.jsonl"
+        self.ok("convert", self.hf, "-o", f32, "--type", "f32")
+        items.write_text("".join(json.dumps({"prompt": f"What is {n} and {n}?", "answer": str(2 * n)}) + "\n"
+                                 for n in range(6)))
+        matrix, again = self.dir / "own.gguf", self.dir / "again.gguf"
+        make = ["imatrix", "-m", f32, "--calibration", items, "--calibration-limit", "4"]
+        report = json.loads(self.ok(*make, "-o", matrix, "--report", "json").stdout)
+        self.assertEqual(report["canvases"], 4)
+        self.assertGreater(report["rows"], 4 * 10)
+        self.assertGreaterEqual(report["matrices"], 7)
+        self.ok(*make, "-o", again, "--threads", "1")
+        self.assertEqual(matrix.read_bytes(), again.read_bytes())
+        self.assertIn("exists", self.fails(2, *make, "-o", again))
+        self.ok(*make, "-o", again, "--calibration-seed", "1", "--force")
+        self.assertNotEqual(matrix.read_bytes(), again.read_bytes())
+        self.ok("quantize", f32, self.dir / "own-q.gguf", "IQ4_NL", "--imatrix", matrix)
+        self.ok("quantize", f32, self.dir / "plain-q.gguf", "IQ4_NL")
+        self.assertNotEqual((self.dir / "own-q.gguf").read_bytes(), (self.dir / "plain-q.gguf").read_bytes())
+        self.assertIn("--calibration", self.fails(2, "imatrix", "-m", f32, "-o", again))
+
     def test_convert_and_quantize(self):
         f32 = self.dir / "tiny-f32.gguf"
         result = self.ok("convert", self.hf, "-o", f32, "--type", "f32")

@@ -16,6 +16,7 @@ import unittest
 from cli_case import CliCase, run, sanitized
 
 PROGRAMS = pathlib.Path(__file__).resolve().parents[2] / "src" / "npu_core" / "testdata"
+NETWORKS = pathlib.Path(__file__).resolve().parents[1] / "networks"
 RECORDINGS = pathlib.Path(__file__).resolve().parents[2] / "models" / "recordings"
 
 SHAPE = """name = "small"
@@ -118,6 +119,8 @@ VALUES = {
 # decides where sums of more lanes are rounded.
 UNREACHED = {(f"{verb} --backend npu --npu-timing simulated", "latency.shift") for verb in ("run", "bench")} | {
     ("run --backend npu --npu-processor host", key) for key in ("array.mlen", "array.vlen")} | {
+    # A network of 11 kB has one split into pages.
+    ("npu network --plan", "window.staging_bytes"), ("npu network --plan", "window.mapping_bytes"),
     ("npu calibrate", "array.hlen")}  # of a phone, whose tiles are as long as a head
 # Of an array, valid together.
 GEOMETRY = {"array.blen": 16, "array.mlen": 128, "array.hlen": 64, "array.vlen": 256}
@@ -149,6 +152,9 @@ BLOCK_WINDOW = {**PHONE, "window.bytes": 345000, "window.staging_bytes": 80000, 
                 "window.map_us_per_page": 0.15, "window.mapping_bytes": 190000, "window.mappings": 4}
 NARROWER = {**PHONE, "window.bytes": 200000, "window.staging_bytes": 80000, "window.map_us": 200,
             "window.mapping_bytes": 60000}
+# For a network of 11 kB.
+TIGHT = {"window.bytes": 16384, "window.staging_bytes": 8192, "window.map_us": 200, "window.map_us_per_page": 0.15,
+         "window.mapping_bytes": 8192, "window.mappings": 4}
 
 
 REFRESHED = ("Ben has 12 pens. Ben gets 3 more.", "--canvas-length", 32, "--algorithm", "revision", "--cache", "dual",
@@ -184,6 +190,9 @@ def workloads(here):
     def timed_step(base, changes, *words):
         return npu("step", base, changes, "--timing-cache", "off", *words)
 
+    def network(base, changes, name, *words):
+        return npu("network", base, changes, NETWORKS / f"{name}.safetensors", "--timing-cache", "off", *words)
+
     def answers(verb, base, changes, *words):
         return Workload(base, changes, (*verb.split(), "--backend", "npu", *words))
 
@@ -207,6 +216,12 @@ def workloads(here):
         "npu step --analytic": [timed_step("plena-64", SMALL, *experts, *step, "--analytic"),
                                 timed_step("plena-64", SMALL, *small, *step, "--analytic"),
                                 timed_step("mobile-sm8750", PHONE, *small, *step, "--analytic")],
+        "npu network": [network("plena-64", SLOWER | SMOOTH, "bert"), network("plena-64", SLOWER, "vit"),
+                        network("mobile-sm8750", PHONE, "decoder")],
+        "npu network --analytic": [network("plena-64", SLOWER, "bert", "--analytic"),
+                                   network("mobile-sm8750", PHONE, "decoder", "--analytic")],
+        "npu network --plan": [network("mobile-sm8750", PHONE | TIGHT, "bert", "--plan"),
+                               network("mobile-sm8750", BUSY | TIGHT, "bert", "--plan")],
         "npu sampling": [npu("sampling", "plena-64", SLOWER | DRAWS, *sample),
                          npu("sampling", "mobile-sm8750", PHONE, *sample),
                          npu("sampling", "plena-64", SLOWER, *sample, "--issue", "serial", "--published", "no")],

@@ -10,9 +10,12 @@ import hashlib
 import json
 import os
 import pathlib
+import random
+import struct
 import sys
 import unittest
 
+import cli_test_files as files
 from cli_case import CliCase, run
 from serve_case import Server
 from tokenizer_texts import digest, texts
@@ -156,6 +159,57 @@ class SmolLm2(CliCase):
         self.assertLess(rows["kl"], 1e-6)
         self.assertTrue(1e-4 < exact["kl"] < 2e-2, exact["kl"])
         self.assertIn("mask token", self.fails(2, "compare", *items, "--masks", "random", f"exact: -m {self.file}"))
+
+
+    def test_every_weight_type(self):
+        """Made of the same numbers in float32. Bounds are about twice what was measured (docs/guide/verified-models.md).
+        Q4_K_S is a mix: rows of 576 are no multiple of 256."""
+        bounds = {"F16": 1e-5, "Q8_0": 2e-2, "Q4_K_S": 0.25, "Q4_0": 1.2}
+        configurations = [f"f32: -m {self.whole}"]
+        for name in bounds:
+            self.ok("quantize", self.whole, self.dir / f"{name}.gguf", name)
+            configurations.append(f"{name}: -m {self.dir / name}.gguf")
+        items = ["--items", GOLDEN / "items.jsonl", "--limit", 2, "--masked", 1, "-o", "json"]
+        found = json.loads(self.ok("compare", *items, *configurations).stdout)["configurations"]
+        for name, one in zip(bounds, found[1:]):
+            self.assertGreater(one["masks"], 60)
+            self.assertLess(one["kl"], bounds[name], name)
+
+    def adapter(self, ranks):
+        """A PEFT folder: these ranks, of 0 to 3, of one low-rank change of q_proj and down_proj in all layers."""
+        folder = self.dir / f"adapter-{''.join(map(str, ranks))}"
+        folder.mkdir()
+        noise = random.Random(5)
+        tensors = []
+        for layer in range(30):
+            for part, width in (("self_attn.q_proj", 576), ("mlp.down_proj", 1536)):
+                a = [[noise.gauss(0, 0.05) for _ in range(width)] for _ in range(4)]
+                b = [[noise.gauss(0, 0.02) for _ in range(4)] for _ in range(576)]
+                stem = f"base_model.model.model.layers.{layer}.{part}.lora_"
+                tensors.append((stem + "A.weight", [len(ranks), width], [x for r in ranks for x in a[r]]))
+                tensors.append((stem + "B.weight", [576, len(ranks)], [row[r] for row in b for r in ranks]))
+        files.write_safetensors(folder / "adapter_model.safetensors", tensors)
+        (folder / "adapter_config.json").write_text(json.dumps(
+            {"peft_type": "LORA", "r": len(ranks), "lora_alpha": len(ranks), "target_modules": ["q_proj", "down_proj"]}))
+        return folder
+
+    def test_adapters_add_up(self):
+        def logits(file, *adapters):
+            flags = [word for adapter in adapters for word in ("--lora", adapter)]
+            self.ok("logits", "-m", file, "--tokens", "1,504,338,260,3575,282,4649,47", "-o", self.dir / "l.f32", *flags)
+            data = (self.dir / "l.f32").read_bytes()
+            return struct.unpack(f"<{len(data) // 4}f", data)
+
+        def distance(one, other):
+            return max(map(abs, map(float.__sub__, one, other))) / max(map(abs, one))
+
+        whole, front, back = self.adapter([0, 1, 2, 3]), self.adapter([0, 1]), self.adapter([2, 3])
+        plain, one = logits(self.whole), logits(self.whole, whole)
+        self.assertGreater(distance(plain, one), 0.02)
+        self.assertLess(distance(one, logits(self.whole, front, back)), 1e-4)
+        self.assertEqual(plain, logits(self.whole, f"{whole}:0"))
+        self.assertLess(distance(one, logits(self.whole, f"{whole}:0.5", f"{whole}:0.5")), 1e-4)
+        self.assertGreater(distance(logits(self.file), logits(self.file, whole)), 0.02)
 
 
 if __name__ == "__main__":

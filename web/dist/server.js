@@ -1,6 +1,7 @@
 // The server's routes that the page uses (docs/guide/serving.md). Addresses are relative: a proxy may add a prefix.
 import { EventReader } from "./events.js";
 import { parseOptions, parseResult, parseStep, TraceError } from "./trace.js";
+import { send } from "./transport.js";
 /** An error response of the server. `status` 0: the server did not respond. */
 export class ServerError extends Error {
     status;
@@ -21,7 +22,7 @@ export class Server {
             headers["Authorization"] = `Bearer ${this.key}`;
         let response;
         try {
-            response = await fetch(path, { ...init, headers, credentials: "omit" });
+            response = await send(path, { ...init, headers });
         }
         catch (error) {
             if (error instanceof DOMException && error.name === "AbortError")

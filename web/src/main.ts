@@ -357,6 +357,10 @@ find("theme", HTMLButtonElement).addEventListener("click", () => {
   setTheme(THEMES[(now + 1) % THEMES.length] ?? "auto");
 });
 document.addEventListener("keydown", onKey);
+// A page with the engine inside has models that it did not have before (web/src/wasm/files.ts).
+document.addEventListener("dllm-model", (event) => {
+  if (event instanceof CustomEvent) void choose(String(event.detail));
+});
 setTheme(remembered("theme"));
 watchDrops();
 void connect();

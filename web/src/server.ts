@@ -2,6 +2,7 @@
 
 import { EventReader } from "./events.js";
 import { parseOptions, parseResult, parseStep, TraceError } from "./trace.js";
+import { send } from "./transport.js";
 import type { Message, OptionValue, Result, Step } from "./trace.js";
 
 export interface OptionInfo {
@@ -89,7 +90,7 @@ export class Server {
     if (this.key !== "") headers["Authorization"] = `Bearer ${this.key}`;
     let response: Response;
     try {
-      response = await fetch(path, { ...init, headers, credentials: "omit" });
+      response = await send(path, { ...init, headers });
     } catch (error) {
       if (error instanceof DOMException && error.name === "AbortError") throw error;
       throw new ServerError("The server does not answer.", 0);

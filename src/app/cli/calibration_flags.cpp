@@ -110,9 +110,19 @@ void CalibrationFlags::add(Flags& flags) {
              .default_text = setting_.method,
              .choices = quant_method_names(),
              .apply = into(setting_.method, quant_method_names())});
+  add_texts(flags, "; of the methods, y-clip and gptq read it");
+  flags.add({.names = {"--damping"},
+             .value = "X",
+             .help = "GPTQ: added to the Hessian's diagonal, times its mean",
+             .default_text = "0.01",
+             .apply = into(setting_.damping, 1e-9, 1e3),
+             .rare = true});
+}
+
+void CalibrationFlags::add_texts(Flags& flags, std::string_view readers) {
   flags.add({.names = {"--calibration"},
              .value = "FILE",
-             .help = "prompts with answers, as for dllm eval, or a text (.txt), for y-clip and GPTQ",
+             .help = fmt::format("prompts with answers, as for dllm eval, or a text (.txt){}", readers),
              .takes_path = true,
              .apply = into(setting_.path)});
   flags.add({.names = {"--calibration-masks"},
@@ -138,12 +148,14 @@ void CalibrationFlags::add(Flags& flags) {
              .default_text = "0",
              .apply = into(setting_.seed),
              .rare = true});
-  flags.add({.names = {"--damping"},
-             .value = "X",
-             .help = "GPTQ: added to the Hessian's diagonal, times its mean",
-             .default_text = "0.01",
-             .apply = into(setting_.damping, 1e-9, 1e3),
-             .rare = true});
+}
+
+std::function<Expected<std::vector<CalibrationCanvas>>(const Model&)> CalibrationSetting::canvases() const {
+  return [setting = *this](const Model& model) { return calibration_canvases(setting, model); };
+}
+
+std::string CalibrationSetting::description() const {
+  return fmt::format("the first {} texts, {} canvases each, masks {}, seed {}", limit, copies, masks, seed);
 }
 
 Expected<CalibrationOptions> CalibrationSetting::options() const {
@@ -157,9 +169,8 @@ Expected<CalibrationOptions> CalibrationSetting::options() const {
   CalibrationOptions options;
   options.method = method;
   options.damping = damping;
-  options.canvases = [setting = *this](const Model& model) { return calibration_canvases(setting, model); };
-  options.description = fmt::format("the first {} texts, {} canvases each, masks {}, seed {}, damping {}", limit,
-                                    copies, masks, seed, damping);
+  options.canvases = canvases();
+  options.description = fmt::format("{}, damping {}", description(), damping);
   return options;
 }
 

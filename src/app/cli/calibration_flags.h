@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/cli/flags.h"
@@ -35,6 +36,10 @@ struct CalibrationSetting {
   std::uint64_t seed = 0;
   double damping = 0.01;
 
+  /// Makes the canvases of a model; `path` is not empty.
+  std::function<Expected<std::vector<CalibrationCanvas>>(const Model&)> canvases() const;
+  /// What they are made of.
+  std::string description() const;
   /// For write_quantized(). Errors: kUsage (a calibration that the method does not need, or that it lacks).
   Expected<CalibrationOptions> options() const;
 };
@@ -43,6 +48,9 @@ struct CalibrationSetting {
 class CalibrationFlags {
  public:
   void add(Flags& flags);
+  /// Those that choose what a calibration sees. `readers`: what the help says after the kinds of files.
+  void add_texts(Flags& flags, std::string_view readers);
+  const CalibrationSetting& setting() const { return setting_; }
   Expected<CalibrationOptions> options() const { return setting_.options(); }
 
  private:

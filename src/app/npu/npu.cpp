@@ -9,6 +9,7 @@ std::unique_ptr<Verb> make_npu_compile();
 std::unique_ptr<Verb> make_npu_run();
 std::unique_ptr<Verb> make_npu_trace();
 std::unique_ptr<Verb> make_npu_step();
+std::unique_ptr<Verb> make_npu_network();
 std::unique_ptr<Verb> make_npu_sampling();
 std::unique_ptr<Verb> make_npu_dram();
 std::unique_ptr<Verb> make_npu_devices();
@@ -26,6 +27,7 @@ const std::vector<VerbEntry>& npu_verbs() {
       {"npu run", "[OPTIONS] FILE", "Run a program on the functional machine", make_npu_run},
       {"npu trace", "[OPTIONS] FILE", "Simulate a program's time, with a trace for Perfetto", make_npu_trace},
       {"npu step", "[OPTIONS]", "Time a denoising step of a model", make_npu_step},
+      {"npu network", "[OPTIONS] FILE", "Compile, time and compute a network from ONNX", make_npu_network},
       {"npu sampling", "[OPTIONS]", "Time the sampling phases of a denoising step", make_npu_sampling},
       {"npu dram", "[OPTIONS]", "Simulate the memory alone under streams or a trace", make_npu_dram},
       {"npu devices", "[OPTIONS] [NAME|FILE]", "List device profiles, or show one resolved", make_npu_devices},

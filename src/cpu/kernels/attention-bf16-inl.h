@@ -30,10 +30,7 @@ inline std::int64_t padded_dim(const AttentionArgs& args) {
 
 /// A row of the cache as floats, zero-padded to whole steps.
 inline void widen_padded(const AttentionArgs& args, const std::byte* row, float* out) {
-  KeyTile one{};
-  std::int32_t position = 0;
-  one.position = &position, one.count = 1;
-  widen_tile(row, args, 0, one, out);
+  widen_rows(args, 0, 1, out, [row](int) { return row; });
   if ((args.head_dim + 15) / 16 * 16 < padded_dim(args)) store(out + padded_dim(args) - 16, set1(0.f));
 }
 
@@ -76,7 +73,7 @@ inline bool limit_words(float* pairs, std::int64_t count, std::uint16_t missing)
 template <class Body>
 void for_each_missing(const AttentionArgs& args, const KeyTile& tile, float* row, const Body& body) {
   for (int j = 0; j < tile.count; ++j) {
-    if (!has_nan(operand_row(args, args.v + tile.position[j] * args.position_bytes, row, set1(0.f)))) continue;
+    if (!has_nan(operand_row(args, value_row(args, tile, j), row, set1(0.f)))) continue;
     for (std::int64_t d = 0; d < args.head_dim; ++d)
       if (!(row[d] == row[d])) body(j, d);
   }
@@ -213,14 +210,12 @@ struct ChainForm {
     round_queries(args, stride, group);
   }
   void arrange_keys(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
-    for (int j = 0; j < tile.count; ++j)
-      operand_row(args, args.k + tile.position[j] * args.position_bytes, k + j * stride, set1(0.f));
+    for (int j = 0; j < tile.count; ++j) operand_row(args, key_row(args, tile, j), k + j * stride, set1(0.f));
   }
   /// Whether a value is not finite.
   bool arrange_values(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
     F32 shown = set1(0.f);
-    for (int j = 0; j < tile.count; ++j)
-      shown = operand_row(args, args.v + tile.position[j] * args.position_bytes, v + j * stride, shown);
+    for (int j = 0; j < tile.count; ++j) shown = operand_row(args, value_row(args, tile, j), v + j * stride, shown);
     for (std::int64_t j = tile.count; j % kBf16Step != 0; ++j)
       for (std::int64_t d = 0; d < stride; d += 16) store(v + j * stride + d, set1(0.f));
     if (!has_nan(shown)) return false;

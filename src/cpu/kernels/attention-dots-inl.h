@@ -133,7 +133,7 @@ struct DotForm {
     const std::int64_t padded = padded_dim(args);
     WordRange range;
     for (int j = 0; j < tile.count; ++j) {
-      const Row from(*this, args, args.k + tile.position[j] * args.position_bytes, 0);
+      const Row from(*this, args, key_row(args, tile, j), 0);
       auto* const to = reinterpret_cast<std::uint16_t*>(k + j * (stride / 2));
       for (std::int64_t d = 0; d < padded; d += kBf16Step) {
         const Words x = from.at(d);
@@ -150,9 +150,7 @@ struct DotForm {
   bool arrange_values_of(const AttentionArgs& args, const KeyTile& tile, std::int64_t stride) const {
     WordRange range;
     const std::int64_t padded = padded_dim(args);
-    const auto row = [&](std::int64_t j, int place) {
-      return Row(*this, args, args.v + tile.position[j] * args.position_bytes, place);
-    };
+    const auto row = [&](std::int64_t j, int place) { return Row(*this, args, value_row(args, tile, j), place); };
     for (std::int64_t j = 0; j < tile.count; j += 4)
       for (std::int64_t odd = 0; odd < 2; ++odd) {
         float* const to = v + pair_row(j, odd) * stride;

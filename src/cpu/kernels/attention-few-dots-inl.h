@@ -39,8 +39,8 @@ struct FewDotForm : DotForm {
     for (int j = 0; j < tile.count; j += 2) {
       const int other = j + 1 < tile.count ? j + 1 : j;
       if (other == j) tile.position[j + 1] = 0x7fffffff;
-      const Row first(*this, args, args.k + tile.position[j] * args.position_bytes, 0);
-      const Row second(*this, args, args.k + tile.position[other] * args.position_bytes, 1);
+      const Row first(*this, args, key_row(args, tile, j), 0);
+      const Row second(*this, args, key_row(args, tile, other), 1);
       float* const to = k + j / 2 * stride;
       for (std::int64_t d = 0; d < padded; d += kBf16Step) {
         const Words a = first.at(d), b = second.at(d);

@@ -187,9 +187,9 @@ void attend_few(const AttentionArgs& args) {
   for_each_tile(args, group.most, tile, [&](const Ahead& ahead) {
     // Uses V's place as an intermediate, which is filled afterwards. Positions beyond the last are hidden from all
     // queries.
-    widen_tile(args.k, args, stride, tile, scratch.v);
+    widen_keys(args, stride, tile, scratch.v);
     interleave<kSpan>(scratch.v, stride, args.head_dim, tile.count, scratch.k);
-    widen_tile(args.v, args, stride, tile, scratch.v);
+    widen_values(args, stride, tile, scratch.v);
     bool masked = tile.position[tile.count - 1] >= group.least;
     for (int j = tile.count; j % kSpan != 0; ++j) tile.position[j] = 0x7fffffff, masked = true;
     if (masked) return attend_few_tile<kSpan, kStride, true>(group, tile, ahead, args.head_dim, stride);

@@ -49,8 +49,19 @@ struct KeyTile {
   const float* v;
   float* scores;           ///< [keys][vectors][16]
   std::int32_t* position;  ///< [keys]
+  std::int32_t* source;    ///< [keys], of their ranges
   int count;
 };
+
+/// Row j of a tile, in the cache that holds it.
+inline const std::byte* key_row(const AttentionArgs& args, const KeyTile& tile, std::int64_t j) {
+  const std::int32_t source = tile.source[j];
+  return (source == 0 ? args.k : args.shared[source - 1].k) + tile.position[j] * args.position_bytes;
+}
+inline const std::byte* value_row(const AttentionArgs& args, const KeyTile& tile, std::int64_t j) {
+  const std::int32_t source = tile.source[j];
+  return (source == 0 ? args.v : args.shared[source - 1].v) + tile.position[j] * args.position_bytes;
+}
 
 /// Rows of the next tile, prefetched while this one is computed: one cache line after the other, spread evenly over the
 /// iterations of the register tiles, which have spare load slots. The hardware prefetcher does not run far enough ahead
@@ -61,27 +72,11 @@ struct Ahead {
   std::int64_t bytes;  ///< of each; 0: nothing to fetch
 };
 
-template <TensorType kType>
-void widen_rows(const std::byte* base, const AttentionArgs& args, std::int64_t stride, const KeyTile& tile,
-                float* dst) {
-  for (int j = 0; j < tile.count; ++j)
-    widen_row<kType>(base + tile.position[j] * args.position_bytes, args.head_dim, dst + j * stride);
+inline void widen_keys(const AttentionArgs& args, std::int64_t stride, const KeyTile& tile, float* dst) {
+  widen_rows(args, stride, tile.count, dst, [&](int j) { return key_row(args, tile, j); });
 }
-
-inline void widen_tile(const std::byte* base, const AttentionArgs& args, std::int64_t stride, const KeyTile& tile,
-                       float* dst) {
-  switch (args.type) {
-    case TensorType::kF16:
-      return widen_rows<TensorType::kF16>(base, args, stride, tile, dst);
-    case TensorType::kBF16:
-      return widen_rows<TensorType::kBF16>(base, args, stride, tile, dst);
-    case TensorType::kQ8_0:
-      return widen_rows<TensorType::kQ8_0>(base, args, stride, tile, dst);
-    case TensorType::kQ4_0:
-      return widen_rows<TensorType::kQ4_0>(base, args, stride, tile, dst);
-    default:
-      return widen_rows<TensorType::kF32>(base, args, stride, tile, dst);
-  }
+inline void widen_values(const AttentionArgs& args, std::int64_t stride, const KeyTile& tile, float* dst) {
+  widen_rows(args, stride, tile.count, dst, [&](int j) { return value_row(args, tile, j); });
 }
 
 /// Scores of kKeys keys for kVectors vectors of queries. kStride: constant offsets instead of a pointer per key.
@@ -283,13 +278,16 @@ inline void end_group(const AttentionArgs& args, std::int64_t stride, const Atte
 
 /// Visible positions of the tile, ascending; `range` is the first range that may reach into it.
 inline int list_visible(const AttentionArgs& args, std::int64_t tile_end, std::int64_t end, std::int64_t& range,
-                        std::int64_t& next, std::int32_t* position) {
+                        std::int64_t& next, const KeyTile& tile) {
   int count = 0;
   while (range < args.range_count) {
     const KeyRange& r = args.ranges[range];
     if (next < r.begin) next = r.begin;
     const std::int64_t stop = r.end < end ? r.end : end;
-    for (; next < stop && next < tile_end; ++next) position[count++] = static_cast<std::int32_t>(next);
+    for (; next < stop && next < tile_end; ++next, ++count) {
+      tile.position[count] = static_cast<std::int32_t>(next);
+      tile.source[count] = r.source;
+    }
     if (next < stop || next >= end) break;
     ++range;
   }
@@ -301,7 +299,8 @@ inline Ahead next_rows(const AttentionArgs& args, std::int64_t range, std::int64
   if (range == args.range_count) return {args.k, args.v, 0};
   const KeyRange& r = args.ranges[range];
   const std::int64_t begin = next > r.begin ? next : r.begin, rows = r.end - begin;
-  return {args.k + begin * args.position_bytes, args.v + begin * args.position_bytes,
+  const SharedRows from = r.source == 0 ? SharedRows{args.k, args.v} : args.shared[r.source - 1];
+  return {from.k + begin * args.position_bytes, from.v + begin * args.position_bytes,
           args.position_bytes * (rows < kKeyTile ? rows : kKeyTile)};
 }
 
@@ -322,7 +321,12 @@ struct AttentionScratch {
         next(static_cast<float*>(args.scratch)),
         k(take(kKeyTile * stride)),
         v(take(kKeyTile * stride)),
-        tile{k, v, take(kKeyTile * lanes), reinterpret_cast<std::int32_t*>(take(kKeyTile)), 0} {}
+        tile{k,
+             v,
+             take(kKeyTile * lanes),
+             reinterpret_cast<std::int32_t*>(take(kKeyTile)),
+             reinterpret_cast<std::int32_t*>(take(kKeyTile)),
+             0} {}
 
   float* take(std::int64_t floats) {
     float* at = next;
@@ -365,7 +369,7 @@ inline void for_each_tile(const AttentionArgs& args, std::int64_t end, KeyTile& 
   while (range < args.range_count) {
     if (next < args.ranges[range].begin) next = args.ranges[range].begin;
     if (next >= end) break;
-    tile.count = list_visible(args, next / kKeyTile * kKeyTile + kKeyTile, end, range, next, tile.position);
+    tile.count = list_visible(args, next / kKeyTile * kKeyTile + kKeyTile, end, range, next, tile);
     if (tile.count > 0) body(next_rows(args, range, next));
   }
 }
@@ -378,8 +382,8 @@ void attend(const AttentionArgs& args) {
   fetch_first(args);
   AttentionGroups groups(args, scratch);
   for_each_tile(args, groups.seen, tile, [&](Ahead ahead) {
-    widen_tile(args.k, args, stride, tile, scratch.k);
-    widen_tile(args.v, args, stride, tile, scratch.v);
+    widen_keys(args, stride, tile, scratch.k);
+    widen_values(args, stride, tile, scratch.v);
     for (const AttentionGroup& group : groups) {
       attend_group<kStride>(group, tile, ahead, args.head_dim, stride);
       ahead.bytes = 0;

@@ -69,7 +69,7 @@ struct TileForm {
     const std::int64_t padded = padded_dim(args);
     Range range;
     for (int j = 0; j < tile.count; ++j) {
-      const std::uint16_t* const from = row(args, args.k + tile.position[j] * args.position_bytes, 0);
+      const std::uint16_t* const from = row(args, key_row(args, tile, j), 0);
       auto* const to = reinterpret_cast<std::uint16_t*>(k + j * (stride / 2));
       for (std::int64_t d = 0; d < padded; ++d) range.add(to[d] = from[d]);
     }
@@ -85,11 +85,10 @@ struct TileForm {
     const std::uint16_t* const none = words + padded;
     Range range;
     for (int j = 0; j < tile.count; j += 2) {
-      const std::uint16_t* const low = row(args, args.v + tile.position[j] * args.position_bytes, 0);
+      const std::uint16_t* const low = row(args, value_row(args, tile, j), 0);
       if (j + 1 == tile.count)
         for (std::int64_t d = 0; d < padded; d += 16) store_words(words + padded + d, set1(std::int32_t{0}));
-      const std::uint16_t* const high =
-          j + 1 < tile.count ? row(args, args.v + tile.position[j + 1] * args.position_bytes, 1) : none;
+      const std::uint16_t* const high = j + 1 < tile.count ? row(args, value_row(args, tile, j + 1), 1) : none;
       auto* const to = reinterpret_cast<std::uint16_t*>(v + j / 2 * stride);
       for (std::int64_t d = 0; d < padded; ++d) {
         range.add(to[2 * d] = low[d]);

@@ -44,6 +44,28 @@ inline void widen_row(const std::byte* src, std::int64_t head_dim, float* dst) {
   }
 }
 
+/// Rows row(0), row(1), ... of the cache as floats.
+template <TensorType kType, class Row>
+void widen_rows(const AttentionArgs& args, std::int64_t stride, int count, float* dst, const Row& row) {
+  for (int j = 0; j < count; ++j) widen_row<kType>(row(j), args.head_dim, dst + j * stride);
+}
+
+template <class Row>
+inline void widen_rows(const AttentionArgs& args, std::int64_t stride, int count, float* dst, const Row& row) {
+  switch (args.type) {
+    case TensorType::kF16:
+      return widen_rows<TensorType::kF16>(args, stride, count, dst, row);
+    case TensorType::kBF16:
+      return widen_rows<TensorType::kBF16>(args, stride, count, dst, row);
+    case TensorType::kQ8_0:
+      return widen_rows<TensorType::kQ8_0>(args, stride, count, dst, row);
+    case TensorType::kQ4_0:
+      return widen_rows<TensorType::kQ4_0>(args, stride, count, dst, row);
+    default:
+      return widen_rows<TensorType::kF32>(args, stride, count, dst, row);
+  }
+}
+
 inline bool rotates_queries(const AttentionArgs& args) { return args.type == TensorType::kQ4_0 && !args.plain_keys; }
 
 /// The factor of the queries. Rotated ones and the keys of encode_key() are 32 times too large together; the keys have

@@ -178,6 +178,13 @@ struct HadamardArgs {
 struct KeyRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int32_t source = 0;  ///< whose rows they are: 0: AttentionArgs::k and v; i: shared[i - 1]
+};
+
+/// Position 0 of a kv head in another cache.
+struct SharedRows {
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
 };
 
 /// How attention is computed. All but kF32 have the same bits, those of the arithmetic `bf16`
@@ -195,7 +202,8 @@ struct AttentionArgs {
   TensorType type = TensorType::kF32;  ///< of K and V: F32, F16, BF16, or Q8_0 if head_dim is a multiple of 32
   const std::byte* k = nullptr;        ///< position 0 of the kv head
   const std::byte* v = nullptr;
-  std::int64_t position_bytes = 0;  ///< from one position to the next
+  const SharedRows* shared = nullptr;  ///< caches that this one is a branch of; null: no range reads them
+  std::int64_t position_bytes = 0;     ///< from one position to the next
   std::int64_t head_dim = 0;
   std::int64_t group = 1;  ///< query heads per kv head
   float scale = 1.f;
@@ -222,8 +230,8 @@ constexpr std::int64_t attention_stride(std::int64_t head_dim) {
 }
 constexpr std::size_t attention_scratch_bytes(std::int64_t head_dim) {
   const std::int64_t stride = attention_stride(head_dim);
-  // K and V; scores (of a group of at most 64 queries) and positions; queries, outputs and three numbers each.
-  return static_cast<std::size_t>(2 * kKeyTile * stride + kKeyTile * 65 + kAttentionQueries * (2 * stride + 3)) *
+  // K and V; scores (of a group of at most 64 queries), positions and sources; queries, outputs and three numbers each.
+  return static_cast<std::size_t>(2 * kKeyTile * stride + kKeyTile * 66 + kAttentionQueries * (2 * stride + 3)) *
          sizeof(float);
 }
 

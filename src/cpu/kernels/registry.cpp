@@ -34,6 +34,13 @@ const KernelSet& kernels();
 namespace neon {
 extern const KernelSet kKernels;
 }
+#elif defined(__wasm__)
+namespace simd128 {
+extern const KernelSet kKernels;
+}
+bool runs_simd128();             ///< its emulated multiply-add rounds once
+const KernelSet* relaxed_set();  ///< nullptr: this program was linked without it (no_relaxed.cpp)
+bool runs_relaxed();             ///< its multiply-add is fused here
 #endif
 
 namespace {
@@ -101,6 +108,9 @@ int list_kernel_sets(KernelSetEntry (&entries)[kMaxKernelSets]) {
   entries[count++] = {&amx::kernels(), runs_amx()};
 #elif defined(__aarch64__)
   entries[count++] = {&neon::kKernels, runs_neon()};
+#elif defined(__wasm__)
+  entries[count++] = {&simd128::kKernels, runs_simd128()};
+  if (relaxed_set() != nullptr) entries[count++] = {relaxed_set(), runs_relaxed()};
 #endif
   return count;
 }

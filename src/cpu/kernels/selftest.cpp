@@ -23,9 +23,9 @@ namespace {
 
 using test::Tested;
 
-// With sanitizers, the kernels and the emulated tiles are thirty times slower: then only every fifth shape of `super`
-// is tested, which still covers every length of K and every number of rows but the largest. Plain builds and qemu test
-// all.
+// With sanitizers, the kernels and the emulated tiles are thirty times slower, and about as slow in WebAssembly, whose
+// scalar set has no fused multiply-add: then only every fifth shape of `super` is tested, which still covers every
+// length of K and every number of rows but the largest. Plain builds and qemu test all.
 #ifdef DLLM_SANITIZED
 constexpr int kEvery = 5;
 #else

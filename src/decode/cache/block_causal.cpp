@@ -32,6 +32,8 @@ class BlockCausalCache : public CachePolicy {
   explicit BlockCausalCache(const BlockCausalOptions& options)
       : CachePolicy(options), settle_(options.settle.has_value()) {}
 
+  std::unique_ptr<CachePolicy> clone() const override { return std::make_unique<BlockCausalCache>(*this); }
+
   CacheDecision decide(const CacheContext& context) override {
     const Position window = settle_ && !context.wanted.empty() ? context.wanted.front() : context.needed.begin;
     const Position first = std::min({first_stale(context), window, context.horizon});

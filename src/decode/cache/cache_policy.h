@@ -81,6 +81,9 @@ class CachePolicy {
   explicit CachePolicy(const KeepingOptions& options = {}) : keeps_front_(options.keep_front) {}
   virtual ~CachePolicy() = default;
   virtual CacheDecision decide(const CacheContext& context) = 0;
+  /// A copy, which is asked what a pass that may never come would compute. nullptr: nobody can ask that, and the loop
+  /// guesses no passes (Decoder::guesses()).
+  virtual std::unique_ptr<CachePolicy> clone() const { return nullptr; }
   /// KeepingOptions::keep_front, which the loop implements.
   bool keeps_front() const { return keeps_front_; }
 

@@ -30,6 +30,8 @@ class DelayedCache : public CachePolicy {
   DelayedCache(const DelayedOptions& options, Variant variant)
       : CachePolicy(options), config_(options), variant_(variant) {}
 
+  std::unique_ptr<CachePolicy> clone() const override { return std::make_unique<DelayedCache>(*this); }
+
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
     const bool first = age_ < 0;

@@ -30,6 +30,8 @@ class DualCache : public CachePolicy {
   explicit DualCache(const DualOptions& options)
       : CachePolicy(options), refresh_(options), settle_(static_cast<std::uint32_t>(options.settle.value_or(0))) {}
 
+  std::unique_ptr<CachePolicy> clone() const override { return std::make_unique<DualCache>(*this); }
+
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
     if (refresh_.due(context)) return {positions(all), {all}, /*fills=*/true};

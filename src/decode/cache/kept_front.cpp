@@ -25,18 +25,14 @@ std::vector<Candidate> candidates_of(const DenoisePass& pass, const Scores& scor
   std::vector<Candidate> result;
   result.reserve(pass.wanted.size());
   std::size_t query = 0;
-  const std::size_t vocabulary = scores.rows.empty() ? 0 : scores.logits.size() / scores.rows.size();
   for (std::size_t i = 0; i < pass.wanted.size(); ++i) {
-    const bool kept = pass.score_of_wanted[i] == DenoisePass::kKept;
-    const auto index = static_cast<std::size_t>(kept ? 0 : pass.score_of_wanted[i]);
-    const RowScore& row = kept ? front.score() : scores.rows[index];
     const std::size_t first = query;
     while (query < pass.queries.size() && pass.queries[query].position == pass.wanted[i]) ++query;
-    result.push_back(
-        {pass.wanted[i], row.token, row.confidence, row.log_odds, row.margin, row.entropy,
-         row.token >= 0 && !row.overruled, row.logit, std::span(scores.queried).subspan(first, query - first),
-         kept ? front.top() : top_of(scores, index),
-         kept ? std::span<const float>() : std::span(scores.logits).subspan(index * vocabulary, vocabulary)});
+    const auto queried = std::span(scores.queried).subspan(first, query - first);
+    const std::int32_t row = pass.score_of_wanted[i];
+    result.push_back(row == DenoisePass::kKept
+                         ? candidate_of(pass.wanted[i], front.score(), queried, front.top(), {})
+                         : candidate_of(pass.wanted[i], scores, static_cast<std::size_t>(row), queried));
   }
   return result;
 }

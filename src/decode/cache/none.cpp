@@ -6,6 +6,8 @@ namespace {
 
 class NoCache : public CachePolicy {
  public:
+  std::unique_ptr<CachePolicy> clone() const override { return std::make_unique<NoCache>(*this); }
+
   CacheDecision decide(const CacheContext& context) override {
     return {positions({0, context.horizon}), {{0, context.horizon}}};
   }

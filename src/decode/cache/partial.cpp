@@ -42,6 +42,8 @@ class PartialCache : public CachePolicy {
  public:
   explicit PartialCache(const PartialOptions& options) : CachePolicy(options), config_(options) {}
 
+  std::unique_ptr<CachePolicy> clone() const override { return std::make_unique<PartialCache>(*this); }
+
   CacheDecision decide(const CacheContext& context) override {
     const Position prompt = std::min(context.canvas.prompt_end(), context.horizon);
     const PositionRange all{0, context.horizon}, response{prompt, context.horizon};

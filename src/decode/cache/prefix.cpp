@@ -9,6 +9,8 @@ class PrefixCache : public CachePolicy {
  public:
   explicit PrefixCache(const RefreshOptions& options) : CachePolicy(options), refresh_(options) {}
 
+  std::unique_ptr<CachePolicy> clone() const override { return std::make_unique<PrefixCache>(*this); }
+
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
     if (refresh_.due(context)) return {positions(all), {all}, /*fills=*/true};

@@ -38,6 +38,8 @@ class VicinityCache : public CachePolicy {
   VicinityCache(const VicinityOptions& options, bool compat)
       : CachePolicy(options), config_(options), compat_(compat), refresh_(options) {}
 
+  std::unique_ptr<CachePolicy> clone() const override { return std::make_unique<VicinityCache>(*this); }
+
   CacheDecision decide(const CacheContext& context) override {
     const PositionRange all{0, context.horizon};
     const bool refresh = refresh_.due(context);

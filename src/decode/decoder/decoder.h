@@ -52,6 +52,8 @@ struct DecodeContext {
   RngKey rng;
   const LatencyTable* latency = nullptr;  ///< what steps cost on this machine; nullptr: unknown
   double least_threshold = 0;             ///< lower thresholds are raised to it (IterSmooth's cautious first passes)
+  /// In decode(): what the states of variants() predict at their masks of the window, ascending. In their order.
+  std::span<const std::vector<Candidate>> variants{};
   /// In decode(): what shadow rows predicted at shadowed() positions. `queried` has the logit of the canvas's token.
   std::span<const Candidate> shadows{};
   /// K and V of the sequence: from which token and in which pass each row was computed. nullptr: there is none.
@@ -89,6 +91,24 @@ class Decoder {
   /// see its token (StepPlan::shadows), while all others do. Called once after wanted(). A decoder that asks declares
   /// `shadows` (MethodTraits).
   virtual std::vector<Position> shadowed(const DecodeContext& context) {
+    (void)context;
+    return {};
+  }
+
+  /// Other states of the window that the coming pass forwards too, each on a branch of the cache: what they would
+  /// change in the canvas, in positions of the window that are not the prompt's. decode() gets their predictions. Each
+  /// has the rows of a pass. Called once after wanted(); a decoder that names some declares how many at most
+  /// (MethodTraits::branches), and names no guesses().
+  virtual std::vector<std::vector<Edit>> variants(const DecodeContext& context) {
+    (void)context;
+    return {};
+  }
+
+  /// What the coming pass and those after it may decide: commits of masks of the window, pass by pass. The loop
+  /// forwards the states that would follow together with the coming pass, each on a branch of the cache, and uses a
+  /// result only if the loop gets to that very state. So guesses cost rows and save passes, and change no token. Called
+  /// before each pass whose results would be used; a decoder that names some declares how many (MethodTraits).
+  virtual std::vector<std::vector<Edit>> guesses(const DecodeContext& context) {
     (void)context;
     return {};
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/kv_cache.h"
 #include "backend/latency_table.h"
 #include "base/rng.h"
 #include "base/types.h"
@@ -30,6 +31,9 @@ struct DenoiseOptions {
   SmoothConfig smooth{};
   ConstraintConfig constraint{};  ///< the window must not draft, and the decoder commits its candidates only
   SecondPathConfig second{};      ///< for decoders with a Reviser; not under guidance
+  /// As large as the sequence's own cache, for decoders with guesses() or variants(): as many as it names at most.
+  /// Borrowed.
+  std::vector<KvCache*> branches{};
 };
 
 }  // namespace dllm

@@ -21,6 +21,27 @@ std::span<const TopToken> top_of(const Scores& scores, std::size_t row) {
   return std::span(scores.top).subspan(row * count, count);
 }
 
+Candidate candidate_of(Position position, const RowScore& row, std::span<const float> queried,
+                       std::span<const TopToken> top, std::span<const float> logits) {
+  return {position,
+          row.token,
+          row.confidence,
+          row.log_odds,
+          row.margin,
+          row.entropy,
+          row.token >= 0 && !row.overruled,
+          row.logit,
+          queried,
+          top,
+          logits};
+}
+
+Candidate candidate_of(Position position, const Scores& scores, std::size_t row, std::span<const float> queried) {
+  const std::size_t vocabulary = scores.logits.size() / scores.rows.size();
+  return candidate_of(position, scores.rows[row], queried, top_of(scores, row),
+                      std::span(scores.logits).subspan(row * vocabulary, vocabulary));
+}
+
 bool force_progress(std::span<const Candidate> candidates, Canvas& canvas, DenoiseStep& step,
                     DenoiseCounters& counters) {
   const Candidate* best = nullptr;

@@ -40,6 +40,12 @@ struct DenoisePass {
 /// The list of likeliest tokens of a scored row; empty if the pass computes none.
 std::span<const TopToken> top_of(const Scores& scores, std::size_t row);
 
+/// A prediction as decoders see it. Borrows the spans.
+Candidate candidate_of(Position position, const RowScore& row, std::span<const float> queried,
+                       std::span<const TopToken> top, std::span<const float> logits);
+/// ... of a scored row, with its list and its logits.
+Candidate candidate_of(Position position, const Scores& scores, std::size_t row, std::span<const float> queried);
+
 /// The progress rule: commits the candidate at a masked position whose predicted token is the surest one. False: no
 /// candidate predicts a token, other than the mask.
 bool force_progress(std::span<const Candidate> candidates, Canvas& canvas, DenoiseStep& step,

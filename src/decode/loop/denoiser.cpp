@@ -49,7 +49,8 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       refresh_(options_.second, rules_),
       growth_(options_.suffix, canvas_, options_.stop_ids),
       recorder_(decoder_->revises() || drafts_.acceptance() == DraftAcceptance::kInstant, options_.stop_ids),
-      history_(canvas_) {
+      history_(canvas_),
+      guesses_(options_.branches) {
   assert(cache_.capacity() >= canvas_.size());
   assert((options_.cfg_scale != 0) == (unconditional_ != nullptr));
 }
@@ -70,6 +71,7 @@ DecodeContext Denoiser::context() const {
           options_.rng,
           options_.latency,
           soft_masks_.least_threshold(),
+          variants_,
           shadows_,
           &cache_};
 }
@@ -130,15 +132,16 @@ void Denoiser::add_drafts() {
   pass_.wanted.insert(pass_.wanted.end(), drafts.begin(), drafts.end());
 }
 
-std::span<const SequenceStep> Denoiser::prepare() {
+void Denoiser::prepare_pass() {
   prepared_.clear();
   pass_ = {};
   shadows_.clear();
+  variant_passes_.clear();
   if (growth_.measures()) {
     pass_.wanted = growth_.wanted(canvas_, canvas_.prompt_end());
     return send({canvas_.prompt_end(), growth_.end()});
   }
-  if (send_idle()) return prepared_;
+  if (send_idle()) return;
   pass_.draining = drain();
   if (!pass_.draining) {
     while (advance_window()) {
@@ -148,7 +151,7 @@ std::span<const SequenceStep> Denoiser::prepare() {
       ++counters_.steps;
     }
   }
-  if (pass_.wanted.empty()) return {};
+  if (pass_.wanted.empty()) return;
   pass_.decided = pass_.wanted.size();
   if (!pass_.draining) {
     if (Reviser* reviser = decoder_->reviser()) {
@@ -168,7 +171,8 @@ std::span<const SequenceStep> Denoiser::prepare() {
 bool Denoiser::send_idle() {
   if (!std::exchange(owes_idle_, false) || (stop_ && !options_.exact_length)) return false;
   pass_.idle = true;
-  if (!send(cursor_.range())[0].plan.scored.empty()) return true;
+  send(cursor_.range());
+  if (!prepared_[0].plan.scored.empty()) return true;
   soft_masks_.end_pass();
   prepared_.clear();
   pass_ = {};
@@ -182,9 +186,9 @@ void Denoiser::want_end() {
   pass_.wanted.insert(pass_.wanted.end(), after.begin(), after.end());
 }
 
-std::span<const SequenceStep> Denoiser::send(PositionRange window) {
+void Denoiser::send(PositionRange window) {
   StepPlan step = plan(window);
-  ScoreRequest wanted = request(step.scored.size());
+  ScoreRequest wanted = request(canvas_, pass_, step.scored.size(), counters_.steps);
   prepared_.push_back({&cache_, std::move(step), std::move(wanted), std::nullopt});
   if (unconditional_) {
     SequenceStep unconditional{unconditional_, prepared_[0].plan, prepared_[0].request, std::nullopt};
@@ -195,7 +199,6 @@ std::span<const SequenceStep> Denoiser::send(PositionRange window) {
     prepared_[0].guidance = Guidance{1, options_.cfg_scale};
     prepared_.push_back(std::move(unconditional));
   }
-  return prepared_;
 }
 
 StepPlan Denoiser::plan(PositionRange window) {
@@ -217,34 +220,30 @@ StepPlan Denoiser::plan(PositionRange window) {
   return plan;
 }
 
-ScoreRequest Denoiser::request(std::size_t scored) {
+ScoreRequest Denoiser::request(const Canvas& canvas, const DenoisePass& pass, std::size_t scored, std::int32_t step) {
   ScoreRequest request(options_.sampling);
   request.rng = options_.rng;
-  request.step = static_cast<std::uint32_t>(counters_.steps);
+  request.step = static_cast<std::uint32_t>(step);
   request.rules = rules_;
-  request.adjustments = adjustments(options_.penalties, canvas_, pass_, scored);
+  request.adjustments = adjustments(options_.penalties, canvas, pass, scored);
   if (without_mask_) request.rules.push_back({*desc_.mask, false, true});
   decoder_->configure(request);
   soft_masks_.configure(request);
   guide_.configure(request);
-  for (const TokenQuery& query : pass_.queries)
-    request.queries.push_back({pass_.score_of(query.position), query.token});
-  query_shadows(canvas_, pass_, request);
+  for (const TokenQuery& query : pass.queries) request.queries.push_back({pass.score_of(query.position), query.token});
+  query_shadows(canvas, pass, request);
   return request;
 }
 
-Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
+Expected<DenoiseStep> Denoiser::absorb_one(std::span<const Scores> scores) {
   Expected<DenoiseStep> step = absorb_pass(scores);
   shadows_.clear();  // they borrow from the scores
+  variants_.clear();
   history_.end_pass(canvas_);
   return step;
 }
 
 Expected<DenoiseStep> Denoiser::absorb_pass(std::span<const Scores> scores) {
-  for (const SequenceStep& step : prepared_) {
-    counters_.nfe += 1;
-    counters_.add_rows(step.plan);
-  }
   if (growth_.measures()) {
     std::vector<Candidate> answer = candidates_of(pass_, scores[0], front_);
     DLLM_CHECK_OK(guide_.apply(canvas_, pass_, scores[0], answer));

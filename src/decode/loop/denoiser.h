@@ -14,6 +14,7 @@
 #include "decode/loop/denoise_options.h"
 #include "decode/loop/denoise_pass.h"
 #include "decode/loop/denoise_step.h"
+#include "decode/loop/guesses.h"
 #include "decode/loop/pass_history.h"
 #include "decode/loop/pass_planner.h"
 #include "decode/loop/pass_recorder.h"
@@ -41,19 +42,20 @@ struct Method {
 /// many masks as before: decoders may also revise or mask again.
 ///
 /// The parts: WindowCursor tracks the window and step, PassPlanner makes the plan, the decoder reads the predictions.
-/// KeptFront, Drafts, SoftMasks, ConstraintGuide, RefreshPath, AnswerGrowth and PassRecorder do nothing unless an
-/// option enables them.
+/// KeptFront, Drafts, SoftMasks, ConstraintGuide, RefreshPath, AnswerGrowth, PassRecorder and Guesses do nothing unless
+/// an option enables them.
 class Denoiser {
  public:
   /// `unconditional` is given iff options.cfg_scale != 0. The caches must hold the canvas.
   Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseOptions options, KvCache& cache,
            KvCache* unconditional);
 
-  /// The sequence steps of the next forward pass (one, or two under guidance: the second belongs to the first); empty
-  /// when the sequence is finished. Valid until absorb().
+  /// The sequence steps of the next forward pass: one, or two under guidance (the second belongs to the first), then
+  /// those of guessed passes; empty when the sequence is finished. Valid until absorb().
   std::span<const SequenceStep> prepare();
 
-  /// `scores`: of prepare()'s steps. Errors: logits that are not numbers (kInvalidFile).
+  /// `scores`: of prepare()'s steps. Several steps of the sequence, if guesses were right. Errors: logits that are not
+  /// numbers (kInvalidFile).
   Expected<DenoiseStep> absorb(std::span<const Scores> scores);
 
   const Canvas& canvas() const { return canvas_; }
@@ -67,6 +69,9 @@ class Denoiser {
   bool keeps_front() const;
   DecodeContext context() const;
   // prepare()
+  void prepare_pass();
+  void add_guesses();
+  void add_variants();
   bool drain();
   bool advance_window();
   bool window_held() const;
@@ -74,10 +79,11 @@ class Denoiser {
   void add_drafts();
   void want_end();
   bool send_idle();
-  std::span<const SequenceStep> send(PositionRange window);
+  void send(PositionRange window);
   StepPlan plan(PositionRange window);
-  ScoreRequest request(std::size_t scored);
+  ScoreRequest request(const Canvas& canvas, const DenoisePass& pass, std::size_t scored, std::int32_t step);
   // absorb()
+  Expected<DenoiseStep> absorb_one(std::span<const Scores> scores);
   Expected<DenoiseStep> absorb_pass(std::span<const Scores> scores);
   PositionRange cut_window(std::span<const Candidate> all);
   DenoiseStep absorb_measure(std::span<const Candidate> answer);
@@ -106,7 +112,11 @@ class Denoiser {
   AnswerGrowth growth_;
   PassRecorder recorder_;
   PassHistory history_;
+  Guesses guesses_;
   std::vector<Candidate> shadows_;  ///< of the pass that is being absorbed; borrows its scores
+
+  std::vector<DenoisePass> variant_passes_;       ///< of the current pass
+  std::vector<std::vector<Candidate>> variants_;  ///< of the pass that is being absorbed; borrows its scores
 
   DenoisePass pass_;                    ///< the current one
   std::vector<SequenceStep> prepared_;  ///< its steps
@@ -114,6 +124,7 @@ class Denoiser {
   std::optional<Position> stop_;
   bool without_mask_ = false;  ///< compat: this pass may not predict the mask, otherwise nothing would ever change
   bool owes_idle_ = false;     ///< compat: the next pass decides nothing
+  bool ready_ = false;         ///< prepared_ is the next pass already
 };
 
 }  // namespace dllm

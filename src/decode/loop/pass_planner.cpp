@@ -43,6 +43,12 @@ PassPlanner::PassPlanner(const ModelDesc& desc, std::unique_ptr<CachePolicy> pol
       latency_(options.latency),
       score_all_masks_(options.compat && options.smooth.gain > 0) {}
 
+std::optional<PassPlanner> PassPlanner::rehearsal() const {
+  std::unique_ptr<CachePolicy> copy = policy_->clone();
+  if (copy == nullptr) return std::nullopt;
+  return PassPlanner(*this, std::move(copy));
+}
+
 Position PassPlanner::source_of(Position position) const { return std::max<Position>(0, position - desc_.logit_shift); }
 
 Position PassPlanner::horizon(const Canvas& canvas, Position end, Position grown) const {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backend/kv_cache.h"
@@ -33,6 +35,9 @@ class PassPlanner {
   /// Borrows the description; `options`: suffix, latency, compat and smooth are read.
   PassPlanner(const ModelDesc& desc, std::unique_ptr<CachePolicy> policy, const DenoiseOptions& options);
 
+  /// A planner that may be asked about passes which may never come; nullopt: the policy does not permit it.
+  std::optional<PassPlanner> rehearsal() const;
+
   /// Rows show the canvas's tokens. Fills pass.score_of_wanted.
   StepPlan plan(const PlanState& state, DenoisePass& pass) const;
 
@@ -45,6 +50,13 @@ class PassPlanner {
   std::int32_t causal_block() const { return desc_.causal_block; }
 
  private:
+  PassPlanner(const PassPlanner& other, std::unique_ptr<CachePolicy> policy)
+      : desc_(other.desc_),
+        policy_(std::move(policy)),
+        suffix_(other.suffix_),
+        latency_(other.latency_),
+        score_all_masks_(other.score_all_masks_) {}
+
   const ModelDesc& desc_;
   std::unique_ptr<CachePolicy> policy_;
   Suffix suffix_;

@@ -41,15 +41,9 @@ void query_shadows(const Canvas& canvas, const DenoisePass& pass, ScoreRequest& 
 
 std::vector<Candidate> shadows_of(const DenoisePass& pass, const Scores& scores) {
   std::vector<Candidate> result;
-  const std::size_t vocabulary = scores.rows.empty() ? 0 : scores.logits.size() / scores.rows.size();
-  for (std::size_t i = 0; i < pass.shadowed.size(); ++i) {
-    const auto index = static_cast<std::size_t>(pass.score_of_shadow[i]);
-    const RowScore& row = scores.rows[index];
-    result.push_back({pass.shadowed[i], row.token, row.confidence, row.log_odds, row.margin, row.entropy,
-                      row.token >= 0 && !row.overruled, row.logit,
-                      std::span(scores.queried).subspan(pass.queries.size() + i, 1), top_of(scores, index),
-                      std::span(scores.logits).subspan(index * vocabulary, vocabulary)});
-  }
+  for (std::size_t i = 0; i < pass.shadowed.size(); ++i)
+    result.push_back(candidate_of(pass.shadowed[i], scores, static_cast<std::size_t>(pass.score_of_shadow[i]),
+                                  std::span(scores.queried).subspan(pass.queries.size() + i, 1)));
   return result;
 }
 

@@ -19,6 +19,7 @@ class FakeBackend : public Backend {
 
   const ModelDesc& desc() const override { return desc_; }
   bool runs_shadows() const override { return true; }
+  bool runs_branches() const override { return true; }
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
     return std::unique_ptr<KvCache>(std::make_unique<Cache>(capacity));
@@ -51,6 +52,8 @@ class FakeBackend : public Backend {
   /// Lets a test change scores.
   std::function<void(RowScore&)> tamper;
   bool tops = false;  ///< lists of one token are returned
+  /// Returns lists of likeliest tokens, all of one length.
+  std::function<std::vector<TopToken>(const RowScore&)> list;
 
  private:
   class Cache : public KvCache {
@@ -58,6 +61,16 @@ class FakeBackend : public Backend {
     explicit Cache(Position capacity) : KvCache(capacity), state(static_cast<std::size_t>(capacity)) {}
     using KvCache::record;
     std::vector<std::uint64_t> state;  ///< represents K/V of a two-layer model
+    std::uint64_t state_of(Position p) const {
+      return static_cast<const Cache&>(holder(p)).state[static_cast<std::size_t>(p)];
+    }
+
+   protected:
+    void take(const KvCache& branch, std::span<const PositionRange> rows) override {
+      for (const PositionRange& range : rows)
+        for (Position p = range.begin; p < range.end; ++p)
+          state[static_cast<std::size_t>(p)] = static_cast<const Cache&>(branch).state[static_cast<std::size_t>(p)];
+    }
   };
 
   static std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
@@ -101,7 +114,7 @@ class FakeBackend : public Backend {
       for (Position j = 0; j < cache.capacity(); ++j)
         if (sees(plan, p, j, shadow)) {
           if (!cache.holds(j)) std::abort();
-          h = mix(h, cache.state[static_cast<std::size_t>(j)]);
+          h = mix(h, cache.state_of(j));
         }
       h = mix(h, static_cast<std::uint64_t>(p));
       if (shadow) h = mix(h, static_cast<std::uint64_t>(shadow->row.token));
@@ -119,6 +132,10 @@ class FakeBackend : public Backend {
         scores.queried.push_back(logit(score, query->token, h));
       scores.rows.push_back(score);
       if (tops) scores.top.push_back({score.token, score.logit});
+      if (list) {
+        const std::vector<TopToken> listed = list(score);
+        scores.top.insert(scores.top.end(), listed.begin(), listed.end());
+      }
     }
     return scores;
   }

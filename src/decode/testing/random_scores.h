@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <random>
 #include <span>
@@ -75,7 +76,8 @@ inline std::vector<TopToken> top_tokens(const LogitRow& z, std::int32_t count) {
 }
 
 /// One decode over rows[p] for the positions p of a window [0, rows.size()), with queries, lists of tokens and shadow
-/// rows answered from the rows; of shadow rows from `shadows` if they are given.
+/// rows answered from the rows; of shadow rows from `shadows` if they are given; of variants from the rows of other
+/// positions.
 inline std::vector<Edit> decode_rows(Decoder& decoder, const Canvas& canvas, const std::vector<LogitRow>& rows,
                                      std::int32_t step, Position masks_at_start,
                                      const std::vector<LogitRow>& shadows = {}) {
@@ -99,6 +101,20 @@ inline std::vector<Edit> decode_rows(Decoder& decoder, const Canvas& canvas, con
     judged.back().queried = std::span(own).subspan(at, 1);
   }
   context.shadows = judged;
+  std::vector<std::vector<Candidate>> variants;
+  std::deque<std::vector<TopToken>> variant_tops;
+  for (const std::vector<Edit>& edits : decoder.variants(context)) {
+    Canvas other = canvas;
+    for (const Edit& edit : edits) other.apply(edit);
+    std::vector<Candidate>& told = variants.emplace_back();
+    for (Position p = 0; p < n; ++p) {
+      if (!other.masked(p)) continue;
+      const LogitRow& z = rows[(static_cast<std::size_t>(p) + variants.size()) % rows.size()];
+      told.push_back(reduce(p, z, canvas.mask()));
+      told.back().top = variant_tops.emplace_back(top_tokens(z, request.top_tokens));
+    }
+  }
+  context.variants = variants;
   std::size_t next = 0;
   for (Position p : wanted) {
     candidates.push_back(reduce(p, rows[static_cast<std::size_t>(p)], canvas.mask()));

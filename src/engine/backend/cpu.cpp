@@ -39,9 +39,6 @@ Expected<void> check_unreplaced(const Model& model, const std::string& path) {
   return Error{ErrorCode::kIo, "the model was replaced while it was read", path, ""};
 }
 
-namespace {
-
-/// Values of the names in `options`, which check_load() has accepted.
 CpuOptions cpu_options(const LoadOptions& options) {
   CpuOptions cpu;
   cpu.threads = options.threads > 0 ? options.threads : default_thread_count();
@@ -55,6 +52,8 @@ CpuOptions cpu_options(const LoadOptions& options) {
   if (options.attention_arithmetic == "auto") cpu.attention = CpuAttention::kAuto;
   return cpu;
 }
+
+namespace {
 
 LatencyKey latency_key(const std::string& path, const LoadOptions& options, const CpuBackend& backend) {
   const SourceIdentity identity = source_identity(path);

@@ -26,6 +26,9 @@ const LoadReader& cpu_reader();
 Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
                                     const Log& log, cpu::Profile* profile = nullptr);
 
+/// Values of the names in `options`, which check_load() has accepted.
+CpuOptions cpu_options(const LoadOptions& options);
+
 /// The type of K and V that a name is of; kAuto: of none.
 CpuKvType kv_type_of(std::string_view name);
 

@@ -39,30 +39,6 @@ constexpr const char* kDefaultDevice = "dart-2048";
 
 std::string device_name(const LoadOptions& options) { return options.device.empty() ? kDefaultDevice : options.device; }
 
-/// The device's formats for the accuracy executor. With FP16 activations, everything else is FP16 too, as in the
-/// profile fp16-q4_0; otherwise BF16, as on the functional machine.
-Expected<npu::accuracy::NumericsProfile> executor_numerics(const npu::Device& device, const LoadOptions& options) {
-  const bool half = device.numerics.activation == "fp16";
-  const auto format = [](const char* key, const std::string& name) -> Expected<npu::accuracy::OperandFormat> {
-    if (const auto found = npu::accuracy::OperandFormat::from_name(name == "fp16" ? "f16" : name)) return *found;
-    return Error{ErrorCode::kUnsupported, fmt::format("numerics.{} = {} does not run", key, name), "--device", ""};
-  };
-  npu::accuracy::NumericsProfile profile;
-  profile.name = device.name;
-  profile.summary = "the formats of " + device.name;
-  profile.device = device_name(options);
-  DLLM_TRY(profile.changes, device_overrides(options));
-  DLLM_TRY(profile.weight, format("weight", device.numerics.weight));
-  DLLM_TRY(profile.activation, format("activation", device.numerics.activation));
-  DLLM_TRY(profile.key, format("kv", device.numerics.kv));
-  profile.value = profile.key;
-  profile.smoothing = {*npu::smoothing_centre(device.numerics.smooth_keys),
-                       *npu::smoothing_centre(device.numerics.smooth_values), device.numerics.smooth_alpha};
-  DLLM_TRY(profile.logits, format("logits", half ? "fp16" : "bf16"));
-  profile.vector = half ? npu::accuracy::VectorPrecision::kF16 : npu::accuracy::VectorPrecision::kBF16;
-  return profile;
-}
-
 /// A file with matrices in tiles was made for one order of them.
 Expected<void> check_order(const Model& model, const npu::Device& device) {
   DLLM_TRY(const auto order, model.metadata().string(npu::kTileOrderKey));
@@ -87,7 +63,9 @@ Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Devi
     DLLM_TRY(std::unique_ptr<Backend> values, npu::NpuBackend::create(model.desc(), graph, model.weights(), machine));
     return values;
   }
-  DLLM_TRY(npu::accuracy::NumericsProfile profile, executor_numerics(device, options));
+  DLLM_TRY(std::vector<npu::Override> changes, device_overrides(options));
+  DLLM_TRY(npu::accuracy::NumericsProfile profile,
+           npu::accuracy::device_numerics(device, device_name(options), std::move(changes)));
   DLLM_TRY(std::unique_ptr<Backend> values,
            npu::accuracy::AccuracyBackend::create(model.desc(), graph, model.weights(), std::move(profile),
                                                   options.threads > 0 ? options.threads : default_thread_count(),

@@ -39,10 +39,11 @@ class AccuracyBackend::Impl {
     }
     const auto vocab = static_cast<std::size_t>(desc_.vocab);
     std::vector<std::vector<float>> logits(batch.size());
+    const bool heads = vocab > 0;
     if (shape.rows > 0) {
       std::vector<float> all = executor_.forward(graph_(shape), batch);
       std::size_t row = 0;
-      for (std::size_t s = 0; s < batch.size(); ++s)
+      for (std::size_t s = 0; s < batch.size() && heads; ++s)
         for (std::size_t i = 0; i < batch[s].plan.scored.size(); ++i, ++row) {
           const std::span<float> one(all.data() + row * vocab, vocab);
           store_logits(profile_, one);
@@ -50,6 +51,7 @@ class AccuracyBackend::Impl {
         }
     }
     for (const SequenceStep& step : batch) static_cast<LaneKvCache&>(*step.cache).record(step.plan.rows);
+    if (!heads) return hidden_scores(batch, executor_.hidden(), hands_out_scored(graph_({2, 1})));
     std::vector<Scores> scores = score_on_host(batch, logits, desc_.vocab);
     for (std::size_t s = 0; s < batch.size(); ++s)
       for (std::size_t i = 0; i < scores[s].rows.size() && !batch[s].guidance; ++i)

@@ -89,6 +89,8 @@ void Executor::begin(const Graph& graph, std::span<const SequenceStep> batch) {
   for (std::size_t i = 0; i < values_.size(); ++i) values_[i].reset(graph.values[i].rows, row_lanes(layout_.values[i]));
   operand_of_ = kNoId;
   logits_.clear();
+  hidden_.clear();
+  hidden_columns_ = hidden_width(graph);
 }
 
 std::vector<float> Executor::forward(const Graph& graph, std::span<const SequenceStep> batch) {
@@ -303,7 +305,11 @@ void Executor::glu_row(const float* gate, const float* up, std::int64_t n, float
 
 void Executor::run(const op::Glu& o) {
   parallel_items(pool_, value(o.out).rows, 16 * map(o.out).width, [&](std::int64_t r, int) {
-    glu_row(value(o.gate).row(r), value(o.up).row(r), map(o.out).width, value(o.out).row(r));
+    if (o.activation == Activation::kSilu && o.up != kNoId)
+      glu_row(value(o.gate).row(r), value(o.up).row(r), map(o.out).width, value(o.out).row(r));
+    else
+      activation_row(o.activation, value(o.gate).row(r), o.up == kNoId ? nullptr : value(o.up).row(r), map(o.out).width,
+                     value(o.out).row(r));
   });
 }
 

@@ -32,6 +32,8 @@ class Executor {
 
   /// Logits of the scored rows of all sequences, [scored][vocabulary]. The step's rows are stored in the caches.
   std::vector<float> forward(const Graph& graph, std::span<const SequenceStep> batch);
+  /// What the last step's op::HiddenOut handed out, [row or scored row][columns].
+  const std::vector<float>& hidden() const { return hidden_; }
 
  private:
   struct Row {
@@ -64,6 +66,9 @@ class Executor {
 
   void run(const op::Embed& o);
   void run(const op::RmsNorm& o);
+  void run(const op::LayerNorm& o);
+  void run(const op::HiddenIn& o);
+  void run(const op::HiddenOut& o);
   void run(const op::Linear& o);
   void run(const op::Rope& o);
   void run(const op::Hadamard& o);
@@ -75,14 +80,15 @@ class Executor {
   void run(const op::Experts& o);
   void run(const op::Scale&) {}  ///< no layout accepts these
   void run(const op::Select&) {}
-  void run(const op::HiddenIn&) {}
-  void run(const op::HiddenOut&) {}
   void run(const op::BlockConv&) {}
+  void run(const op::Gather&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 
   /// C_HADAMARD_TRANSFORM, and the transforms that the machine does not have.
   void hadamard_lanes(std::int32_t order, std::span<float> lanes) const;
+  /// Any activation but SiLU's gated unit; `up` may be null.
+  void activation_row(Activation activation, const float* gate, const float* up, std::int64_t n, float* out) const;
   void glu_row(const float* gate, const float* up, std::int64_t n, float* out) const;
   std::vector<QuerySegment> query_segments(const op::Attention& o, std::size_t sequence, std::int64_t head);
   const RopeRow& rope_row(const op::Rope& o, Position position);
@@ -109,6 +115,8 @@ class Executor {
   OperandRows operand_;
   std::map<ValueId, std::vector<std::vector<std::int32_t>>> chosen_;  ///< by Route::out and row: experts, ascending
   std::vector<float> logits_;
+  std::vector<float> hidden_;
+  std::int64_t hidden_columns_ = 0;
 };
 
 }  // namespace dllm::npu::accuracy

@@ -150,4 +150,27 @@ nlohmann::ordered_json numerics_json(const NumericsProfile& p) {
             {"alpha", p.smoothing.alpha}}}};
 }
 
+Expected<NumericsProfile> device_numerics(const Device& device, std::string name_or_path,
+                                          std::vector<Override> changes) {
+  const bool half = device.numerics.activation == "fp16";
+  const auto format = [](const char* key, const std::string& name) -> Expected<OperandFormat> {
+    if (const auto found = OperandFormat::from_name(name == "fp16" ? "f16" : name)) return *found;
+    return Error{ErrorCode::kUnsupported, fmt::format("numerics.{} = {} does not run", key, name), "--device", ""};
+  };
+  NumericsProfile profile;
+  profile.name = device.name;
+  profile.summary = "the formats of " + device.name;
+  profile.device = std::move(name_or_path);
+  profile.changes = std::move(changes);
+  DLLM_TRY(profile.weight, format("weight", device.numerics.weight));
+  DLLM_TRY(profile.activation, format("activation", device.numerics.activation));
+  DLLM_TRY(profile.key, format("kv", device.numerics.kv));
+  profile.value = profile.key;
+  profile.smoothing = {*smoothing_centre(device.numerics.smooth_keys), *smoothing_centre(device.numerics.smooth_values),
+                       device.numerics.smooth_alpha};
+  DLLM_TRY(profile.logits, format("logits", half ? "fp16" : "bf16"));
+  profile.vector = half ? VectorPrecision::kF16 : VectorPrecision::kBF16;
+  return profile;
+}
+
 }  // namespace dllm::npu::accuracy

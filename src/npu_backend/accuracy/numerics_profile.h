@@ -12,6 +12,10 @@
 #include "npu_core/device/override.h"
 #include "npu_core/machine/config.h"
 
+namespace dllm::npu {
+struct Device;
+}
+
 namespace dllm::npu::accuracy {
 
 /// In which numbers a probability is computed from logits.
@@ -46,6 +50,11 @@ Expected<NumericsProfile> parse_numerics(std::string_view text, const std::strin
 /// A shipped profile by name, in upper or lower case, or a file. Errors: kUsage, kInvalidFile.
 Expected<NumericsProfile> load_numerics(const std::string& name_or_path);
 std::vector<std::string> numerics_names();
+
+/// The numbers of a device: with FP16 activations, everything else is FP16 too, as in the profile fp16-q4_0; otherwise
+/// BF16, as on the functional machine. `name_or_path` and `changes`: as `device` was loaded. Errors: kUnsupported.
+Expected<NumericsProfile> device_numerics(const Device& device, std::string name_or_path,
+                                          std::vector<Override> changes);
 
 /// Every key with its value, for results.
 nlohmann::ordered_json numerics_json(const NumericsProfile& profile);

@@ -10,6 +10,7 @@
 #include "base/free_ranges.h"
 #include "base/try.h"
 #include "npu_backend/functional/batch_spec.h"
+#include "npu_backend/functional/hidden_rows.h"
 #include "npu_backend/functional/host_reduction.h"
 #include "npu_compiler/compiler/split_step.h"
 #include "npu_compiler/compiler/tiled_weights.h"
@@ -135,8 +136,10 @@ class NpuBackend::Impl {
                      "npu backend, shadow rows", "--npu-values executor computes such steps"};
     }
     logits_.assign(batch.size(), {});
+    hidden_.clear();
     DLLM_CHECK_OK(run(batch, 0));
     for (const SequenceStep& step : batch) static_cast<NpuKvCache&>(*step.cache).record(step.plan.rows);
+    if (desc_.vocab == 0) return hidden_scores(batch, hidden_, hands_out_scored(graph_({2, 1})));
     return score_on_host(batch, logits_, desc_.vocab);
   }
 
@@ -166,7 +169,7 @@ class NpuBackend::Impl {
       return run(batch.subspan(half), first + half);
     }
     DLLM_CHECK_OK(execute(batch, **program));
-    read_logits(batch, first, **program);
+    if (desc_.vocab > 0) read_logits(batch, first, **program);
     return {};
   }
 
@@ -200,7 +203,10 @@ class NpuBackend::Impl {
       for (const PlanRow& row : s.plan.rows) state.int_mem[word++] = static_cast<std::uint32_t>(row.token);
     for (const HbmBlob& blob : step.constants)
       std::memcpy(state.hbm.data() + blob.address, blob.bytes.data(), blob.bytes.size());
+    write_hidden(step, layout_, batch, state.hbm.data());
     DLLM_TRY(const RunResult result, machine_.run(step.program));
+    const std::vector<float> hidden = read_hidden(step, layout_, state.hbm.data());
+    hidden_.insert(hidden_.end(), hidden.begin(), hidden.end());
     ++counters_.steps;
     counters_.instructions += result.instructions;
     return {};
@@ -235,6 +241,7 @@ class NpuBackend::Impl {
   std::shared_ptr<HbmPool> pool_;
   std::list<Entry> programs_;               ///< latest first
   std::vector<std::vector<float>> logits_;  ///< by sequence
+  std::vector<float> hidden_;               ///< of all sequences
 };
 
 NpuBackend::NpuBackend(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -15,6 +15,9 @@ class BareKvCache final : public KvCache {
  public:
   explicit BareKvCache(Position capacity) : KvCache(capacity) {}
   using KvCache::record;
+
+ protected:
+  void take(const KvCache&, std::span<const PositionRange>) override {}  // there is nothing but the record
 };
 
 }  // namespace

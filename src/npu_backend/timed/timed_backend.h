@@ -24,6 +24,8 @@ class TimedBackend final : public Backend {
 
   const ModelDesc& desc() const override { return values_->desc(); }
   bool runs_shadows() const override { return values_->runs_shadows(); }
+  /// A branch is priced as a sequence of its own, which reads all K and V that it sees.
+  bool runs_branches() const override { return values_->runs_branches(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override { return values_->make_cache(capacity); }
   /// Errors: also those of StepTimer::time(), before values are computed.
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
@@ -76,6 +78,7 @@ class ValuelessBackend final : public Backend {
 
   const ModelDesc& desc() const override { return desc_; }
   bool runs_shadows() const override { return true; }
+  bool runs_branches() const override { return true; }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   /// For second paths: between caches of this kind.
   static void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions);

@@ -54,6 +54,26 @@ TEST(TimedBackend, AdvancesByTheStepsThatRun) {
   EXPECT_EQ(pieces.backend->clock().sum().seconds(), 0);
 }
 
+/// Each state has its rows, and reads all K and V that it sees.
+TEST(TimedBackend, PricesBranchesAsSequences) {
+  Pieces pieces("mobile-sm8750");
+  const auto cache = *pieces.backend->make_cache(160), branch = *pieces.backend->make_cache(160);
+  const auto other = *pieces.backend->make_cache(160);
+  const SequenceStep prompt = rows(*cache, 0, 96, 32), block = rows(*cache, 64, 96, 32);
+  ASSERT_TRUE(pieces.backend->forward({&prompt, 1}));
+  branch->follow(*cache);
+  const std::vector<SequenceStep> states = {block, rows(*branch, 64, 96, 32)};
+  ASSERT_TRUE(pieces.backend->forward(states));
+  ASSERT_TRUE(pieces.backend->forward(std::vector{rows(*other, 0, 96, 32)}));
+  const std::vector<SequenceStep> requests = {block, rows(*other, 64, 96, 32)};
+  ASSERT_TRUE(pieces.backend->forward(requests));
+  const auto& steps = pieces.backend->clock().steps();
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_EQ(steps[1].work, (StepWork{2, 64, 64, 96}));
+  EXPECT_EQ(steps[1].time.seconds(), steps[3].time.seconds());
+  EXPECT_LT(steps[1].time.seconds(), steps[0].time.seconds());
+}
+
 TEST(TimedBackend, ReportsAnUnsuitableDeviceAtOnce) {
   const ModelShape shape = *load_model_shape("llada-8b");
   const auto made = TimedBackend::create(std::make_unique<ValuelessBackend>(shape.desc), *load_device("dart-2048"),

@@ -9,6 +9,8 @@
 #include "base/integers.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/routing.h"
+#include "npu_compiler/analytic/segments.h"
+#include "npu_compiler/analytic/vector_kernels.h"
 #include "npu_core/device/keys.h"
 #include "npu_core/device/profile.h"
 #include "npu_core/dram/streams.h"
@@ -53,6 +55,13 @@ SlabWork route_work(const LatencyKeys& t, const op::Route& o, std::int64_t exper
   }
   return work;
 }
+SlabWork activation_work(const LatencyKeys& t, Activation activation, bool gated) {
+  const RowKernel k = activation_kernel(t, activation, gated);
+  return {static_cast<int>(k.vector), 1, k.vector + k.fixed};
+}
+SlabWork layer_norm_work(const LatencyKeys& t) {  // sum; x - mean, squares and sum; factor, gain, bias
+  return {7, 3, static_cast<double>(3 * t.vector_mul + 2 * t.vector_sum + 2 * t.vector_add)};
+}
 SlabWork softmax_work(const LatencyKeys& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
 }
@@ -77,6 +86,29 @@ void add_vector(const Device& device, OperatorCost& cost, SlabWork work, double 
   cost.lower_bound = std::max(cost.lower_bound, work.passes * slabs / units);
   cost.serial += work.serial * serial_slabs;
   cost.lane_ops += work.instructions * slabs * static_cast<double>(device.array.vlen);
+}
+
+/// Operators that only networks from outside have; false: another one.
+bool network_cost(const Device& device, const Graph& graph, const Op& any, OperatorCost& c) {
+  const LatencyKeys& t = device.latency;
+  const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
+  const auto slabs = [&](ValueId id) {
+    return static_cast<double>(value(id).rows * ceil_div(value(id).width, device.array.vlen));
+  };
+  const auto bytes = [&](ValueId id) { return 2.0 * static_cast<double>(value(id).rows * value(id).width); };
+  if (const auto* o = std::get_if<op::LayerNorm>(&any)) {
+    add_vector(device, c, layer_norm_work(t), slabs(o->x), slabs(o->x));
+    c.serial += 6.0 * static_cast<double>(value(o->x).rows);  // mean, 1/n, eps, root, reciprocal, address
+    return true;
+  }
+  if (const auto* o = std::get_if<op::Glu>(&any);
+      o != nullptr && (o->activation != Activation::kSilu || o->up == kNoId)) {
+    add_vector(device, c, activation_work(t, o->activation, o->up != kNoId), slabs(o->gate), slabs(o->gate));
+    return true;
+  }
+  if (const auto* o = std::get_if<op::HiddenIn>(&any)) c.read_bytes = bytes(o->out);
+  if (const auto* o = std::get_if<op::HiddenOut>(&any)) c.write_bytes = bytes(o->x);
+  return std::holds_alternative<op::HiddenIn>(any) || std::holds_alternative<op::HiddenOut>(any);
 }
 
 }  // namespace
@@ -160,7 +192,8 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
     c.vector += unpacking_cycles(device_, c.weight_bytes);
   };
 
-  if (!beyond_plain(any).empty()) return false;
+  if (!beyond_programs(any).empty()) return false;
+  if (network_cost(device_, graph, any, c)) return true;
   return std::visit(
       [&](const auto& o) {
         using O = std::decay_t<decltype(o)>;

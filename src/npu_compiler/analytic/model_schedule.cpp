@@ -35,6 +35,7 @@ std::vector<std::int64_t> kind_of(const Graph& graph, const Op& any) {
     kind.insert(kind.end(), sizes.begin(), sizes.end());
   };
   if (const auto* o = std::get_if<op::RmsNorm>(&any)) kind.push_back(o->groups);
+  if (const auto* o = std::get_if<op::Glu>(&any)) kind.push_back(static_cast<std::int64_t>(o->activation));
   if (const auto* o = std::get_if<op::Attention>(&any)) kind.insert(kind.end(), {o->heads, o->kv_heads, o->head_dim});
   if (const auto* o = std::get_if<op::Route>(&any))
     kind.insert(kind.end(), {o->used, static_cast<std::int64_t>(o->score), o->groups, o->groups_used});

@@ -96,17 +96,8 @@ class Scheduler {
       for (std::int64_t i = 0; i < p.count * matrices; ++i)
         panels_.add(static_cast<double>(p.lanes(i / matrices) * p.k_tiles * a_.mlen) * cycles_per_weight());
     };
-    for (std::size_t i = load_.segment.first; i < end(); ++i) {
-      if (const auto* o = at<op::Linear>(i)) {
-        const bool two = shapes_.gated(i);
-        list(lanes(o->out), lanes(o->x), two ? 2 : 1);
-        if (two) ++i;
-      } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && shapes_.value(head->x).rows > 0) {
-        list(weight(head->weight).shape[1], lanes(head->x), 1);
-      } else if (at<op::Experts>(i) != nullptr) {
-        panels_.add_stop();
-      }
-    }
+    for (const StreamedMatrix& m : shapes_.matrices(load_.segment.first, end()))
+      m.count > 0 ? list(m.n, m.k, m.count) : panels_.add_stop();
   }
   /// Panels stream through two buffers.
   void product(const ScheduledProduct& p) {
@@ -212,13 +203,12 @@ class Scheduler {
       return load_.overlap || alone(swiglu_kernel(t_), gate.out, 2, 1);
     }
     if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
-    if (const auto* o = at<op::Embed>(i)) return embed(*o);
+    if (const auto* o = at<op::Embed>(i)) return move(o->out, false, true);
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
-    if (const auto* o = at<op::RmsNorm>(i)) return alone(norm_kernel(t_, near(shapes_.value(o->x).rows)), o->x, 4);
+    if (const auto* o = at<op::HiddenIn>(i)) return move(o->out, false, true);
+    if (const auto* o = at<op::HiddenOut>(i)) return move(o->x, true, i + 1 == end());
     if (const auto* o = at<op::Rope>(i)) return rope(*o);
-    if (const auto* o = at<op::Hadamard>(i)) return alone(hadamard_kernel(), o->x, 1);
     if (const auto* o = at<op::Attention>(i)) return attention(*o);
-    if (const auto* o = at<op::Add>(i)) return alone(add_kernel(), o->out, 1);
     if (const auto* o = at<op::GatherScored>(i)) {
       settle();
       if (shapes_.value(o->out).rows != shapes_.value(o->x).rows)
@@ -228,7 +218,9 @@ class Scheduler {
     if (const auto* o = at<op::Route>(i)) return route(*o);
     if (at<op::Experts>(i) != nullptr && experts_) return experts();
     if (const auto* o = at<op::ScoreHead>(i)) return head(*o);
-    return false;
+    const ValueId x = inputs(graph_.ops[i]).front();
+    const auto row = row_operator(d_, graph_.ops[i], slabs(x), near(shapes_.value(x).rows));
+    return row && alone(row->kernel, x, row->together);
   }
 
   /// All rows of a value, `together` of them interleaved; nothing else runs.
@@ -289,10 +281,12 @@ class Scheduler {
     return true;
   }
 
-  bool embed(const op::Embed& o) {
-    const double bytes = 2.0 * static_cast<double>(shapes_.value(o.out).rows * a_.vlen) * slabs(o.out);
-    phase_.memory = bytes / bytes_per_cycle_;
-    now_ = panels_.dma += phase_.memory;
+  /// Rows from memory, or to it: `waits` for the last ones.
+  bool move(ValueId id, bool out, bool waits) {
+    if (out) settle(), panels_.dma = std::max(panels_.dma, now_);
+    phase_.memory = 2.0 * static_cast<double>(shapes_.value(id).rows * a_.vlen) * slabs(id) / bytes_per_cycle_;
+    panels_.dma += phase_.memory;
+    if (waits) now_ = panels_.dma;
     return true;
   }
 

@@ -43,16 +43,37 @@ void ScheduleShapes::heads_of(ValueId id, std::int64_t lanes) {
   }
 }
 
+bool ScheduleShapes::gated(std::size_t i) const {
+  const auto found = patterns_.gated_at(i);
+  return found && found->unit->activation == Activation::kSilu && !biased(*found->gate) && !biased(*found->up);
+}
+
 std::size_t ScheduleShapes::group_at(std::size_t i, bool overlap) const {
   if (gated(i)) return GatedProducts::kOps;
   if (!overlap) return 1;
   const auto residual = patterns_.residual_at(i);
-  return residual ? residual->ops() : 1;
+  return residual && !biased(*residual->product) ? residual->ops() : 1;
 }
 
 std::string ScheduleShapes::name_of(const Op& any) const {
   if (const std::vector<ValueId> out = outputs(any); !out.empty()) return value(out.front()).name;
   return std::string(op_name(any));
+}
+
+std::vector<StreamedMatrix> ScheduleShapes::matrices(std::size_t first, std::size_t end) const {
+  std::vector<StreamedMatrix> found;
+  for (std::size_t i = first; i < end; ++i) {
+    if (const auto* o = at<op::Linear>(i)) {
+      const bool two = gated(i);
+      found.push_back({lanes(o->out), lanes(o->x), two ? 2 : 1});
+      if (two) ++i;
+    } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && value(head->x).rows > 0) {
+      found.push_back({graph_.weights[static_cast<std::size_t>(head->weight)].shape[1], lanes(head->x)});
+    } else if (at<op::Experts>(i) != nullptr) {
+      found.push_back({.count = 0});
+    }
+  }
+  return found;
 }
 
 const op::Experts* ScheduleShapes::reader_of(const op::Route& route) const {
@@ -99,6 +120,7 @@ double ScheduleShapes::constant_bytes(std::size_t first, std::size_t end) const 
   bool roped = false;
   for (std::size_t i = first; i < end; ++i) {
     if (const auto* o = at<op::RmsNorm>(i)) rows += slabs(o->x);
+    if (const auto* o = at<op::LayerNorm>(i)) rows += 2 * slabs(o->x);
     if (const auto* o = at<op::Rope>(i); o != nullptr && !roped) {
       rows += static_cast<double>(rope_tables(*o)) * static_cast<double>(graph_.shape.rows);
       roped = true;

@@ -15,6 +15,12 @@ namespace dllm::npu {
 
 struct Device;
 
+/// A matrix whose panels stream through matrix SRAM, or two of one shape that alternate.
+struct StreamedMatrix {
+  std::int64_t n = 0, k = 0;
+  std::int64_t count = 1;  ///< 0: none, but a layer of experts, where the stream stops
+};
+
 /// The compiler's layout of a graph: lanes of its values, and operators that are lowered as one. Borrows both
 /// arguments.
 class ScheduleShapes {
@@ -42,10 +48,12 @@ class ScheduleShapes {
     return i < graph_.ops.size() ? std::get_if<O>(&graph_.ops[i]) : nullptr;
   }
   /// Whether gate, up and their unit begin at this operator.
-  bool gated(std::size_t i) const { return patterns_.gated_at(i).has_value(); }
+  bool gated(std::size_t i) const;
   /// How many operators run as one from this one on. `overlap`: additions and norms run in a product's shadow.
   std::size_t group_at(std::size_t i, bool overlap) const;
   std::string name_of(const Op& any) const;
+  /// Of the operators [first, end), in the order of their use.
+  std::vector<StreamedMatrix> matrices(std::size_t first, std::size_t end) const;
   /// The layer of experts that reads a route's choices; nullptr: none.
   const op::Experts* reader_of(const op::Route& route) const;
   /// What these say about a layer of experts.
@@ -56,6 +64,10 @@ class ScheduleShapes {
   double constant_bytes(std::size_t first, std::size_t end) const;
 
  private:
+  /// A product with a bias runs alone: the bias is added before anything else reads the result.
+  bool biased(const op::Linear& o) const {
+    return o.bias != kNoId && graph_.weights[static_cast<std::size_t>(o.bias)].required;
+  }
   void heads_of(ValueId id, std::int64_t lanes);
 
   const Graph& graph_;

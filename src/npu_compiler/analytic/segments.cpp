@@ -4,6 +4,12 @@
 
 namespace dllm::npu {
 
+std::string_view beyond_programs(const dllm::Op& op) {
+  const bool compiled = std::holds_alternative<op::Glu>(op) || std::holds_alternative<op::LayerNorm>(op) ||
+                        std::holds_alternative<op::HiddenIn>(op) || std::holds_alternative<op::HiddenOut>(op);
+  return compiled ? std::string_view() : beyond_plain(op);
+}
+
 std::vector<Segment> segments(const Graph& graph) {
   std::vector<Segment> found;
   std::size_t first = 0;

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
 
 namespace dllm::npu {
+
+/// What an operator needs that no program has; empty: nothing. Activations, layer norms, and rows that come from
+/// outside or go there are compiled, beyond what a plain transformer has (beyond_plain()).
+std::string_view beyond_programs(const dllm::Op& op);
 
 /// Operators [first, end) of a graph that run one after the other on some of a sequence's rows, before they run on the
 /// rest: between them, values wait in HBM. `end` 0: the last operator.

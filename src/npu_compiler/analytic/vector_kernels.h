@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <variant>
 
+#include "graph/graph.h"
+#include "npu_compiler/analytic/activation.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
@@ -52,6 +56,56 @@ inline RowKernel swiglu_kernel(const LatencyKeys& t) {
   const auto chain = static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul);
   return {
       .accesses = 9, .vector = kInstructions, .integer = 2, .scalar = 0, .fixed = std::max(0.0, chain - kInstructions)};
+}
+
+/// Any activation, slab after slab; `gated`: times another row. Each instruction takes its predecessor's result, so
+/// that a slab waits for all latencies.
+inline RowKernel activation_kernel(const LatencyKeys& t, Activation activation, bool gated) {
+  const double gate = gated ? 1 : 0, count = activation_instructions(activation) + gate;
+  if (activation == Activation::kRelu)
+    return {.accesses = 2 + 2 * gate, .vector = count, .integer = 2 + gate, .scalar = 0, .fixed = 0};
+  const bool erf = activation == Activation::kGelu, form = erf || activation == Activation::kGeluTanh;
+  const double products = gate + (erf ? 5 : form ? 4 : activation == Activation::kTanh ? 2 : 1);
+  const double minima = erf ? 1 : 0, sums = count - products - minima - 2;
+  const double chain = products * static_cast<double>(t.vector_mul) + sums * static_cast<double>(t.vector_add) +
+                       minima * static_cast<double>(t.vector_max) + static_cast<double>(t.vector_exp + t.vector_reci);
+  // One access for each result, one for each operand that is not the result before it.
+  const double operands = gate + (erf ? 6 : form ? 4 : activation == Activation::kTanh ? 1 : 2);
+  return {.accesses = count + operands,
+          .vector = count,
+          .integer = 2 + gate,
+          .scalar = 0,
+          .fixed = std::max(0.0, chain - count)};
+}
+/// Sum, x - mean, squares and their sum, factor, gain, bias: two rows interleaved, three passes.
+inline RowKernel layer_norm_kernel(const LatencyKeys& t, bool half) {
+  return {.accesses = half ? 19.0 : 17.0,
+          .vector = half ? 9.0 : 7.0,
+          .integer = 6,
+          .scalar = static_cast<double>(3 * t.scalar_fp + 2 * t.scalar_special),
+          .fixed = static_cast<double>(2 * t.vector_sum)};
+}
+
+/// An operator that processes rows of `slabs` slabs alone, when nothing else runs, `together` of them interleaved;
+/// nullopt: another one.
+struct RowOperator {
+  RowKernel kernel;
+  double together = 1;
+};
+inline std::optional<RowOperator> row_operator(const Device& device, const dllm::Op& any, double slabs, bool near) {
+  const LatencyKeys& t = device.latency;
+  if (std::holds_alternative<op::RmsNorm>(any)) return RowOperator{norm_kernel(t, near), 4};
+  if (std::holds_alternative<op::LayerNorm>(any))
+    return RowOperator{layer_norm_kernel(t, device.numerics.activation == "fp16"), 2};
+  if (const auto* o = std::get_if<op::Glu>(&any)) {
+    const bool swiglu = o->activation == Activation::kSilu && o->up != kNoId;
+    RowKernel kernel = swiglu ? swiglu_kernel(t) : activation_kernel(t, o->activation, o->up != kNoId);
+    kernel.fixed *= slabs;
+    return RowOperator{kernel, 1};
+  }
+  if (std::holds_alternative<op::Hadamard>(any)) return RowOperator{hadamard_kernel(), 1};
+  if (std::holds_alternative<op::Add>(any)) return RowOperator{add_kernel(), 1};
+  return std::nullopt;
 }
 
 /// Cycles of `rows` rows of `slabs` slabs when nothing else runs; `together` rows are interleaved. Instructions start

@@ -37,6 +37,7 @@ class HostOperator {
     f32_ += elements(o.out);
   }
   void add(const op::RmsNorm& o) { f32_ += kNormFlops * elements(o.x); }
+  void add(const op::LayerNorm& o) { f32_ += 2 * kNormFlops * elements(o.x); }
   void add(const op::Linear& o) { product(value(o.x).rows, value(o.out).width, value(o.x).width); }
   void add(const op::Rope& o) { f32_ += kRopeFlops * elements(o.x); }
   void add(const op::Hadamard& o) { f32_ += std::log2(static_cast<double>(o.order)) * elements(o.x); }
@@ -63,6 +64,7 @@ class HostOperator {
   void add(const op::HiddenIn& o) { bytes_ += elements(o.out) * device_.numerics.activation_bytes; }
   void add(const op::HiddenOut& o) { bytes_ += elements(o.x) * device_.numerics.activation_bytes; }
   void add(const op::BlockConv& o) { f32_ += 3.0 * o.taps * elements(o.out); }
+  void add(const op::Gather&) {}  // ranks have no NPU
   void add(const op::GatherScored& o) { bytes_ += elements(o.out) * device_.numerics.activation_bytes; }
   void add(const op::ScoreHead& o) {
     const std::int64_t rows = value(o.x).rows;

@@ -61,6 +61,7 @@ Group group_at(const StepContext& c, const GraphPatterns& patterns, std::size_t 
   };
   Group group;
   if (c.options.fuse && !c.options.keep_values) group.gated = patterns.gated_at(first);
+  if (group.gated && group.gated->unit->activation != Activation::kSilu) group.gated.reset();
   if (group.gated && !(plain(group.gated->gate) && plain(group.gated->up))) group.gated.reset();
   if (c.overlap && !group.gated) group.residual = patterns.residual_at(first);
   if (group.residual && !plain(group.residual->product)) group.residual.reset();
@@ -71,6 +72,7 @@ Group group_at(const StepContext& c, const GraphPatterns& patterns, std::size_t 
 bool has_rows(const StepContext& c, const dllm::Op& any) {
   const std::vector<ValueId> out = outputs(any);
   if (!out.empty()) return c.value_rows(out.front()) > 0;
+  if (const auto* hidden = std::get_if<op::HiddenOut>(&any)) return c.value_rows(hidden->x) > 0;
   return !std::holds_alternative<op::ScoreHead>(any) || c.spec.scored() > 0;
 }
 
@@ -86,8 +88,7 @@ Expected<void> lower_at(StepContext& c, std::size_t first, const Group& group) {
       [&c, &any](const auto& o) -> Expected<void> {
         using O = std::decay_t<decltype(o)>;
         if constexpr (std::is_same_v<O, op::Scale> || std::is_same_v<O, op::Select> ||
-                      std::is_same_v<O, op::HiddenIn> || std::is_same_v<O, op::HiddenOut> ||
-                      std::is_same_v<O, op::BlockConv>)
+                      std::is_same_v<O, op::BlockConv> || std::is_same_v<O, op::Gather>)
           return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
         else
           return lower(c, o);

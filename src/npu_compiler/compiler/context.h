@@ -198,6 +198,9 @@ std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index);
 // One lowering per operator kind.
 Expected<void> lower(StepContext& c, const op::Embed& o);
 Expected<void> lower(StepContext& c, const op::RmsNorm& o);
+Expected<void> lower(StepContext& c, const op::LayerNorm& o);
+Expected<void> lower(StepContext& c, const op::HiddenIn& o);
+Expected<void> lower(StepContext& c, const op::HiddenOut& o);
 Expected<void> lower(StepContext& c, const op::Linear& o);
 /// As one operator: gate and up are never stored as a whole. At 512 rows of LLaDA-8B they would take 24 MiB of vector
 /// SRAM in addition to 12 MiB of result.
@@ -209,6 +212,8 @@ Expected<void> lower(StepContext& c, const op::Hadamard& o);
 Expected<void> lower(StepContext& c, const op::StoreKv& o);
 Expected<void> lower(StepContext& c, const op::Attention& o);
 Expected<void> lower(StepContext& c, const op::Glu& o);
+/// Of any activation, gated or not, row by row.
+Expected<void> lower_activation(StepContext& c, const op::Glu& o);
 Expected<void> lower(StepContext& c, const op::Add& o);
 Expected<void> lower(StepContext& c, const op::Route& o);
 Expected<void> lower(StepContext& c, const op::Experts& o);

@@ -63,6 +63,7 @@ void swiglu_rows(StepContext& c, std::int64_t count, const Gp& gate, const Gp& u
 }
 
 Expected<void> lower(StepContext& c, const op::Glu& o) {
+  if (o.activation != Activation::kSilu || o.up == kNoId) return lower_activation(c, o);
   const ValuePlace gate = c.place(o.gate), up = c.place(o.up);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.gate, o.up}));
   DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));

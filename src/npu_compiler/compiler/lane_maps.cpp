@@ -105,11 +105,13 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
     const auto same = [&](ValueId a, ValueId b) { return at(a) == at(b); };
     bool fits = true;
     if (const auto* o = std::get_if<op::Add>(&any)) fits = same(o->a, o->out) && same(o->b, o->out);
-    if (const auto* o = std::get_if<op::Glu>(&any)) fits = same(o->gate, o->out) && same(o->up, o->out);
+    if (const auto* o = std::get_if<op::Glu>(&any))
+      fits = same(o->gate, o->out) && (o->up == kNoId || same(o->up, o->out));
     if (const auto* o = std::get_if<op::GatherScored>(&any)) fits = same(o->x, o->out);
     if (const auto* o = std::get_if<op::Route>(&any)) fits = !at(o->logits).heads();
     if (const auto* o = std::get_if<op::Experts>(&any)) fits = !at(o->x).heads() && !at(o->out).heads();
     if (const auto* o = std::get_if<op::RmsNorm>(&any)) fits = same(o->x, o->out);
+    if (const auto* o = std::get_if<op::LayerNorm>(&any)) fits = same(o->x, o->out);
     if (!fits) return no_lanes(fmt::format("{} of a value made of heads", op_name(any)));
   }
   return maps;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/try.h"
+#include "npu_compiler/analytic/segments.h"
 #include "npu_compiler/compiler/kv_factors.h"
 
 namespace dllm::npu {
@@ -47,9 +48,7 @@ class LayoutBuilder {
   }
 
   Expected<ModelLayout> build() {
-    for (const dllm::Op& any : graph_.ops)
-      if (const std::string_view feature = beyond_plain(any); !feature.empty())
-        return unsupported(fmt::format("{} is not compiled", feature), "plain transformers are");
+    DLLM_CHECK_OK(check_operators());
     DLLM_TRY(layout_.values, lane_maps(graph_, layout_.machine));
     layout_.key_tile = layout_.machine.hlen;
     for (const LaneMap& lanes : layout_.values)
@@ -81,6 +80,21 @@ class LayoutBuilder {
     layout_.weights.back().weight = weight;
     layout_.weights.back().use = use;
     return &layout_.weights.back();
+  }
+
+  /// Everything that no program has, at once: a model may need several things.
+  Expected<void> check_operators() const {
+    std::vector<std::string_view> missing;
+    for (const dllm::Op& any : graph_.ops)
+      if (const std::string_view feature = beyond_programs(any);
+          !feature.empty() && std::ranges::find(missing, feature) == missing.end())
+        missing.push_back(feature);
+    if (missing.empty()) return {};
+    const std::string_view last = missing.back();
+    missing.pop_back();
+    return unsupported(missing.empty() ? fmt::format("{} is not compiled", last)
+                                       : fmt::format("{} and {} are not compiled", fmt::join(missing, ", "), last),
+                       "transformers without them are");
   }
 
   /// Mappings that are not the rule's may be another device's.
@@ -145,6 +159,11 @@ class LayoutBuilder {
   }
   Expected<void> add(const op::RmsNorm& o) {
     row(o.gain, map(o.x), o.groups > 1 ? WeightUse::kHeadRow : WeightUse::kRow);
+    return {};
+  }
+  Expected<void> add(const op::LayerNorm& o) {
+    row(o.gain, map(o.x), WeightUse::kRow);
+    row(o.bias, map(o.x), WeightUse::kRow);
     return {};
   }
   Expected<void> add(const op::Linear& o) {

@@ -35,6 +35,8 @@ std::string question_text(const Device& device, const ModelShape& shape, const M
     if (const auto* o = std::get_if<op::Attention>(&any)) one.push_back({o->heads, o->kv_heads, o->head_dim});
     if (const auto* o = std::get_if<op::Rope>(&any)) one.push_back({o->head_dim, o->dims});
     if (const auto* o = std::get_if<op::RmsNorm>(&any)) one.push_back(o->groups);
+    if (const auto* o = std::get_if<op::Glu>(&any); o != nullptr && o->activation != Activation::kSilu)
+      one.push_back(static_cast<int>(o->activation));
     if (const auto* o = std::get_if<op::Route>(&any))
       one.push_back({o->used, static_cast<int>(o->score), o->groups, o->groups_used, o->capacity, o->block,
                      o->normalize, o->scale});

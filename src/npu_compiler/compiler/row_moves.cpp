@@ -88,6 +88,27 @@ Expected<void> lower(StepContext& c, const op::StoreKv& o) {
   return {};
 }
 
+/// The bytes that a value takes in HBM as it is in vector SRAM.
+static std::uint64_t bytes_of_rows(const StepContext& c, const ValuePlace& place) {
+  return static_cast<std::uint64_t>(place.stride * place.slabs * c.vlen() * 2);
+}
+
+Expected<void> lower(StepContext& c, const op::HiddenIn& o) {
+  DLLM_TRY(const ValuePlace out, c.place_output(o.out));
+  DLLM_TRY(const std::uint64_t at, c.hbm_area(bytes_of_rows(c, out), "rows from outside"));
+  c.result.hidden_in.push_back({o.first, o.out, at, out.stride});
+  c.move_rows(Op::H_PREFETCH_V, out, at);
+  return {};
+}
+
+Expected<void> lower(StepContext& c, const op::HiddenOut& o) {
+  const ValuePlace x = c.place(o.x);
+  DLLM_TRY(const std::uint64_t at, c.hbm_area(bytes_of_rows(c, x), "rows as a result"));
+  c.result.hidden_out.push_back({o.first, o.x, at, x.stride});
+  c.move_rows(Op::H_STORE_V, x, at);
+  return {};
+}
+
 Expected<void> lower(StepContext& c, const op::GatherScored& o) {
   if (c.spec.scored() == c.spec.rows()) {
     c.alias(o.out, o.x);

@@ -86,6 +86,14 @@ struct HbmBlob {
   std::vector<std::byte> bytes;
 };
 
+/// Rows of a value in HBM, in the lanes' format, as in vector SRAM: [slab][stride][VLEN].
+struct HiddenPlace {
+  std::int64_t first = 0;  ///< column among all that come in, or go out
+  ValueId value = kNoId;
+  std::uint64_t address = 0;
+  std::int64_t stride = 0;
+};
+
 /// A compiled step and the places of its data.
 struct StepProgram {
   Program program;                        ///< linked; regions of the operators, by name
@@ -102,6 +110,8 @@ struct StepProgram {
   /// kReduced with a temperature: INT_MEM words that the run needs, positions of the scored rows, their draw_streams,
   /// and after these seed (low, high), step and the token that is never drawn.
   std::uint32_t draws = 0;
+  /// What op::HiddenIn reads, to be written before the run, and what op::HiddenOut has written.
+  std::vector<HiddenPlace> hidden_in{}, hidden_out{};
 };
 
 /// Words of INT_MEM of a reduced head: its tokens, and what its draws need.

@@ -20,8 +20,11 @@ Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, cons
   for (std::int64_t b = 0; b < w.batch; ++b) {
     SequenceSpec s;
     for (std::int64_t p = w.context - w.rows; p < w.context; ++p) s.positions.push_back(static_cast<Position>(p));
-    for (std::int64_t i = w.rows - scored; i < w.rows; ++i) s.scored.push_back(static_cast<std::int32_t>(i));
-    s.visible = {{0, static_cast<Position>(w.context)}};
+    s.scored = w.scored_rows;
+    for (std::int64_t i = w.rows - scored; i < w.rows && w.scored_rows.empty(); ++i)
+      s.scored.push_back(static_cast<std::int32_t>(i));
+    s.visible = {{0, static_cast<Position>(w.visible < 0 ? w.context : w.visible)}};
+    s.causal_block = w.causal_block;
     s.cache = layout.weight_bytes + static_cast<std::uint64_t>(b) * kv.bytes;
     s.capacity = w.context;
     s.takes_statistics = takes_statistics(w.rows, w.context);

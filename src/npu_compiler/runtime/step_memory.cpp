@@ -18,6 +18,8 @@ std::vector<WeightId> weights_of(const Op& op) {
         using O = std::decay_t<decltype(o)>;
         if constexpr (std::is_same_v<O, op::RmsNorm>)
           return {o.gain};
+        else if constexpr (std::is_same_v<O, op::LayerNorm>)
+          return {o.gain, o.bias};
         else if constexpr (std::is_same_v<O, op::Linear> || std::is_same_v<O, op::ScoreHead>)
           return {o.weight, o.bias};
         else if constexpr (std::is_same_v<O, op::Route>)

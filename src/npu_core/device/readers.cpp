@@ -40,6 +40,9 @@ std::span<const DeviceVerb> device_verbs() {
   constexpr bool kOption = true;
   // Compiled steps set the lengths of their transfers.
   constexpr std::string_view kNotInSteps = "prefetch.matrix_rows prefetch.vector_rows prefetch.writeback_rows";
+  // And networks have no draws.
+  constexpr std::string_view kNotInNetworks =
+      "prefetch.matrix_rows prefetch.vector_rows prefetch.writeback_rows latency.vector_draw";
   static constexpr DeviceVerb kVerbs[] = {
       {"npu run", kMachine},
       {"npu run --timing", kTimed | kDraws},
@@ -48,6 +51,9 @@ std::span<const DeviceVerb> device_verbs() {
       {"npu step", kTimed | kLayout | kProgram | kLogits, kNotInSteps},
       {"npu step --temperature", kDraws, {}, kOption},
       {"npu step --analytic", kCost | kSchedule, {}, kOption},
+      {"npu network", kTimed | kLayout | kProgram | kValues, kNotInNetworks},
+      {"npu network --analytic", kCost | kSchedule, {}, kOption},
+      {"npu network --plan", kCost | kWindow, {}, kOption},
       // No products, and nothing is written.
       {"npu sampling", kTimed | kLogits,
        "prefetch.matrix_rows prefetch.writeback_rows energy.mac_pj energy.dram_write_pj_per_byte"},

@@ -22,7 +22,8 @@ Bf16 round(float value) { return f32_to_bf16(value); }
 }  // namespace
 
 StepResult Executor::run(const Graph& graph, const StepSpec& spec, const std::vector<TokenId>& tokens,
-                         const std::vector<Cache*>& caches) {
+                         const std::vector<Cache*>& caches, const std::vector<float>& hidden) {
+  hidden_ = hidden;
   graph_ = &graph;
   spec_ = &spec;
   caches_ = &caches;
@@ -211,6 +212,7 @@ void Executor::run(const op::StoreKv& o) {
 }
 
 void Executor::run(const op::Glu& o) {
+  if (o.activation != Activation::kSilu || o.up == kNoId) return run_activation(o);
   for (std::size_t r = 0; r < value(o.out).size(); ++r)
     for (std::size_t i = 0; i < static_cast<std::size_t>(map(o.out).width); ++i) {
       const Bf16 gate = value(o.gate)[r][i];

@@ -39,9 +39,10 @@ class Executor {
   Executor(const ModelLayout& layout, const Weights& weights)
       : layout_(layout), m_(layout.machine), weights_(weights) {}
 
-  /// `tokens`: of all rows. `caches`: one per sequence; the step's rows are written to them.
+  /// `tokens`: of all rows. `caches`: one per sequence; the step's rows are written to them. `hidden`: what
+  /// op::HiddenIn reads, [row][columns]. What op::HiddenOut hands out are the values.
   StepResult run(const Graph& graph, const StepSpec& spec, const std::vector<TokenId>& tokens,
-                 const std::vector<Cache*>& caches);
+                 const std::vector<Cache*>& caches, const std::vector<float>& hidden = {});
 
  private:
   struct Row {
@@ -63,12 +64,15 @@ class Executor {
   static void turn(std::vector<Bf16>& lanes, std::int64_t first, std::int32_t order);
   void run(const op::Embed& o);
   void run(const op::RmsNorm& o);
+  void run(const op::LayerNorm& o);
+  void run(const op::HiddenIn& o);
   void run(const op::Linear& o);
   void run(const op::Rope& o);
   void run(const op::Hadamard& o);
   void run(const op::StoreKv& o);
   void run(const op::Attention& o);
   void run(const op::Glu& o);
+  void run_activation(const op::Glu& o);
   void run(const op::Add& o);
   void run(const op::Route& o);
   void run(const op::Experts& o);
@@ -76,9 +80,9 @@ class Executor {
   std::vector<bool> allowed_in_block(const op::Route& o, const Rows& keys, std::size_t row) const;
   void run(const op::Scale&) {}  ///< no layout accepts these
   void run(const op::Select&) {}
-  void run(const op::HiddenIn&) {}
-  void run(const op::HiddenOut&) {}
+  void run(const op::HiddenOut&) {}  ///< a value as it is
   void run(const op::BlockConv&) {}
+  void run(const op::Gather&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
 
@@ -90,6 +94,7 @@ class Executor {
   const StepSpec* spec_ = nullptr;
   const std::vector<Cache*>* caches_ = nullptr;
   std::vector<Row> rows_;
+  std::vector<float> hidden_;
   std::map<ValueId, std::vector<std::vector<std::size_t>>> chosen_;  ///< by Route::out and row: experts, ascending
   StepResult result_;
 };

@@ -1,0 +1,250 @@
+// How ranks come to the same model, options and split.
+#include "engine/backend/ranks_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "base/free_memory.h"
+#include "base/hash.h"
+#include "base/human_bytes.h"
+#include "base/input_file.h"
+#include "base/try.h"
+#include "ranks/ranked_backend.h"
+#include "ranks/wire.h"
+
+namespace dllm {
+
+std::vector<std::byte> RankSetup::encoded() const {
+  WireWriter to;
+  for (const std::string* text : {&version, &model, &cache_type, &activations, &arithmetic, &attention_arithmetic})
+    to.put(*text);
+  return to.take();
+}
+
+Expected<RankSetup> RankSetup::decode(std::span<const std::byte> bytes) {
+  RankSetup setup;
+  WireReader from(bytes);
+  for (std::string* text : {&setup.version, &setup.model, &setup.cache_type, &setup.activations, &setup.arithmetic,
+                            &setup.attention_arithmetic})
+    *text = from.text();
+  if (from.ended()) return setup;
+  return Error{ErrorCode::kIo, "rank 0 offers something else than a model", "ranks", "another version of dllm?"};
+}
+
+namespace {
+
+template <class T>
+  requires std::is_arithmetic_v<T>
+void add_value(Fnv1a& hash, const T& value) {
+  hash.add(std::as_bytes(std::span(&value, 1)));
+}
+void add_value(Fnv1a& hash, const std::string& text) {
+  add_value(hash, text.size());
+  hash.add(text);
+}
+void add_value(Fnv1a& hash, const OpaqueValue& value) { add_value(hash, value.bytes); }
+template <class T>
+void add_value(Fnv1a& hash, const std::vector<T>& values) {
+  add_value(hash, values.size());
+  for (const T& value : values) add_value(hash, value);
+}
+
+/// Whether a key can change what a model computes.
+bool decides(const std::string& key) {
+  return key == "general.architecture" || (key.rfind("general.", 0) != 0 && key.rfind("tokenizer.", 0) != 0);
+}
+
+/// Equal for processes of one machine since it was started; 0: not known.
+std::uint64_t machine_number() {
+  const auto text = read_input("/proc/sys/kernel/random/boot_id", 256);
+  return text ? Fnv1a().add(*text).value() : 0;
+}
+
+}  // namespace
+
+std::string model_fingerprint(const Model& model) {
+  Fnv1a hash;
+  std::map<std::string, const MetaValue*> keys;  // files may have them in any order
+  for (const auto& [key, value] : model.metadata().entries())
+    if (decides(key)) keys[key] = &value;
+  for (const auto& [key, value] : keys) {
+    add_value(hash, key);
+    std::visit([&hash](const auto& payload) { add_value(hash, payload); }, value->payload);
+  }
+  for (const SourceTensor& tensor : model.tensors()) {
+    hash.add(tensor.name).add(static_cast<std::uint8_t>(tensor.type)).add(to_string(tensor.shape));
+    const auto sample = [&hash](std::span<const std::byte> data) {
+      constexpr std::size_t kPiece = 256, kPieces = 16;
+      const std::size_t step = std::max(kPiece, data.size() / kPieces);
+      for (std::size_t at = 0; at < data.size(); at += step)
+        hash.add(data.subspan(at, std::min(kPiece, data.size() - at)));
+    };
+    sample(tensor.data);
+    for (const auto& part : tensor.parts) sample(part);
+  }
+  return fmt::format("{:016x}", hash.value());
+}
+
+Expected<RankFacts> measure_ranks(Communicator& ranks) {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  RankFacts facts;
+  const auto count = static_cast<std::size_t>(ranks.size());
+  const std::int64_t own = free_memory().value_or(0);
+  facts.memory.resize(count);
+  const std::vector<std::size_t> eight(count, sizeof own);
+  DLLM_CHECK_OK(
+      ranks.all_gather(std::as_bytes(std::span(&own, 1)), eight, std::as_writable_bytes(std::span(facts.memory))));
+  const std::uint64_t machine = machine_number();
+  facts.machine.resize(count);
+  DLLM_CHECK_OK(
+      ranks.all_gather(std::as_bytes(std::span(&machine, 1)), eight, std::as_writable_bytes(std::span(facts.machine))));
+  const std::vector<std::size_t> none(count, 0);
+  constexpr int kRounds = 20;
+  const auto start = Clock::now();
+  for (int i = 0; i < kRounds; ++i) DLLM_CHECK_OK(ranks.all_gather({}, none, {}));
+  facts.latency_s = seconds(start) / kRounds;
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  const std::vector<std::size_t> large(count, kBytes);
+  const std::vector<std::byte> sent(kBytes);
+  std::vector<std::byte> all(kBytes * count);
+  const auto begin = Clock::now();
+  DLLM_CHECK_OK(ranks.all_gather(sent, large, all));
+  facts.seconds_per_byte = std::max(0.0, seconds(begin) - facts.latency_s) /
+                           static_cast<double>(kBytes * std::max<std::size_t>(1, count - 1));
+  return facts;
+}
+
+std::string_view split_name(SplitKind kind) {
+  switch (kind) {
+    case SplitKind::kOutputs:
+      return "outputs";
+    case SplitKind::kRows:
+      return "rows";
+    case SplitKind::kLayers:
+      break;
+  }
+  return "layers";
+}
+
+namespace {
+
+/// Bytes of a rank's part of the matrices.
+double bytes_of_part(const RankGraph& part, const Weights& weights) {
+  double bytes = 0;
+  for (std::size_t i = 0; i < part.parts.size(); ++i) {
+    const WeightView& view = weights[static_cast<std::size_t>(part.parts[i].source)];
+    if (!view.present() || view.shape.size() < 2) continue;
+    bytes += static_cast<double>(view.data.size()) * static_cast<double>(part.parts[i].count) /
+             static_cast<double>(view.shape[1]);
+  }
+  return bytes;
+}
+
+/// By how many bytes the parts of ranks exceed the memory of a machine, at most: ranks of one share it.
+double lacking(const std::vector<double>& parts, const RankFacts& facts) {
+  double most = 0;
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    double there = 0;
+    for (std::size_t other = 0; other < parts.size(); ++other)
+      if (other == r || (facts.machine[r] != 0 && facts.machine[other] == facts.machine[r])) there += parts[other];
+    if (facts.memory[r] > 0) most = std::max(most, there - static_cast<double>(facts.memory[r]));
+  }
+  return most;
+}
+
+/// Multiplications of a rank in a step of the graph's shape.
+double work_of(const RankGraph& part, double share_of_rows) {
+  double work = 0;
+  for (const Op& op : part.graph.ops) {
+    const auto add = [&](WeightId id, double used) {
+      if (id != kNoId)
+        work += used * static_cast<double>(part.graph.shape.rows) *
+                static_cast<double>(element_count(part.graph.weights[static_cast<std::size_t>(id)].shape));
+    };
+    if (const auto* o = std::get_if<op::Linear>(&op)) add(o->weight, share_of_rows);
+    if (const auto* o = std::get_if<op::ScoreHead>(&op)) add(o->weight, 1);
+    if (const auto* o = std::get_if<op::Experts>(&op)) {
+      const Shape& gate = part.graph.weights[static_cast<std::size_t>(o->gate)].shape;
+      const double used = static_cast<double>(part.graph.values[static_cast<std::size_t>(o->route)].width) / 2 /
+                          static_cast<double>(gate[2]);
+      for (const WeightId id : {o->gate, o->up, o->down}) add(id, used * share_of_rows);
+    }
+  }
+  return work;
+}
+
+}  // namespace
+
+Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
+                                   double multiplications) {
+  const int ranks = static_cast<int>(facts.memory.size());
+  const Graph graph = model.build({rows, rows});
+  SplitChoice best;
+  double least = 0;
+  std::string all;
+  for (const SplitKind kind : {SplitKind::kRows, SplitKind::kOutputs, SplitKind::kLayers}) {
+    double compute = 0, exchange = 0, work = 0;
+    std::vector<double> parts;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const RankGraph part = split_graph(graph, {kind, rank, ranks});
+      const auto gathers = static_cast<double>(
+          std::ranges::count_if(part.graph.ops, [](const Op& op) { return std::holds_alternative<op::Gather>(op); }));
+      exchange =
+          std::max(exchange, (gathers + 2) * facts.latency_s +
+                                 facts.seconds_per_byte * static_cast<double>(gathered_bytes(part, rank, ranks, 2.0)));
+      work = work_of(part, kind == SplitKind::kRows ? 1.0 / ranks : 1.0) / multiplications;
+      compute = kind == SplitKind::kLayers ? compute + work : std::max(compute, work);
+      parts.push_back(bytes_of_part(part, model.weights()));
+    }
+    const double short_of = lacking(parts, facts);
+    all += fmt::format("{}{} {:.1f} ms of work and {:.1f} ms of exchange{}", all.empty() ? "" : ", ", split_name(kind),
+                       1e3 * compute, 1e3 * exchange,
+                       short_of > 0 ? fmt::format(" (a machine lacks {})", human_bytes(short_of)) : "");
+    if (short_of > 0 || (least > 0 && compute + exchange >= least)) continue;
+    least = compute + exchange;
+    best.kind = kind;
+  }
+  if (least == 0)
+    return Error{ErrorCode::kResource, fmt::format("no split fits into the memory of {} ranks: {}", ranks, all),
+                 "--split", "start more workers, or give the split"};
+  best.reason =
+      fmt::format("{}, for a step of {} rows: {}; {:.0f} us and {:.0f} MB/s between ranks", split_name(best.kind), rows,
+                  all, 1e6 * facts.latency_s, facts.seconds_per_byte > 0 ? 1e-6 / facts.seconds_per_byte : 0.0);
+  return best;
+}
+
+Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions options, Communicator& ranks,
+                                                const Expected<SplitKind>& split) {
+  DLLM_CHECK_OK(agree(ranks, split ? Expected<void>() : Expected<void>(split.error())));
+  DLLM_TRY(const std::vector<std::byte> told, ranks.broadcast({static_cast<std::byte>(*split)}));
+  if (told.size() != 1 || static_cast<std::uint8_t>(told[0]) > static_cast<std::uint8_t>(SplitKind::kLayers))
+    return Error{ErrorCode::kIo, "rank 0 named no split", "ranks", "start all ranks with the same version"};
+  options.ranks = &ranks;
+  options.split = static_cast<SplitKind>(told[0]);
+  auto backend = CpuBackend::create(
+      model.desc(), [&model](StepShape shape) { return model.build(shape); }, model.weights(), options);
+  DLLM_CHECK_OK(agree(ranks, backend ? Expected<void>() : Expected<void>(backend.error())));
+  const std::string own = fmt::format("{}, K and V {}", (*backend)->arithmetic(), (*backend)->kv_type());
+  const auto* const at = reinterpret_cast<const std::byte*>(own.data());
+  DLLM_TRY(const std::vector<std::byte> first, ranks.broadcast({at, at + own.size()}));
+  const std::string theirs(reinterpret_cast<const char*>(first.data()), first.size());
+  Expected<void> same;
+  if (own != theirs)
+    same = Error{ErrorCode::kMismatch, fmt::format("computes in '{}', rank 0 in '{}'", own, theirs), "--arithmetic",
+                 "name the arithmetic instead of auto"};
+  DLLM_CHECK_OK(agree(ranks, same));
+  return backend;
+}
+
+}  // namespace dllm

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cpu/cpu_backend.h"
+#include "dllm/error.h"
+#include "dllm/model.h"
+#include "graph/split.h"
+#include "model/model.h"
+#include "ranks/communicator.h"
+
+namespace dllm {
+
+/// What all ranks must have in common, as rank 0 offers it.
+struct RankSetup {
+  std::string version, model;  ///< the model's fingerprint
+  std::string cache_type, activations, arithmetic, attention_arithmetic;
+
+  std::vector<std::byte> encoded() const;
+  /// Errors: kIo.
+  static Expected<RankSetup> decode(std::span<const std::byte> bytes);
+};
+
+/// A hash of the metadata that can decide what is computed (all but the tokenizer's and the names for people), as
+/// options have changed it, and of the names, types, shapes and some of the bytes of the tensors.
+std::string model_fingerprint(const Model& model);
+
+/// What exchanges between the ranks cost, and what memory each has.
+struct RankFacts {
+  double latency_s = 0;                ///< of a gather of nothing
+  double seconds_per_byte = 0;         ///< of what a rank receives
+  std::vector<std::int64_t> memory;    ///< free bytes by rank, of its whole machine; 0: not known
+  std::vector<std::uint64_t> machine;  ///< by rank: equal for ranks of one machine; 0: not known
+};
+/// All ranks call it together.
+Expected<RankFacts> measure_ranks(Communicator& ranks);
+
+/// A split, and why: "rows: ...".
+struct SplitChoice {
+  SplitKind kind = SplitKind::kOutputs;
+  std::string reason;
+};
+/// For steps of `rows` rows: of the splits that fit into the memory of each machine, the one whose step is predicted to
+/// be the shortest. `multiplications`: of one rank in a second.
+Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
+                                   double multiplications);
+
+std::string_view split_name(SplitKind kind);
+
+/// Rank 0 tells the split to all, or why it has none; then each makes its part of the model, and all agree that every
+/// rank has one of the same arithmetic. Errors: the same on all ranks.
+Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions options, Communicator& ranks,
+                                                const Expected<SplitKind>& split);
+
+}  // namespace dllm

@@ -1,0 +1,119 @@
+#include "ranks/local_group.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace dllm {
+namespace {
+
+/// Where the threads meet: before they read what the others brought, and after it, when bytes may be reused.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : brought_(static_cast<std::size_t>(ranks)) {}
+
+  int size() const { return static_cast<int>(brought_.size()); }
+
+  /// take(bytes by rank) is called when all ranks are here; their bytes are valid during the call.
+  template <class Take>
+  Expected<void> meet(int rank, std::span<const std::byte> own, const Take& take) {
+    std::unique_lock lock(mutex_);
+    brought_[static_cast<std::size_t>(rank)] = own;
+    if (auto failed = arrive(lock)) return *std::move(failed);
+    lock.unlock();
+    Expected<void> taken = take(brought_);
+    lock.lock();
+    if (!taken && !failed_) fail(taken.error());
+    auto failed = arrive(lock);
+    return failed ? Expected<void>(*std::move(failed)) : Expected<void>();
+  }
+
+  void abort(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (!failed_) fail({ErrorCode::kCancelled, why, "ranks", ""});
+  }
+
+ private:
+  /// The failure of this meeting. One that comes after all have met, before all have woken, is the next meeting's.
+  std::optional<Error> arrive(std::unique_lock<std::mutex>& lock) {
+    if (++here_ == brought_.size()) {
+      here_ = 0;
+      ++generation_;
+      met_ = failed_;
+      changed_.notify_all();
+      return met_;
+    }
+    const std::uint64_t now = generation_;
+    changed_.wait(lock, [&] { return failed_ || generation_ != now; });
+    return generation_ != now ? met_ : failed_;
+  }
+  void fail(Error error) {
+    failed_ = std::move(error);
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::span<const std::byte>> brought_;
+  std::size_t here_ = 0;
+  std::uint64_t generation_ = 0;
+  std::optional<Error> failed_, met_;  ///< met_: when all were here last
+};
+
+class LocalRank final : public Communicator {
+ public:
+  LocalRank(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return meeting_->size(); }
+
+  Expected<void> all_gather(std::span<const std::byte> own, std::span<const std::size_t> sizes,
+                            std::span<std::byte> all) override {
+    return meeting_->meet(rank_, own, [&](const auto& brought) -> Expected<void> {
+      std::size_t at = 0;
+      for (std::size_t r = 0; r < brought.size(); ++r) {
+        if (brought[r].size() != sizes[r] || at + sizes[r] > all.size())
+          return Error{ErrorCode::kIo,
+                       fmt::format("rank {} sent {} bytes, rank {} expected {}", r, brought[r].size(), rank_, sizes[r]),
+                       "ranks", "all ranks must make the same calls"};
+        if (sizes[r] > 0) std::memcpy(all.data() + at, brought[r].data(), sizes[r]);
+        at += sizes[r];
+      }
+      return {};
+    });
+  }
+
+  Expected<std::vector<std::byte>> broadcast(std::vector<std::byte> message) override {
+    std::vector<std::byte> got;
+    if (auto met = meeting_->meet(rank_, message,
+                                  [&](const auto& brought) -> Expected<void> {
+                                    got.assign(brought[0].begin(), brought[0].end());
+                                    return {};
+                                  });
+        !met)
+      return std::move(met).error();
+    return got;
+  }
+
+  void abort(const std::string& why) override { meeting_->abort(why); }
+
+ private:
+  std::shared_ptr<Meeting> meeting_;
+  int rank_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> local_group(int ranks) {
+  const auto meeting = std::make_shared<Meeting>(ranks);
+  std::vector<std::unique_ptr<Communicator>> group;
+  for (int rank = 0; rank < ranks; ++rank) group.push_back(std::make_unique<LocalRank>(meeting, rank));
+  return group;
+}
+
+}  // namespace dllm

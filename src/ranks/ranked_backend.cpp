@@ -1,0 +1,276 @@
+#include "ranks/ranked_backend.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/forks.h"
+#include "base/try.h"
+#include "ranks/command.h"
+#include "ranks/wire.h"
+
+namespace dllm {
+
+Expected<std::optional<Error>> first_failure(Communicator& ranks, const Expected<void>& own) {
+  constexpr std::uint64_t kLongest = 65536;
+  WireWriter said;
+  if (!own) {
+    const Error& error = own.error();
+    said.put(static_cast<std::uint8_t>(error.code));
+    for (const std::string* text : {&error.what, &error.where, &error.hint}) said.put(text->substr(0, kLongest / 4));
+  }
+  const std::vector<std::byte> bytes = said.take();
+  const std::uint64_t size = bytes.size();
+  std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks.size()), sizeof size);
+  std::vector<std::uint64_t> lengths(sizes.size());
+  DLLM_CHECK_OK(
+      ranks.all_gather(std::as_bytes(std::span(&size, 1)), sizes, std::as_writable_bytes(std::span(lengths))));
+  const auto no_state = [](std::size_t r) {
+    return Error{ErrorCode::kIo, fmt::format("rank {} sent something else than its state", r), "ranks",
+                 "start all ranks with the same version"};
+  };
+  std::size_t all = 0;
+  for (std::size_t r = 0; r < sizes.size(); ++r) {
+    if (lengths[r] > kLongest) return no_state(r);
+    all += sizes[r] = static_cast<std::size_t>(lengths[r]);
+  }
+  std::vector<std::byte> texts(all);
+  DLLM_CHECK_OK(ranks.all_gather(bytes, sizes, texts));
+  std::size_t at = 0;
+  for (std::size_t r = 0; r < sizes.size(); at += sizes[r++]) {
+    if (sizes[r] == 0) continue;
+    if (static_cast<int>(r) == ranks.rank()) return std::optional<Error>(own.error());
+    WireReader from(std::span<const std::byte>(texts).subspan(at, sizes[r]));
+    Error error;
+    const auto code = from.get<std::uint8_t>();
+    error.code = static_cast<ErrorCode>(code);
+    error.what = from.text();
+    const std::string where = from.text();
+    error.where = ranks.name(static_cast<int>(r)) + (where.empty() ? "" : ": " + where);
+    error.hint = from.text();
+    if (!from.ended() || code > static_cast<std::uint8_t>(ErrorCode::kMismatch)) return no_state(r);
+    return std::optional<Error>(std::move(error));
+  }
+  return std::optional<Error>();
+}
+
+Expected<void> agree(Communicator& ranks, const Expected<void>& own) {
+  DLLM_TRY(std::optional<Error> failure, first_failure(ranks, own));
+  if (failure) return *std::move(failure);
+  return {};
+}
+
+/// What caches need, which may outlive their backend.
+class RankedBackend::Others {
+ public:
+  explicit Others(std::shared_ptr<Communicator> ranks) : ranks_(std::move(ranks)), forks_(fork_count()) {}
+
+  Communicator& ranks() { return *ranks_; }
+  bool forked() const { return fork_count() != forks_; }
+
+  /// Sends what waits, then this message. By one thread at a time.
+  Expected<void> send(std::vector<std::byte> message) {
+    if (forked())
+      return Error{ErrorCode::kUsage, "a child process cannot use the other ranks of its parent", "ranks",
+                   "load the model after fork()"};
+    std::vector<std::vector<std::byte>> copies;
+    std::vector<std::uint32_t> ended;
+    {
+      const std::lock_guard lock(mutex_);
+      copies.swap(copies_);
+      ended = ended_;
+      ended_.clear();  // which keeps its room
+      caches_ -= ended.size();
+    }
+    for (std::vector<std::byte>& copy : copies) DLLM_CHECK_OK(broadcast(std::move(copy)));
+    // No copy is of a cache that has ended before, so that those that end go last.
+    for (const std::uint32_t number : ended) DLLM_CHECK_OK(broadcast(encode_command(DropCache{number})));
+    return broadcast(std::move(message));
+  }
+  /// Makes room for the end of one more cache, which must not fail.
+  void expect_cache() {
+    const std::lock_guard lock(mutex_);
+    ended_.reserve(caches_ + 1);
+    ++caches_;
+  }
+  /// Waits for the next send().
+  void copied(const CopyRows& copy) {
+    std::vector<std::byte> message = encode_command(copy);
+    const std::lock_guard lock(mutex_);
+    copies_.push_back(std::move(message));
+  }
+  void ended(std::uint32_t number) noexcept {
+    const std::lock_guard lock(mutex_);
+    ended_.push_back(number);
+  }
+
+ private:
+  Expected<void> broadcast(std::vector<std::byte> message) {
+    DLLM_TRY(const std::vector<std::byte> ignored, ranks_->broadcast(std::move(message)));
+    return {};
+  }
+
+  std::shared_ptr<Communicator> ranks_;
+  std::uint32_t forks_;
+  std::mutex mutex_;
+  std::vector<std::vector<std::byte>> copies_;
+  std::vector<std::uint32_t> ended_;
+  std::size_t caches_ = 0;  ///< whose end has not been sent
+};
+
+/// Here with this rank's part of K and V; a number on the others.
+class RankedBackend::Cache final : public KvCache {
+ public:
+  Cache(std::shared_ptr<Others> others, std::unique_ptr<KvCache> own, std::uint32_t number)
+      : KvCache(own->capacity()), others_(std::move(others)), own_(std::move(own)), number_(number) {}
+  ~Cache() override { others_->ended(number_); }
+
+  std::int64_t bytes() const override { return own_->bytes(); }
+  void copy(const KvCache& from, PositionRange rows, Position to) override {
+    const auto& other = static_cast<const Cache&>(from);
+    own_->copy(*other.own_, rows, to);
+    std::vector<PlanRow> written;
+    for (Position p = rows.begin; p < rows.end; ++p) written.push_back({to + p - rows.begin, from.token_of(p)});
+    record(written);
+    others_->copied({other.number_, number_, rows, to});
+  }
+
+  using KvCache::record;
+  KvCache& own() { return *own_; }
+  std::uint32_t number() const { return number_; }
+
+ private:
+  std::shared_ptr<Others> others_;
+  std::unique_ptr<KvCache> own_;
+  std::uint32_t number_;
+};
+
+RankedBackend::RankedBackend(std::unique_ptr<Backend> own, std::shared_ptr<Communicator> ranks, Log log)
+    : others_(std::make_shared<Others>(std::move(ranks))), own_(std::move(own)), log_(std::move(log)) {}
+
+/// What waits need not be sent: the others' caches end with them.
+RankedBackend::~RankedBackend() {
+  try {
+    if (!others_->forked()) (void)others_->ranks().broadcast(encode_command(Leave{}));
+  } catch (const std::bad_alloc&) {
+    // The connections end anyway.
+  }
+}
+
+Expected<std::unique_ptr<KvCache>> RankedBackend::make_cache(Position capacity) {
+  const std::uint32_t number = next_++;
+  DLLM_CHECK_OK(others_->send(encode_command(MakeCache{number, capacity})));
+  auto own = own_->make_cache(capacity);
+  others_->expect_cache();
+  auto agreed = agree(others_->ranks(), own ? Expected<void>() : Expected<void>(own.error()));
+  if (agreed) return std::unique_ptr<KvCache>(new Cache(others_, *std::move(own), number));
+  others_->ended(number);
+  return std::move(agreed).error();
+}
+
+Expected<std::vector<Scores>> RankedBackend::forward(std::span<const SequenceStep> batch) {
+  std::vector<SequenceStep> steps(batch.begin(), batch.end());
+  std::vector<std::uint32_t> numbers;
+  for (SequenceStep& step : steps) {
+    auto& cache = static_cast<Cache&>(*step.cache);
+    numbers.push_back(cache.number());
+    step.cache = &cache.own();
+  }
+  const std::vector<double> waits = others_->ranks().waits();
+  const auto start = std::chrono::steady_clock::now();
+  DLLM_CHECK_OK(others_->send(encode_steps(numbers, batch)));
+  auto scores = own_->forward(steps);
+  if (scores) name_slow_rank(waits, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  for (const SequenceStep& step : batch) {
+    auto& cache = static_cast<Cache&>(*step.cache);
+    cache.record(step.plan.rows);
+    if (scores) continue;
+    for (const PlanRow& row : step.plan.rows) cache.invalidate({row.position, row.position + 1});
+  }
+  return scores;
+}
+
+/// Once for each rank: of a step that people notice, most was spent waiting for it.
+void RankedBackend::name_slow_rank(const std::vector<double>& before, double seconds) {
+  constexpr double kNoticed = 0.5, kMost = 0.5;
+  const std::vector<double> now = others_->ranks().waits();
+  for (std::size_t r = 0; r < before.size(); ++r) {
+    const double waited = now[r] - before[r];
+    if (seconds < kNoticed || waited < kMost * seconds || !slow_.insert(static_cast<int>(r)).second) continue;
+    log_.warning("{} is slow: others waited {:.1f} of {:.1f} s of a step for it",
+                 others_->ranks().name(static_cast<int>(r)), waited, seconds);
+  }
+}
+
+namespace {
+
+/// A rank's caches, and what it does with a command.
+class Follower {
+ public:
+  Follower(Backend& own, Communicator& ranks) : own_(own), ranks_(ranks) {}
+
+  Expected<void> run() {
+    for (;;) {
+      DLLM_TRY(const std::vector<std::byte> message, ranks_.broadcast({}));
+      DLLM_TRY(Command command, decode_command(message, own_.desc().vocab));
+      if (std::holds_alternative<Leave>(command)) return {};
+      DLLM_CHECK_OK(std::visit([this](auto& one) { return follow(one); }, command));
+    }
+  }
+
+ private:
+  Expected<void> follow(const MakeCache& command) {
+    auto made = own_.make_cache(command.capacity);
+    const Expected<void> state = made ? Expected<void>() : Expected<void>(made.error());
+    if (made) caches_[command.cache] = *std::move(made);
+    // Another rank's error is rank 0's to report.
+    DLLM_TRY(const std::optional<Error> ignored, first_failure(ranks_, state));
+    return {};
+  }
+  Expected<void> follow(const DropCache& command) {
+    caches_.erase(command.cache);
+    return {};
+  }
+  Expected<void> follow(const CopyRows& command) {
+    const auto from = caches_.find(command.from), to = caches_.find(command.to);
+    if (from == caches_.end() || to == caches_.end() || from == to || !from->second->holds(command.rows) ||
+        command.rows.end > from->second->capacity() || command.at > to->second->capacity() - command.rows.size())
+      return misfit();
+    to->second->copy(*from->second, command.rows, command.at);
+    return {};
+  }
+  Expected<void> follow(RunSteps& command) {
+    for (std::size_t i = 0; i < command.steps.size(); ++i) {
+      const auto cache = caches_.find(command.caches[i]);
+      if (cache == caches_.end() || !fits_cache(command.steps[i].plan, *cache->second)) return misfit();
+      command.steps[i].cache = cache->second.get();
+    }
+    DLLM_TRY(const std::vector<Scores> ignored, own_.forward(command.steps));
+    return {};
+  }
+  Expected<void> follow(const Leave&) { return {}; }
+  static Error misfit() {
+    return {ErrorCode::kIo, "the first rank asked for a step that does not fit the caches", "ranks",
+            "start all ranks with the same version"};
+  }
+
+  Backend& own_;
+  Communicator& ranks_;
+  std::map<std::uint32_t, std::unique_ptr<KvCache>> caches_;
+};
+
+}  // namespace
+
+Expected<void> follow_ranks(Backend& own, Communicator& ranks) {
+  auto followed = Follower(own, ranks).run();
+  if (!followed) ranks.abort(followed.error().message());
+  return followed;
+}
+
+}  // namespace dllm

@@ -1,0 +1,27 @@
+// Without ZeroMQ.
+#include "ranks/mpi.h"
+#include "ranks/tcp.h"
+
+namespace dllm {
+
+std::string tcp_missing() {
+#ifdef DLLM_STATIC_PROGRAM
+  return "a static program has none: build a dynamic one (make build)";
+#else
+  return "install libzmq3-dev and libssl-dev, and build again";
+#endif
+}
+
+namespace {
+Error no_tcp() { return {ErrorCode::kUnsupported, "this build has no ranks on other machines", "", tcp_missing()}; }
+}  // namespace
+
+Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::string>&, const RanksKey&,
+                                                      const std::vector<std::byte>&) {
+  return no_tcp();
+}
+Expected<std::unique_ptr<RankListener>> RankListener::open(const std::string&, const RanksKey&) { return no_tcp(); }
+
+Expected<std::shared_ptr<Communicator>> mpi_ranks() { return no_tcp(); }
+
+}  // namespace dllm

@@ -1,0 +1,111 @@
+// The first rank's backend: caches that end on other threads, children of fork(), failures of other ranks.
+#include "ranks/ranked_backend.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "random_model.h"
+#include "ranks_on_threads.h"
+
+namespace dllm {
+namespace {
+
+std::shared_ptr<const Model> small_model() { return *Model::load(test::random_source({})); }
+
+StepPlan first_rows() {
+  StepPlan plan;
+  for (Position p = 0; p < 8; ++p) plan.rows.push_back({p, p + 1});
+  plan.visible = {{0, 8}};
+  plan.scored = {2, 5};
+  return plan;
+}
+
+std::unique_ptr<Backend> backend_of(const Model& model, Communicator& ranks) {
+  CpuOptions options;
+  options.threads = 1;
+  options.ranks = &ranks;
+  return *CpuBackend::create(
+      model.desc(), [&](StepShape shape) { return model.build(shape); }, model.weights(), options);
+}
+
+TEST(RankedBackend, CachesEndOnAnyThread) {
+  const auto model = small_model();
+  auto group = local_group(2);
+  std::thread follower([&] { EXPECT_TRUE(follow_ranks(*backend_of(*model, *group[1]), *group[1])); });
+  {
+    auto own = backend_of(*model, *group[0]);
+    RankedBackend backend(std::move(own), std::shared_ptr<Communicator>(std::move(group[0])));
+    const auto cache = *backend.make_cache(64);
+    SequenceStep step{cache.get(), first_rows(), {}, {}};
+    ASSERT_TRUE(backend.forward({&step, 1}));
+    std::vector<std::unique_ptr<KvCache>> others;
+    for (int i = 0; i < 200; ++i) others.push_back(*backend.make_cache(64));
+    std::thread ends([&] {
+      for (std::size_t i = 1; i < others.size(); ++i) {
+        others[i]->copy(*others[0], {0, 0}, 0);
+        others[i].reset();
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    });
+    for (int i = 0; i < 50; ++i) {
+      const auto scores = backend.forward({&step, 1});
+      EXPECT_TRUE(scores) << scores.error().message();
+    }
+    ends.join();
+    EXPECT_TRUE(backend.forward({&step, 1}));
+  }
+  follower.join();
+}
+
+TEST(RankedBackend, AChildProcessLeavesTheOthersAlone) {
+  const auto model = small_model();
+  auto group = local_group(2);
+  std::thread follower([&] { EXPECT_TRUE(follow_ranks(*backend_of(*model, *group[1]), *group[1])); });
+  {
+    auto own = backend_of(*model, *group[0]);
+    auto backend = std::make_unique<RankedBackend>(std::move(own), std::shared_ptr<Communicator>(std::move(group[0])));
+    auto cache = *backend->make_cache(64);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);  // were the others asked, nobody would answer
+      const auto made = backend->make_cache(64);
+      const bool refused = !made && made.error().code == ErrorCode::kUsage;
+      cache.reset();
+      backend.reset();
+      ::_exit(refused ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(backend->make_cache(64)) << "the parent goes on";
+  }
+  follower.join();
+}
+
+TEST(RankedBackend, TheFirstFailureReachesAllAsItIs) {
+  const auto group = local_group(3);
+  std::vector<Expected<void>> seen(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      Expected<void> own;
+      if (rank > 0)
+        own = Error{rank == 1 ? ErrorCode::kMismatch : ErrorCode::kUsage, "computes otherwise", "--arithmetic", "name"};
+      seen[static_cast<std::size_t>(rank)] = agree(*group[static_cast<std::size_t>(rank)], own);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const Expected<void>& one : seen) {
+    ASSERT_FALSE(one);
+    EXPECT_EQ(one.error().code, ErrorCode::kMismatch);
+    EXPECT_EQ(one.error().hint, "name");
+  }
+  EXPECT_EQ(seen[0].error().where, "rank 1: --arithmetic");
+  EXPECT_EQ(seen[1].error().where, "--arithmetic");
+}
+
+}  // namespace
+}  // namespace dllm

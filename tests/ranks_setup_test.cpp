@@ -1,0 +1,114 @@
+// How ranks come to the same model and to a split that fits.
+#include "engine/backend/ranks_setup.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "model/rope_request.h"
+#include "random_model.h"
+#include "ranks/local_group.h"
+
+namespace dllm {
+namespace {
+
+template <class Change>
+std::string fingerprint_after(const Change& change) {
+  ModelSource source = test::random_source({});
+  change(source);
+  return model_fingerprint(**Model::load(std::move(source)));
+}
+
+/// A key of the model's own, by the end of its name.
+std::string key_of(const ModelSource& source, const std::string& end) {
+  for (const auto& [key, value] : source.metadata.entries())
+    if (key.size() > end.size() && key.compare(key.size() - end.size(), end.size(), end) == 0) return key;
+  ADD_FAILURE() << end;
+  return end;
+}
+
+TEST(RankSetup, WhateverDecidesTheNumbersIsInTheFingerprint) {
+  const std::string own = fingerprint_after([](ModelSource&) {});
+  EXPECT_EQ(fingerprint_after([](ModelSource&) {}), own);
+  EXPECT_EQ(fingerprint_after([](ModelSource& source) {
+              source.metadata.set("general.name", MetaValue::string("another name"));
+              source.metadata.set("tokenizer.ggml.model", MetaValue::string("none"));
+            }),
+            own);
+  EXPECT_NE(fingerprint_after([](ModelSource& source) { ASSERT_TRUE(rescale_rope({"linear", 2, 0}, source)); }), own);
+  EXPECT_NE(fingerprint_after([](ModelSource& source) {
+              source.metadata.set(key_of(source, "layer_norm_rms_epsilon"), MetaValue::f32(0.001f));
+            }),
+            own);
+  EXPECT_NE(fingerprint_after([](ModelSource& source) {
+              auto& tensor = source.tensors.front();
+              static std::vector<std::byte> changed;
+              changed.assign(tensor.data.begin(), tensor.data.end());
+              changed.front() ^= std::byte{1};
+              tensor.data = changed;
+            }),
+            own);
+}
+
+/// Four ranks whose memory holds two copies of the weights.
+RankFacts four_ranks(const Model& model, std::vector<std::uint64_t> machines) {
+  std::int64_t bytes = 0;
+  for (const SourceTensor& tensor : model.tensors()) bytes += static_cast<std::int64_t>(tensor.data.size());
+  RankFacts facts;
+  facts.latency_s = 1;  // so that the split with the fewest exchanges is the best
+  facts.memory.assign(4, 2 * bytes);
+  facts.machine = std::move(machines);
+  return facts;
+}
+
+TEST(RankSetup, RanksOfOneMachineShareItsMemory) {
+  const auto model = *Model::load(test::random_source({.width = 128, .layers = 4, .ffn_width = 256}));
+  const auto chosen = [&](std::vector<std::uint64_t> machines) {
+    const auto choice = choose_split(*model, four_ranks(*model, std::move(machines)), 32, 1e9);
+    return choice ? choice->reason : choice.error().message();
+  };
+  EXPECT_EQ(chosen({1, 2, 3, 4}).find("lacks"), std::string::npos) << chosen({1, 2, 3, 4});
+  EXPECT_EQ(chosen({0, 0, 0, 0}).find("lacks"), std::string::npos) << "nothing is known of them";
+  EXPECT_NE(chosen({7, 7, 7, 7}).find("a machine lacks"), std::string::npos) << chosen({7, 7, 7, 7});
+  EXPECT_NE(chosen({7, 8, 7, 7}).find("a machine lacks"), std::string::npos) << "three copies of them";
+  EXPECT_EQ(chosen({7, 8, 7, 8}).find("lacks"), std::string::npos) << "two copies on each";
+}
+
+TEST(RankSetup, MachinesAreMeasured) {
+  const auto group = local_group(2);
+  std::vector<RankFacts> facts(2);
+  std::thread other([&] { facts[1] = *measure_ranks(*group[1]); });
+  facts[0] = *measure_ranks(*group[0]);
+  other.join();
+  ASSERT_EQ(facts[0].machine.size(), 2U);
+  EXPECT_NE(facts[0].machine[0], 0U);
+  EXPECT_EQ(facts[0].machine[0], facts[0].machine[1]);
+  EXPECT_EQ(facts[0].machine, facts[1].machine);
+}
+
+/// Who waits for a part is told why there is none.
+TEST(RankSetup, NoSplitIsAnErrorOfAllRanks) {
+  const auto model = *Model::load(test::random_source({}));
+  const auto group = local_group(2);
+  std::vector<std::string> errors(2);
+  const auto make = [&](int rank, const Expected<SplitKind>& split) {
+    CpuOptions options;
+    options.threads = 1;
+    const auto made = make_part(*model, options, *group[static_cast<std::size_t>(rank)], split);
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().code, ErrorCode::kResource);
+    errors[static_cast<std::size_t>(rank)] = made.error().message();
+  };
+  std::thread other([&] { make(1, SplitKind::kOutputs); });
+  make(0, Error{ErrorCode::kResource, "no split fits", "--split", "start more workers"});
+  other.join();
+  EXPECT_EQ(errors[0], "--split: no split fits (start more workers)");
+  EXPECT_EQ(errors[1], "rank 0: --split: no split fits (start more workers)");
+}
+
+}  // namespace
+}  // namespace dllm
