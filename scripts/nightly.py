@@ -52,9 +52,13 @@ STEPS = (
          " -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/aarch64-linux-gnu.cmake"
          " && cmake --build build/aarch64 && ctest --test-dir build/aarch64 --output-on-failure"),
     Step("tarball", "the static program in empty folders and other releases of Debian, and the tests of verbs and server", 20,
-         "make tarball && python3 -B tests/portable_test.py build/static/dllm --suites bullseye,trixie"
+         "make tarball && scripts/setup --roots && python3 -B tests/portable_test.py build/static/dllm --suites bullseye,trixie"
          " && for t in cli cli_files cli_hub cli_safety serve structure npu; do"
          " python3 -B tests/app/${t}_test.py build/static/dllm || exit 1; done"),
+    Step("mesa", "the Vulkan backend on the software driver of a later Debian, with the validation layer", 15,
+         "make setup && scripts/setup --vulkan --roots && cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF --log-level=WARNING"
+         " && cmake --build --preset release -j $(nproc) --target dllm dllm_vulkan_test dllm_vulkan_answers_test"
+         " dllm_vulkan_faults_test && python3 -B tests/newer_mesa_test.py build/release"),
     Step("wasm", "the engine in WebAssembly: kernels and answers in node, the page in Chromium", 45, "make wasm-test"),
 )
 PASSED = "passed"

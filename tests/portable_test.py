@@ -22,6 +22,8 @@ import tempfile
 import threading
 import unittest
 
+from debian_root import NoRoot, debian_root
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 QUESTION = "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?"
 HASH = "#96953692ed956716"
@@ -190,21 +192,10 @@ class Portable(unittest.TestCase):
             self.assertIn("resolve", absent.stderr)
 
     def debian(self, suite):
-        """The root folder of a release, which debootstrap makes once."""
-        root = OPTIONS.roots / suite
-        if not (root / "etc/debian_version").exists():
-            if shutil.which("debootstrap") is None:
-                self.skipTest("debootstrap is not installed")
-            mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True,
-                                    check=True).stdout.split()[0]
-            shutil.rmtree(root, ignore_errors=True)
-            root.parent.mkdir(parents=True, exist_ok=True)
-            made = subprocess.run(["debootstrap", "--variant=minbase", suite, root, mirror], capture_output=True,
-                                  text=True, check=False)
-            if made.returncode != 0:
-                shutil.rmtree(root, ignore_errors=True)
-                self.skipTest(f"debootstrap {suite}: {(made.stdout + made.stderr)[-200:]}")
-        return root
+        try:
+            return debian_root(suite, OPTIONS.roots)
+        except NoRoot as error:
+            self.skipTest(str(error))
 
     def test_answers_in_other_releases(self):
         for suite in OPTIONS.suites:
