@@ -330,8 +330,9 @@ class LoadOptions(TypedDict, total=False):
     #: it; if left out: f32
     attention_arithmetic: Literal["f32", "bf16", "auto"] | None
     #: where the model runs; cpu: this processor; npu: a simulated NPU, in its number formats and its virtual
-    #: time; vulkan: a GPU, through Vulkan; if left out: cpu
-    backend: Literal["cpu", "npu", "vulkan"] | None
+    #: time; vulkan: a GPU, through Vulkan; ranks: this processor and those of workers, each with a part of the
+    #: model; if left out: cpu
+    backend: Literal["cpu", "npu", "vulkan", "ranks"] | None
     #: storage of K and V; if left out: f32 for F32 models, else f16
     cache_type: Literal["f32", "f16", "bf16", "q8_0", "q4_0"] | None
     #: what it runs on there, as --list-devices names it; with --backend npu, a profile of an NPU, by name or
@@ -368,7 +369,15 @@ class LoadOptions(TypedDict, total=False):
     rope_scale: float | None
     #: positions for contexts beyond those of training, by --rope-scale; if left out: the file's
     rope_scaling: Literal["none", "linear", "ntk", "yarn"] | None
+    #: how ranks share the work: outputs of products, rows of a step, or layers; if left out: auto
+    split: Literal["auto", "outputs", "rows", "layers"] | None
     #: worker threads; if left out: one per CPU
     threads: int | None
     #: store packed weights in this file and map it in later runs; auto: <model>.dllm-packed
     weight_cache: str | os.PathLike[str] | None
+    #: the other ranks: where 'dllm worker' listens, separated by commas; mpi for those that mpirun or srun has
+    #: started
+    workers: str | None
+    #: a file with the secret line that the workers have too; if left out: none, for workers on this machine
+    #: only
+    workers_key: str | os.PathLike[str] | None

@@ -101,7 +101,7 @@ class ModelTest(unittest.TestCase):
     def test_devices_are_listed_and_checked(self):
         devices = dllm.list_devices()
         standard = [(d.backend, d.name) for d in devices if d.standard and d.backend != "vulkan"]  # a machine may have none
-        self.assertEqual(standard, [("cpu", ""), ("npu", "dart-2048")])
+        self.assertEqual(standard, [("cpu", ""), ("npu", "dart-2048"), ("ranks", "")])
         self.assertEqual([d.name for d in dllm.list_devices("npu")], [d.name for d in devices if d.backend == "npu"])
         self.assertTrue(all(d.meaning and not d.missing for d in devices if d.backend != "vulkan"))
         with self.assertRaises(dllm.UsageError):
