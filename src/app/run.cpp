@@ -60,7 +60,7 @@ class Run final : public Verb {
     DLLM_TRY(const std::string prompt, text_.read(flags, terminal));
     for (const std::string& target : {trace_, perfetto_})
       if (!target.empty()) DLLM_CHECK_OK(check_result(target, trace_output()));
-    DLLM_TRY(const BackendEntry* const backend, find_backend(model_.load.backend));
+    DLLM_TRY(const BackendEntry* const backend, requested_backend(model_.load));
     if (!perfetto_.empty() && !backend->virtual_time)
       return Error{ErrorCode::kUsage, "only a simulated device has virtual time", "--perfetto",
                    "add " + virtual_time_flags()};

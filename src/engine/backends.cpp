@@ -77,7 +77,11 @@ Expected<const BackendEntry*> find_backend(const std::string& name) {
 }
 
 Expected<const BackendEntry*> requested_backend(const LoadOptions& options) {
-  DLLM_TRY(const BackendEntry* const entry, find_backend(options.backend));
+  std::string name = options.backend;
+  if (name.empty())
+    for (const BackendEntry& one : backends())
+      if (!one.implied_by.empty() && options.backend_options.contains(one.implied_by)) name = one.name;
+  DLLM_TRY(const BackendEntry* const entry, find_backend(name));
   DLLM_CHECK_OK(check_device(*entry, options.device));
   return entry;
 }

@@ -85,6 +85,7 @@ struct BackendEntry {
   std::string missing{};              ///< how to get a build that has it: "install libvulkan-dev and build again"
   std::vector<LoadReader> readers{};  ///< the ways in which it runs, each with the load options that it reads
   std::vector<LoadOption> options{};  ///< load options of its own
+  std::string implied_by{};  ///< the key of one of them that asks for the backend where none is named; empty: none does
   DeviceNames devices{};
   bool virtual_time = false;  ///< RunningBackend::clock times its answers: this machine's clock measures nothing
   std::optional<DeviceTiles> tiles{};  ///< absent: a file with matrices in a device's tiles is refused
@@ -107,8 +108,8 @@ bool add_backend(BackendEntry entry);
 /// Empty: the default. Errors: kUsage (unknown); kUnsupported (missing from this build).
 Expected<const BackendEntry*> find_backend(const std::string& name);
 
-/// The backend that the options name, which knows the device that they name. Errors: those of find_backend(); kUsage
-/// (no such device, or another backend's).
+/// The backend that the options name or imply, which knows the device that they name. Errors: those of find_backend();
+/// kUsage (no such device, or another backend's).
 Expected<const BackendEntry*> requested_backend(const LoadOptions& options);
 
 /// "--backend npu or --backend other": those of which `holds` is true; empty: none.

@@ -256,6 +256,19 @@ TEST(Backends, ADeviceThatNoneHasIsRefused) {
                                              : "only --backend npu or --backend test-rows reads it");
 }
 
+TEST(Backends, AnOptionOfItsOwnMayImplyIt) {
+  LoadOptions options;
+  options.backend_options = {{"workers", "127.0.0.1:7070"}};
+  const auto implied = requested_backend(options);
+  ASSERT_TRUE(implied) << implied.error().message();
+  EXPECT_EQ((*implied)->name, "ranks");
+  options.backend = "cpu";
+  const auto named = requested_backend(options);
+  ASSERT_TRUE(named) << named.error().message();
+  EXPECT_EQ((*named)->name, "cpu");
+  EXPECT_EQ((*requested_backend(LoadOptions()))->name, backends().front().name);
+}
+
 /// The name is right, and a change of a key may be what mends the file.
 TEST(Backends, AProfileWithAMistakeIsAProfile) {
   const test::TempDir folder;

@@ -213,11 +213,12 @@ BackendEntry ranks_backend() {
   entry.options = {
       load_rows::own_words("workers", "HOST:PORT,...", "none",
                            "the other ranks: where 'dllm worker' listens, separated by commas; mpi for "
-                           "those that mpirun or srun has started"),
+                           "those that mpirun or srun has started; asks for --backend ranks"),
       load_rows::of_path(load_rows::own_words("workers_key", "FILE", "none, for workers on this machine only",
                                               "a file with the secret line that the workers have too")),
       load_rows::own_named("split", {"auto", "outputs", "rows", "layers"}, "auto",
                            "how ranks share the work: outputs of products, rows of a step, or layers")};
+  entry.implied_by = "workers";
   return entry;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -17,12 +18,14 @@
 
 namespace dllm::vulkan::test {
 
+inline std::optional<Operators>& shared_operators = shared_by_tests<Operators>();
+
 /// Runs operators of the default device on arrays of this process.
 class OperatorRig {
  public:
   static Operators& operators() {
-    static Operators all(test_device(), *vulkan::test_device(test_device()));
-    return all;
+    if (!shared_operators) shared_operators.emplace(test_device(), *vulkan::test_device(test_device()));
+    return *shared_operators;
   }
 
   template <class T>

@@ -3,26 +3,35 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 
 #include "vulkan/device.h"
 
 namespace dllm::vulkan::test {
 
-/// The default device, with the validation layer if there is one; null on machines without a device, where tests skip.
-inline std::shared_ptr<Device>& test_device() {
-  static std::shared_ptr<Device> device = [] {
-    auto opened = Device::open({.device = "", .validate = true});
-    return opened ? *opened : std::shared_ptr<Device>();
-  }();
-  return device;
+/// A place for an object that tests share. It is emptied after the last test: at the end of the program it would be too
+/// late, as Vulkan's layers have objects of their own that are gone by then.
+template <class T>
+std::optional<T>& shared_by_tests() {
+  struct Place : testing::Environment {
+    void TearDown() override { object.reset(); }
+    std::optional<T> object;
+  };
+  auto* const place = new Place;
+  testing::AddGlobalTestEnvironment(place);  // owns it
+  return place->object;
 }
 
-/// Closes the device after the last test. At the end of the program it would be too late: layers have objects of their
-/// own that are gone by then, if they were first needed after the device was opened.
-class DeviceCloses : public testing::Environment {
-  void TearDown() override { test_device().reset(); }
-};
-inline testing::Environment* const device_closes = testing::AddGlobalTestEnvironment(new DeviceCloses);
+inline std::optional<std::shared_ptr<Device>>& shared_device = shared_by_tests<std::shared_ptr<Device>>();
+
+/// The default device, with the validation layer if there is one; null on machines without a device, where tests skip.
+inline const std::shared_ptr<Device>& test_device() {
+  if (!shared_device) {
+    auto opened = Device::open({.device = "", .validate = true});
+    shared_device = opened ? *opened : std::shared_ptr<Device>();
+  }
+  return *shared_device;
+}
 
 /// A test with a device. At its end the validation layer must have said nothing.
 class OnDevice : public testing::Test {
