@@ -7,19 +7,9 @@
 
 #include "base/try.h"
 #include "engine/generate.h"
-#include "engine/resolve.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
 
 namespace dllm::rtl {
-namespace {
-
-Expected<Generation> generate_with(Backend& backend, const Tokenizer* tokenizer, const std::vector<TokenId>& prompt,
-                                   const GenerateOptions& options) {
-  DLLM_TRY(const ResolvedOptions resolved, resolve_options(options, backend.desc()));
-  return generate({backend, tokenizer}, prompt, resolved);
-}
-
-}  // namespace
 
 Expected<std::unique_ptr<CoreAnswers>> CoreAnswers::create(std::shared_ptr<const Model> model, const CoreShape& shape,
                                                            MemoryTiming timing) {
@@ -43,9 +33,9 @@ Expected<std::unique_ptr<CoreAnswers>> CoreAnswers::create(std::shared_ptr<const
   return result;
 }
 
-Expected<CoreAnswers::Answer> CoreAnswers::answer(const std::vector<TokenId>& prompt, const GenerateOptions& options) {
-  DLLM_TRY(Generation core, generate_with(*on_core_, model_->tokenizer(), prompt, options));
-  DLLM_TRY(Generation device, generate_with(*on_device_, model_->tokenizer(), prompt, options));
+Expected<CoreAnswers::Answer> CoreAnswers::answer(const std::vector<TokenId>& prompt, const ResolvedOptions& options) {
+  DLLM_TRY(Generation core, generate({*on_core_, model_->tokenizer()}, prompt, options));
+  DLLM_TRY(Generation device, generate({*on_device_, model_->tokenizer()}, prompt, options));
   return Answer{std::move(core), std::move(device)};
 }
 

@@ -27,7 +27,7 @@ class CoreAnswers {
     }
   };
   /// Errors: those of generate() and CoreExecutor::run().
-  Expected<Answer> answer(const std::vector<TokenId>& prompt, const GenerateOptions& options);
+  Expected<Answer> answer(const std::vector<TokenId>& prompt, const ResolvedOptions& options);
   Backend& on_core() { return *on_core_; }
   Backend& on_device() { return *on_device_; }
 

@@ -23,7 +23,7 @@ struct CoreTotals {
 
 /// Runs a backend's programs on a verilated core (npu::NpuOptions::execute). Memory is the HBM of the backend's
 /// machine, behind the core's AXI4 port: what the host reads there afterwards was computed by the core. The host writes
-/// the program and INT_MEM, resets the core, starts it, and reads INT_MEM and FP_MEM when it has ended.
+/// the program and INT_MEM, resets the core and starts it.
 ///
 /// Every program also runs on a functional machine of its own, under the cycle simulator. Registers, the three SRAM
 /// domains and the whole HBM are compared after it, times after each instruction.

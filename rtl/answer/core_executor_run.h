@@ -48,7 +48,6 @@ class VerilatedExecutor final : public CoreExecutor {
     for (const CoreTrace::Entry& entry : trace.entries) result.executed.set(static_cast<std::size_t>(entry.op));
     launch(host, program, trace, result);
     compare(host.state(), result);
-    read_back(host.state());
     totals_.result.add(result);
     totals_.simulated += simulator->finish().total;
     ++totals_.programs;
@@ -58,7 +57,7 @@ class VerilatedExecutor final : public CoreExecutor {
   }
 
  private:
-  /// What the host has written since the last program: HBM, and the words of INT_MEM.
+  /// What the host has written since the last program.
   static void copy_inputs(const npu::MachineState& from, npu::MachineState& to) {
     to.reach_hbm(from.hbm.size());
     std::memcpy(to.hbm.data(), from.hbm.data(), from.hbm.size());
@@ -117,11 +116,6 @@ class VerilatedExecutor final : public CoreExecutor {
       if (found != expected[i])
         differs(result, fmt::format("{} word {} is {:#x}, not {:#x}", name, i, found, expected[i]));
     }
-  }
-
-  void read_back(npu::MachineState& host) {
-    for (std::uint32_t i = 0; i < shape_.fp_words; ++i) host.fp_mem[i] = static_cast<npu::Bf16>(board_->read(1, i)[0]);
-    for (std::uint32_t i = 0; i < shape_.int_words; ++i) host.int_mem[i] = board_->read(2, i)[0];
   }
 
   CoreShape shape_;

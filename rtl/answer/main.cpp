@@ -1,11 +1,12 @@
 // Answers prompts on the core in simulation: make rtl-run.
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "answer/answers.h"
@@ -38,9 +39,16 @@ Expected<std::vector<std::string>> read_prompts(const std::string& path, std::si
 
 constexpr const char* kUsage =
     "usage: dllm_rtl_run [--model FILE] [--prompts FILE COUNT] [--latency CYCLES --stall N] [PROMPT...]\n"
-    "Answers prompts on the 16-lane core of rtl/ in simulation, and compares every program with the functional "
-    "machine\n"
-    "and the answers with those of the device's profile.\n";
+    "Answers prompts on the core of 16 lanes in simulation. Compares every program with the functional machine\n"
+    "and the cycle simulator, and the answers with those of the device's profile.\n";
+
+Expected<std::uint32_t> number(std::string_view text) {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    return Error{ErrorCode::kUsage, "'" + std::string(text) + "' is not a number", "", kUsage};
+  return value;
+}
 
 Expected<RunOptions> parse(int argc, char** argv) {
   RunOptions options;
@@ -50,12 +58,13 @@ Expected<RunOptions> parse(int argc, char** argv) {
     if (flag == "--model" && takes(1)) {
       options.model = argv[++i];
     } else if (flag == "--prompts" && takes(2)) {
-      DLLM_TRY(options.prompts, read_prompts(argv[i + 1], std::strtoul(argv[i + 2], nullptr, 10)));
+      DLLM_TRY(const std::uint32_t count, number(argv[i + 2]));
+      DLLM_TRY(options.prompts, read_prompts(argv[i + 1], count));
       i += 2;
     } else if (flag == "--latency" && takes(1)) {
-      options.timing.latency = static_cast<std::uint32_t>(std::strtoul(argv[++i], nullptr, 10));
+      DLLM_TRY(options.timing.latency, number(argv[++i]));
     } else if (flag == "--stall" && takes(1)) {
-      options.timing.stall = static_cast<std::uint32_t>(std::strtoul(argv[++i], nullptr, 10));
+      DLLM_TRY(options.timing.stall, number(argv[++i]));
     } else if (flag.starts_with("-")) {
       return Error{ErrorCode::kUsage, kUsage, "", ""};
     } else {
@@ -72,11 +81,12 @@ Expected<int> run(const RunOptions& options) {
   DLLM_TRY(const auto model, Model::load(std::move(source), Log([](LogLevel, const std::string&) {})));
   DLLM_TRY(const LanguageModel language, LanguageModel::load(options.model));
   DLLM_TRY(const auto answers, CoreAnswers::create(model, answer16(), options.timing));
+  DLLM_TRY(const ResolvedOptions resolved, language.resolve({}));
   int different = 0, passes = 0;
   for (const std::string& prompt : options.prompts) {
     DLLM_TRY(const std::vector<std::int32_t> ids, language.apply_template({{"user", prompt}}));
     const CoreTotals before = answers->totals();
-    DLLM_TRY(const CoreAnswers::Answer answer, answers->answer(ids, {}));
+    DLLM_TRY(const CoreAnswers::Answer answer, answers->answer(ids, resolved));
     const CoreTotals& now = answers->totals();
     passes += answer.core.stats.nfe;
     std::printf("> %s\n%s\n", prompt.c_str(), answer.core.text.c_str());

@@ -125,9 +125,9 @@ TEST(RtlTraps, WhatTheHardwareLimits) {
 
 // A branch within a loop, after another loop in its body has ended, must not drop the loop.
 TEST(RtlLoops, BranchesBehindInnerLoops) {
-  const Halt halt = run_words(words_of(
-      "li gp3, 1\n.loop gp5, 3\n.loop gp6, 2\nS_ADDI_INT gp1, gp1, 1\n.endloop\nC_BNZ gp3, on\n"
-      "S_ADDI_INT gp1, gp1, 100\non:\nS_ADDI_INT gp1, gp1, 10\n.endloop\n"));
+  const Halt halt =
+      run_words(words_of("li gp3, 1\n.loop gp5, 3\n.loop gp6, 2\nS_ADDI_INT gp1, gp1, 1\n.endloop\nC_BNZ gp3, on\n"
+                         "S_ADDI_INT gp1, gp1, 100\non:\nS_ADDI_INT gp1, gp1, 10\n.endloop\n"));
   EXPECT_EQ(trap_of(halt), Trap::kNone);
   EXPECT_EQ(halt.gp1, 3u * (2 + 10));
 }
