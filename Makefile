@@ -1,6 +1,7 @@
 # The entry point. Details are in CMakePresets.json and scripts/; see CONTRIBUTING.md.
 JOBS ?= $(shell nproc)
 RTL_WAVE ?= build/sampling.vcd
+RTL_RUN ?= "$(PROMPT)"
 PROMPT ?= Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?
 
 # Thread pool, backends that share it, the engine's batches, the second path; and the server, by its own tests.
@@ -12,7 +13,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
+.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -62,9 +63,16 @@ rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the 
 	@scripts/rtl_lint
 	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF \
 	  -DDLLM_RTL_ALL_CORES=$(if $(DLLM_RTL_LONG),ON,OFF) --log-level=WARNING
-	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test dllm_rtl_core_test \
+	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test dllm_rtl_core_test dllm_rtl_answer_test \
 	  $(if $(DLLM_RTL_LONG),dllm_rtl_fp8_test)
 	@ctest --test-dir build/release -L '^rtl$$' -j $(JOBS) --output-on-failure
+
+# RTL_RUN: prompts and flags of dllm_rtl_run; make nightly asks 20 of the validation set.
+rtl-run: setup  ## a whole answer on the hardware in simulation: make rtl-run RTL_RUN='"Reverse: a b c"' (a few minutes)
+	@scripts/setup --rtl
+	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING
+	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_run
+	build/release/rtl/dllm_rtl_run $(RTL_RUN)
 
 rtl-formal:  ## prove properties of the hardware's small units for all inputs, by Yosys
 	@scripts/setup --rtl
@@ -158,7 +166,7 @@ faults:  ## plant faults in a copy of the tree, one at a time, and count how man
 	@scripts/setup
 	@scripts/plant_faults.py --jobs $(JOBS)
 
-nightly:  ## by hand, seven hours at most: soak, planted faults, fuzz, tsan, coverage, hardware, emulation, all goldens
+nightly:  ## by hand, eight hours at most: soak, planted faults, fuzz, tsan, coverage, hardware, emulation, all goldens
 	@scripts/nightly.py
 
 coverage:  ## line coverage of the tests, as text

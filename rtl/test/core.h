@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <bitset>
 #include <cstdint>
 #include <string>
@@ -9,6 +10,17 @@
 #include "test/memory_model.h"
 
 namespace dllm::rtl {
+
+/// Kinds of instructions whose times follow different rules.
+enum class Part : std::uint8_t { kElsewhere, kProduct, kWriteOut, kTransfer, kLoop };
+inline constexpr std::size_t kParts = 5;
+
+/// Instructions of a kind that were executed, and their cycles.
+struct PartCycles {
+  std::uint64_t instructions = 0;
+  std::int64_t core = 0;       ///< loop instructions take theirs in the instruction before them
+  std::int64_t simulator = 0;  ///< of the cycle simulator, serial issue
+};
 
 struct CoreResult {
   std::uint64_t instructions = 0, products = 0, write_outs = 0, transfers = 0;
@@ -20,6 +32,9 @@ struct CoreResult {
   bool machine_traps = false;
   std::bitset<npu::kOpCount> executed;  ///< by npu::Op
   std::string first;                    ///< the first difference
+  std::array<PartCycles, kParts> parts = {};
+  std::int64_t loops_alone = 0;  ///< cycles of loop instructions that are fetched alone, and waits for a port
+  std::int64_t fills = 0;        ///< cycles in which write-outs wait for the last product's results
 
   void add(const CoreResult& other);
 };

@@ -316,20 +316,6 @@ CoreModel core_model(npu::MachineConfig config, CoreRunner run) {
   return {config, run};
 }
 
-void CoreResult::add(const CoreResult& other) {
-  if (first.empty()) first = other.first;
-  instructions += other.instructions;
-  products += other.products;
-  write_outs += other.write_outs;
-  transfers += other.transfers;
-  wrong += other.wrong;
-  times_apart += other.times_apart;
-  values += other.values;
-  cycles += other.cycles;
-  executed |= other.executed;
-  if (trap == 0) trap = other.trap;
-}
-
 CoreResult check_core(const CoreModel& model, std::uint64_t instructions, std::uint64_t seed, MemoryTiming timing) {
   const npu::MachineConfig& config = model.config;
   Vectors random(seed);

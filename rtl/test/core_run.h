@@ -18,8 +18,6 @@
 
 namespace dllm::rtl {
 
-enum class Part : std::uint8_t { kElsewhere, kProduct, kWriteOut, kTransfer, kLoop };
-
 inline Part part_of(npu::Op op) {
   switch (op) {
     case npu::Op::M_MM:
@@ -62,13 +60,14 @@ class CoreTrace final : public npu::TraceSink {
     std::uint32_t index = 0;
     npu::Op op = npu::Op::C_BREAK;
     std::int64_t cycles = 0, drain = 0;
+    std::int64_t simulated = 0;  ///< by the simulator itself
   };
   CoreTrace(const npu::Device& device, const npu::MachineConfig& machine)
       : table_(device.array, device.latency, machine, options_) {}
 
   void instruction(const npu::ExecutedInstruction& executed) override {
     const npu::IssueEvent& event = *executed.event;
-    Entry entry{event.index, event.instruction->op, executed.done - executed.start, 0};
+    Entry entry{event.index, event.instruction->op, executed.done - executed.start, 0, executed.done - executed.start};
     if (part_of(entry.op) == Part::kWriteOut) entry.drain = table_.drain(event);
     // The simulator lets M_BMV read the matrix a row per cycle; the core does it by tiles, as M_BTMV.
     if (entry.op == npu::Op::M_BMV) entry.cycles = event.state->control(npu::Csr::kBmmCols);
@@ -145,6 +144,12 @@ class Times {
     const CoreTrace::Entry& entry = trace_.entries[at];
     const std::int64_t took = now - began;
     std::int64_t want = entry.cycles;
+    for (std::size_t i = at; i < next; ++i) {
+      PartCycles& part = result.parts[static_cast<std::size_t>(part_of(trace_.entries[i].op))];
+      ++part.instructions;
+      part.simulator += trace_.entries[i].simulated;
+      if (i == at) part.core += took;
+    }
     switch (part_of(entry.op)) {
       case Part::kProduct:
         ++result.products;
@@ -152,6 +157,7 @@ class Times {
         break;
       case Part::kWriteOut:
         ++result.write_outs;
+        result.fills += std::max<std::int64_t>(0, ready_ - began - 1);
         want = std::max(began + 1, ready_) + entry.drain - began + 1;
         break;
       case Part::kTransfer:
@@ -163,6 +169,7 @@ class Times {
     // Loop instructions that are fetched alone, and a second row that waits for the port: EngineResult explains both.
     const auto loops = static_cast<std::int64_t>(next - at - 1);
     const bool port = next < trace_.entries.size() && reads_two_rows(trace_.entries[next].op);
+    result.loops_alone += took - want;
     if (took >= want && took <= want + loops + (port ? 1 : 0)) return;
     if (result.times_apart++ == 0 && result.first.empty())
       result.first = fmt::format("{}: {} cycles, not {}", program_.where(entry.index), took, want);
@@ -177,8 +184,7 @@ class Times {
 /// `trap_at`: the instruction that must trap instead of executing.
 template <class Model>
 void execute(Board<Model>& board, MemoryModel& memory, const npu::Program& program, const CoreTrace& trace, int blen,
-             std::optional<std::uint32_t> trap_at, CoreResult& result) {
-  constexpr std::int64_t kLimit = 4'000'000;
+             std::optional<std::uint32_t> trap_at, CoreResult& result, std::int64_t limit = 4'000'000) {
   Model& model = *board;
   Times times(trace, program, blen);
   const auto skip_loops = [&](std::size_t at) {
@@ -195,7 +201,7 @@ void execute(Board<Model>& board, MemoryModel& memory, const npu::Program& progr
   for (;; ++result.cycles) {
     memory.drive(model);
     model.eval();
-    if (!model.running_o || result.cycles == kLimit) break;
+    if (!model.running_o || result.cycles == limit) break;
     if (model.issue_o) {
       const std::size_t next = skip_loops(began < 0 ? 0 : at + 1);
       if (began >= 0) times.ended(at, next, began, result.cycles, result);

@@ -123,6 +123,15 @@ TEST(RtlTraps, WhatTheHardwareLimits) {
   EXPECT_EQ(halt(sources + "gp0"), Trap::kNone) << "no elements";
 }
 
+// A branch within a loop, after another loop in its body has ended, must not drop the loop.
+TEST(RtlLoops, BranchesBehindInnerLoops) {
+  const Halt halt =
+      run_words(words_of("li gp3, 1\n.loop gp5, 3\n.loop gp6, 2\nS_ADDI_INT gp1, gp1, 1\n.endloop\nC_BNZ gp3, on\n"
+                         "S_ADDI_INT gp1, gp1, 100\non:\nS_ADDI_INT gp1, gp1, 10\n.endloop\n"));
+  EXPECT_EQ(trap_of(halt), Trap::kNone);
+  EXPECT_EQ(halt.gp1, 3u * (2 + 10));
+}
+
 TEST(RtlTraps, AddressesLengthsAndLoops) {
   const auto halt = [](const std::string& text) {
     return run_words(words_of("S_ADDI_INT gp1, gp0, 7\n" + text + "\nS_ADDI_INT gp1, gp0, 9"));

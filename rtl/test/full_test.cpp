@@ -103,6 +103,34 @@ TEST(RtlRouter, SoftmaxOfLogits) {
   EXPECT_EQ(result.units_apart, 0u) << result.first;
 }
 
+/// V_RED_DRAW of tokens 0 to 7 at temperature 3, of which token 5 has the given logit and the others 0.
+EngineResult draw_of_one(int logit, std::uint32_t precision, std::uint32_t tokens) {
+  std::string text = fmt::format("S_LI_FP f2, {}\nli gp2, 0x40080000\nC_SET_CSR gp2, draw_temperature_high\n", logit);
+  for (int i = 0; i < 8; ++i) text += fmt::format("S_ST_FP f{}, gp0, {}\n", i == 5 ? 2 : 0, i);
+  text += fmt::format("li gp2, {}\nC_SET_CSR gp2, draw_precision\nli gp2, {}\nC_SET_CSR gp2, draw_tokens\n", precision,
+                      tokens);
+  text += "S_MAP_V_FP gp0, gp0, 0\nS_LI_FP f3, -inf\nV_RED_DRAW gp14, gp0, gp0, f3, f4, gp0\n";
+  Vectors random(26);
+  return run_text(text, Shape::k8Draws, random, {.waves = "", .may_trap = false, .coverage = nullptr});
+}
+
+// Random programs seldom have a token at the end of the vocabulary that would win.
+TEST(RtlDraws, TokensBeyondTheVocabulary) {
+  for (const std::uint32_t tokens : {4u, 5u, 6u, 8u}) {
+    const EngineResult result = draw_of_one(100, 1, tokens);
+    EXPECT_EQ(result.wrong, 0u) << tokens << ": " << result.first;
+  }
+}
+
+// 1 / 3 has other bits in BF16 than in FP32, and a large logit shows them in the key.
+TEST(RtlDraws, FactorInThePrecisionOfKeys) {
+  for (const std::uint32_t precision : {0u, 1u, 2u})
+    for (const int logit : {100, 250, 999}) {
+      const EngineResult result = draw_of_one(logit, precision, 8);
+      EXPECT_EQ(result.wrong, 0u) << logit << ", precision " << precision << ": " << result.first;
+    }
+}
+
 // Every instruction of the engine in every corner class that it can have.
 TEST(RtlCoverage, InstructionsAndCorners) {
   Coverage coverage;

@@ -204,7 +204,8 @@ class NpuBackend::Impl {
     for (const HbmBlob& blob : step.constants)
       std::memcpy(state.hbm.data() + blob.address, blob.bytes.data(), blob.bytes.size());
     write_hidden(step, layout_, batch, state.hbm.data());
-    DLLM_TRY(const RunResult result, machine_.run(step.program));
+    DLLM_TRY(const RunResult result,
+             options_.execute ? options_.execute(machine_, step.program) : machine_.run(step.program));
     const std::vector<float> hidden = read_hidden(step, layout_, state.hbm.data());
     hidden_.insert(hidden_.end(), hidden.begin(), hidden.end());
     ++counters_.steps;

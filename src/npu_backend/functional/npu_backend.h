@@ -11,9 +11,15 @@
 
 namespace dllm::npu {
 
+/// Runs a linked program in the state of a backend's machine: constants and tokens are in its HBM and INT_MEM,
+/// registers are reset. Afterwards the step's results must be in HBM. For other executors of the same programs than
+/// Machine::run(), such as hardware in simulation.
+using ProgramExecutor = std::function<Expected<RunResult>(Machine&, const Program&)>;
+
 struct NpuOptions {
-  std::int64_t positions = 0;  ///< length of the position tables; 0: the model's context, at most 4096
-  std::size_t programs = 64;   ///< size of the cache of compiled steps
+  std::int64_t positions = 0;    ///< length of the position tables; 0: the model's context, at most 4096
+  std::size_t programs = 64;     ///< size of the cache of compiled steps
+  ProgramExecutor execute = {};  ///< empty: Machine::run()
 };
 
 /// statistics

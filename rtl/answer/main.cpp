@@ -1,0 +1,125 @@
+// Answers prompts on the core in simulation: make rtl-run.
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "answer/answers.h"
+#include "base/try.h"
+#include "dllm/model.h"
+#include "engine/load.h"
+
+namespace dllm::rtl {
+namespace {
+
+struct RunOptions {
+  std::string model;  ///< file; empty: the embedded one
+  std::vector<std::string> prompts;
+  MemoryTiming timing;
+};
+
+/// The first `count` prompts of a file with an object per line.
+Expected<std::vector<std::string>> read_prompts(const std::string& path, std::size_t count) {
+  std::ifstream file(path);
+  std::vector<std::string> prompts;
+  for (std::string line; prompts.size() < count && std::getline(file, line);) {
+    const auto item = nlohmann::json::parse(line, nullptr, false);
+    if (!item.is_object() || !item.contains("prompt"))
+      return Error{ErrorCode::kInvalidFile, "a line is no JSON object with a prompt", path, ""};
+    prompts.push_back(item["prompt"].get<std::string>());
+  }
+  if (prompts.empty()) return Error{ErrorCode::kIo, "no prompts", path, ""};
+  return prompts;
+}
+
+constexpr const char* kUsage =
+    "usage: dllm_rtl_run [--model FILE] [--prompts FILE COUNT] [--latency CYCLES --stall N] [PROMPT...]\n"
+    "Answers prompts on the core of 16 lanes in simulation. Compares every program with the functional machine\n"
+    "and the cycle simulator, and the answers with those of the device's profile.\n";
+
+Expected<std::uint32_t> number(std::string_view text) {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    return Error{ErrorCode::kUsage, "'" + std::string(text) + "' is not a number", "", kUsage};
+  return value;
+}
+
+Expected<RunOptions> parse(int argc, char** argv) {
+  RunOptions options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    const auto takes = [&](int values) { return i + values < argc; };
+    if (flag == "--model" && takes(1)) {
+      options.model = argv[++i];
+    } else if (flag == "--prompts" && takes(2)) {
+      DLLM_TRY(const std::uint32_t count, number(argv[i + 2]));
+      DLLM_TRY(options.prompts, read_prompts(argv[i + 1], count));
+      i += 2;
+    } else if (flag == "--latency" && takes(1)) {
+      DLLM_TRY(options.timing.latency, number(argv[++i]));
+    } else if (flag == "--stall" && takes(1)) {
+      DLLM_TRY(options.timing.stall, number(argv[++i]));
+    } else if (flag.starts_with("-")) {
+      return Error{ErrorCode::kUsage, kUsage, "", ""};
+    } else {
+      options.prompts.emplace_back(flag);
+    }
+  }
+  if (options.prompts.empty()) return Error{ErrorCode::kUsage, kUsage, "", ""};
+  return options;
+}
+
+/// Returns the number of answers that differ.
+Expected<int> run(const RunOptions& options) {
+  DLLM_TRY(ModelSource source, open_or_embedded(options.model));
+  DLLM_TRY(const auto model, Model::load(std::move(source), Log([](LogLevel, const std::string&) {})));
+  DLLM_TRY(const LanguageModel language, LanguageModel::load(options.model));
+  DLLM_TRY(const auto answers, CoreAnswers::create(model, answer16(), options.timing));
+  DLLM_TRY(const ResolvedOptions resolved, language.resolve({}));
+  int different = 0, passes = 0;
+  for (const std::string& prompt : options.prompts) {
+    DLLM_TRY(const std::vector<std::int32_t> ids, language.apply_template({{"user", prompt}}));
+    const CoreTotals before = answers->totals();
+    DLLM_TRY(const CoreAnswers::Answer answer, answers->answer(ids, resolved));
+    const CoreTotals& now = answers->totals();
+    passes += answer.core.stats.nfe;
+    std::printf("> %s\n%s\n", prompt.c_str(), answer.core.text.c_str());
+    std::printf("  %d passes, %zu prompt tokens, %lld cycles, %.0f s; %s\n", answer.core.stats.nfe, ids.size(),
+                static_cast<long long>(now.result.cycles - before.result.cycles), now.seconds - before.seconds,
+                answer.equal() ? "tokens and confidences equal the profile's" : "DIFFERS FROM THE PROFILE'S ANSWER");
+    std::fflush(stdout);
+    if (!answer.equal()) ++different;
+  }
+  const CoreTotals& totals = answers->totals();
+  std::printf(
+      "\n%zu answers, %d passes, %llu programs; %llu instructions; %llu words and bytes compared, all equal\n%s",
+      options.prompts.size(), passes, static_cast<unsigned long long>(totals.programs),
+      static_cast<unsigned long long>(totals.result.instructions), static_cast<unsigned long long>(totals.compared),
+      cycle_table(totals).c_str());
+  std::printf("%.0f s of simulation, %.0f cycles per second\n", totals.seconds,
+              static_cast<double>(totals.result.cycles) / totals.seconds);
+  return different;
+}
+
+}  // namespace
+}  // namespace dllm::rtl
+
+int main(int argc, char** argv) {
+  const auto options = dllm::rtl::parse(argc, argv);
+  if (!options) {
+    std::fprintf(stderr, "%s\n", options.error().message().c_str());
+    return 2;
+  }
+  const auto different = dllm::rtl::run(*options);
+  if (!different) {
+    std::fprintf(stderr, "error: %s\n", different.error().message().c_str());
+    return 1;
+  }
+  return *different == 0 ? 0 : 1;
+}
