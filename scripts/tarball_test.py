@@ -56,7 +56,7 @@ class Contents(unittest.TestCase):
 
     def test_dynamic_programs_are_refused(self):
         with self.assertRaisesRegex(tarball.Failure, "linked dynamically"):
-            tarball.check_program(pathlib.Path(shutil.which("sh")).resolve())
+            tarball.form_of(pathlib.Path(shutil.which("sh")).resolve())
 
     def test_the_same_files_give_the_same_bytes(self):
         digests = set()
