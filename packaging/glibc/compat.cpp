@@ -73,8 +73,14 @@ uint32_t arc4random() {
 // too early, since that clock was set, is told of no time-out: a spurious wakeup, which waiters expect.
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {
   using Wait = int (*)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*);
-  static const auto system = reinterpret_cast<Wait>(dlsym(RTLD_DEFAULT, "pthread_cond_clockwait"));
-  if (system != nullptr) return system(condition, mutex, clock, until);
+  // Not a static local: its guard is a function of libstdc++, which a program in C does not have.
+  static Wait known = nullptr;
+  static int asked = 0;
+  if (__atomic_load_n(&asked, __ATOMIC_ACQUIRE) == 0) {
+    __atomic_store_n(&known, reinterpret_cast<Wait>(dlsym(RTLD_DEFAULT, "pthread_cond_clockwait")), __ATOMIC_RELAXED);
+    __atomic_store_n(&asked, 1, __ATOMIC_RELEASE);
+  }
+  if (const Wait system = __atomic_load_n(&known, __ATOMIC_RELAXED)) return system(condition, mutex, clock, until);
   if (clock == CLOCK_REALTIME) return pthread_cond_timedwait(condition, mutex, until);
   timespec now{}, real{};
   clock_gettime(clock, &now);
