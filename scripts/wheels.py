@@ -105,7 +105,7 @@ def write_wheel(stage: pathlib.Path, about: pathlib.Path, wheel: pathlib.Path) -
 def build_one(program: str, version: tuple[int, int], output: pathlib.Path) -> pathlib.Path:
     tag = f"cp{version[0]}{version[1]}"
     python = environment(program, ROOT / "build" / "wheels-tools" / tag, "wheels")
-    build = ROOT / "build" / "wheel" / tag
+    build = ROOT / "build" / f"wheel-{tag}"  # as deep as other builds: ccache sees relative paths
     where = {**os.environ, "SOURCE_DATE_EPOCH": str(release_time()), "PATH": f"{python.parent}:{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as raw:
         command = [python, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation", "--no-index", "--quiet", "-w", raw,
