@@ -174,7 +174,7 @@ faults:  ## plant faults in a copy of the tree, one at a time, and count how man
 	@scripts/setup
 	@scripts/plant_faults.py --jobs $(JOBS)
 
-nightly:  ## by hand, seven hours at most: soak, planted faults, fuzz, tsan, coverage, hardware, emulation, all goldens
+nightly:  ## by hand, eight hours at most: soak, planted faults, fuzz, tsan, coverage, hardware, emulation, all goldens
 	@scripts/nightly.py
 
 coverage:  ## line coverage of the tests, as text

@@ -136,7 +136,8 @@ def make_library(folder: pathlib.Path, name: str, symbols: list[Symbol]) -> path
         source, script = pathlib.Path(temporary, "stubs.s"), pathlib.Path(temporary, "stubs.map")
         source.write_text(assembly_of(symbols))
         script.write_text(versions_of(symbols))
-        run(COMPILER, "-shared", "-nostdlib", "-Wl,--build-id=none", f"-Wl,-soname,{name}", f"-Wl,--version-script={script}", "-o", folder / name, source)
+        run(COMPILER, "-shared", "-nostdlib", "-Wl,--build-id=none", f"-Wl,-soname,{name}", f"-Wl,--version-script={script}",
+            "-o", folder / name, source)
     return folder / name
 
 

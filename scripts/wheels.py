@@ -106,7 +106,8 @@ def build_one(program: str, version: tuple[int, int], output: pathlib.Path) -> p
     tag = f"cp{version[0]}{version[1]}"
     python = environment(program, ROOT / "build" / "wheels-tools" / tag, "wheels")
     build = ROOT / "build" / f"wheel-{tag}"  # as deep as other builds: ccache sees relative paths
-    where = {**os.environ, "SOURCE_DATE_EPOCH": str(release_time()), "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    # The compiler as CMake itself calls it: ccache takes the name for a part of the question.
+    where = {"CXX": "c++", **os.environ, "SOURCE_DATE_EPOCH": str(release_time()), "PATH": f"{python.parent}:{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as raw:
         command = [python, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation", "--no-index", "--quiet", "-w", raw,
                    "--disable-pip-version-check", "-C", f"build-dir={build}", "-C", "cmake.define.DLLM_PORTABLE=ON"]

@@ -16,8 +16,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-import release
-import tarball
+import release  # noqa: E402
+import tarball  # noqa: E402
 
 VERSION = "1.2.3"
 TOOLS = ("awk", "cp", "cut", "dash", "gzip", "mkdir", "mktemp", "mv", "rm", "sha256sum", "sh", "tar", "xz", "curl", "cat", "grep")

@@ -1,5 +1,6 @@
 """The static or portable program where nothing else is: in a folder that holds only the file (and glibc, for the
-portable one), and in other releases of Debian. Needs root; releases of Debian need debootstrap and a mirror, which is the one that apt uses here.
+portable one), and in other releases of Debian. Needs root; releases of Debian need debootstrap and a mirror, which is the
+one that apt uses here.
 
     python3 portable_test.py PATH/TO/dllm [--suites bullseye,trixie] [--roots FOLDER]
 
@@ -25,7 +26,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-import tarball
+import tarball  # noqa: E402
 
 QUESTION = "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?"
 HASH = "#96953692ed956716"
@@ -131,7 +132,7 @@ class Portable(unittest.TestCase):
     def test_a_gpu_is_for_the_portable_one(self):
         if self.form == "static":
             told = inside(self.empty_root(), "/dllm", "run", "--backend", "vulkan", "Solve 17+4.")
-            self.assertEqual(told.returncode, 1, told.stderr)
+            self.assertNotEqual(told.returncode, 0)
             self.assertRegex(told.stderr, r"dllm-[0-9.]+-linux-\*-portable\.tar\.xz")
             return
         told = inside(self.empty_root(), "/dllm", "run", "--backend", "vulkan", "Solve 17+4.")
