@@ -31,7 +31,7 @@ PLATFORM = f"manylinux_2_28_{os.uname().machine}"
 
 def interpreters(given: list[str]) -> dict[tuple[int, int], str]:
     """By version; the first of each."""
-    folders = [None]
+    folders: list[pathlib.Path | None] = [None]
     if pyenv := shutil.which("pyenv"):
         folders += sorted(pathlib.Path(output_of(pyenv, "root").strip(), "versions").glob("*/bin"))
     found: dict[tuple[int, int], str] = {}
@@ -109,7 +109,7 @@ def build_one(program: str, version: tuple[int, int], output: pathlib.Path) -> p
     # The compiler as CMake itself calls it: ccache takes the name for a part of the question.
     where = {"CXX": "c++", **os.environ, "SOURCE_DATE_EPOCH": str(release_time()), "PATH": f"{python.parent}:{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as raw:
-        command = [python, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation", "--no-index", "--quiet", "-w", raw,
+        command = [str(python), "-m", "pip", "wheel", str(ROOT), "--no-deps", "--no-build-isolation", "--no-index", "--quiet", "-w", raw,
                    "--disable-pip-version-check", "-C", f"build-dir={build}", "-C", "cmake.define.DLLM_PORTABLE=ON"]
         if subprocess.run(command, env=where, check=False).returncode != 0:
             raise Failure(f"the wheel for {tag} could not be built")
@@ -125,7 +125,10 @@ def build_one(program: str, version: tuple[int, int], output: pathlib.Path) -> p
 
 
 def fits(wheel: pathlib.Path, version: tuple[int, int]) -> bool:
-    tag, stable = re.search(r"-cp(\d+)-(abi3|cp\d+)-", wheel.name).groups()
+    named = re.search(r"-cp(\d+)-(abi3|cp\d+)-", wheel.name)
+    if named is None:
+        raise Failure(f"{wheel.name}: for which Python?")
+    tag, stable = named.groups()
     built = (int(tag[0]), int(tag[1:]))
     return version >= built if stable == "abi3" else version == built
 
