@@ -73,7 +73,8 @@ def registry_digest(image: str) -> str | None:
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return None
     if asked.returncode != 0:
-        if UNREACHABLE.search(asked.stderr):
+        # A docker without buildx takes the words after it for its own.
+        if UNREACHABLE.search(asked.stderr) or re.search(r"is not a docker command|unknown (flag|command)", asked.stderr):
             return None
         raise Failure(f"{image}: {asked.stderr.strip()}")
     digest = str(json.loads(asked.stdout)["digest"])
@@ -153,7 +154,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "assets", help="default: build/assets")
     parser.add_argument("--url", default="", help="where the folder will be published, for install.sh")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     try:
         if arguments.action == "assets":
             print("\n".join(collect(arguments.files, arguments.output, arguments.url)))

@@ -82,6 +82,7 @@ class BaseImage(unittest.TestCase):
 
     def test_without_a_registry_this_is_said(self):
         self.assertIn("not compared", self.check(f"some:1@{ONE}", error="dial tcp: no such host", code=1))
+        self.assertIn("not compared", self.check(f"some:1@{ONE}", error="unknown flag: --format", code=125))  # no buildx
 
     def test_the_dockerfile_takes_it_as_an_argument(self):
         lines = (ROOT / "packaging" / "Dockerfile").read_text().splitlines()
@@ -152,6 +153,13 @@ class Assets(unittest.TestCase):
         self.assertIn(f"version='{self.version}'", script)
         self.assertIn("DLLM_URL:-'https://example.org/dllm'", script)
         self.assertIn("'' | @*) fail", script)
+
+    def test_the_command_takes_files_after_options(self):
+        file = self.file(f"dllm-{self.version}.x")
+        told = subprocess.run([sys.executable, ROOT / "scripts/release.py", "assets", "--output", self.folder / "assets", file, "--url", ""],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertIn(f"  dllm-{self.version}.x\n", told.stdout)
 
     def test_what_does_not_belong_is_refused(self):
         old = self.file("dllm-0.0.1-linux-x86_64-static.tar.xz")
