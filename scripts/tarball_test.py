@@ -137,6 +137,12 @@ class Stubs(unittest.TestCase):
             self.assertEqual(tarball.form_of(folder / "program"), "portable")
             told = subprocess.run([folder / "program"], capture_output=True, text=True, check=False)
             self.assertEqual((told.returncode, told.stdout), (0, "begun caught 1 waited 1 1\nended\n"), told.stderr)
+            # Before glibc 2.34 constructors were the program's task: its own start must be inside. It hides all from drivers.
+            listing = subprocess.run(["nm", folder / "program"], capture_output=True, text=True, check=True).stdout
+            self.assertRegex(listing, r"[0-9a-f]+ [Tt] __libc_start_main\n")
+            self.assertRegex(listing, r"U __libc_start_main@GLIBC_2\.")
+            exported = subprocess.run(["nm", "-D", "--defined-only", folder / "program"], capture_output=True, text=True, check=True)
+            self.assertNotRegex(exported.stdout, r" (l?f?stat(at|64)?|arc4random|_dl_find_object|pthread_cond_clockwait)\b")
             (folder / "young.cpp").write_text("#include <stdlib.h>\nint main() { return reallocarray(nullptr, 1, 1) == nullptr; }\n")
             (folder / "younger.cpp").write_text("extern \"C\" int close_range(unsigned, unsigned, int);\n"
                                                 "int main() { return close_range(9, 9, 0); }\n")
@@ -145,6 +151,67 @@ class Stubs(unittest.TestCase):
                                         capture_output=True, text=True, check=False)
                 self.assertEqual(linked.returncode == 0, works, linked.stderr)
 
+
+    @unittest.skipIf(shutil.which("g++") is None, "no compiler")
+    def test_waits_where_the_library_has_no_such_function(self):
+        """packaging/glibc's own pthread_cond_clockwait(), which systems with glibc 2.30 never reach."""
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            (folder / "wait.cpp").write_text("#include <dlfcn.h>\n#define dlsym(handle, name) static_cast<void*>(nullptr)\n"
+                                             f'#include "{glibc_stubs.COMPAT}"\n' + WAIT)
+            glibc_stubs.make(folder)
+            subprocess.run(["g++", "-std=c++20", "-O1", "-fPIC", folder / "wait.cpp", "-o", folder / "wait", f"-L{folder}",
+                            "-static-libstdc++", "-static-libgcc"], check=True)
+            told = subprocess.run([folder / "wait"], capture_output=True, text=True, check=False)
+            self.assertEqual((told.returncode, told.stdout), (0, "late woken past\n"), told.stderr)
+
+
+WAIT = """
+#include <stdio.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static bool told = false;
+static timespec after(long milliseconds) {
+  timespec at{};
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  const long sum = at.tv_nsec + (milliseconds + 1000) * 1000000;
+  return {at.tv_sec - 1 + sum / 1000000000, sum % 1000000000};
+}
+static bool earlier(const timespec& a, const timespec& b) {
+  return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
+}
+static void* wake(void*) {
+  pthread_mutex_lock(&mutex);
+  told = true;
+  pthread_cond_signal(&condition);
+  pthread_mutex_unlock(&mutex);
+  return nullptr;
+}
+int main() {
+  pthread_mutex_lock(&mutex);
+  // Deadlines in every part of a second: the sum of nanoseconds overflows in one direction or the other.
+  for (int i = 0; i < 12; ++i) {
+    const timespec until = after(90);
+    int result = 0;
+    do result = pthread_cond_clockwait(&condition, &mutex, CLOCK_MONOTONIC, &until);
+    while (result == 0);
+    if (result != ETIMEDOUT || earlier(after(0), until) || !earlier(after(0), timespec{until.tv_sec + 30, until.tv_nsec})) return 1;
+  }
+  printf("late ");
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, wake, nullptr) != 0) return 2;
+  const timespec far = after(600000);
+  while (!told)
+    if (pthread_cond_clockwait(&condition, &mutex, CLOCK_MONOTONIC, &far) != 0) return 3;
+  printf("woken ");
+  pthread_mutex_unlock(&mutex);
+  pthread_join(thread, nullptr);
+  pthread_mutex_lock(&mutex);
+  const timespec past = after(-500);
+  if (pthread_cond_clockwait(&condition, &mutex, CLOCK_MONOTONIC, &past) != ETIMEDOUT) return 4;
+  printf("past\\n");
+}
+"""
 
 PROGRAM = """
 #include <chrono>
