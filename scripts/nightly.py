@@ -57,8 +57,6 @@ STEPS = (
          " for t in cli cli_files cli_hub cli_safety serve structure npu; do"
          " python3 -B tests/app/${t}_test.py build/$form/dllm || exit 1; done; done"),
     Step("wheels", "wheels for glibc 2.28, tested in fresh environments of every Python here", 30, "make wheels"),
-    Step("macos", "every source as macOS' compiler reads it", 20,
-         "scripts/setup --zig && scripts/macos_syntax.py --known"),
     Step("wasm", "the engine in WebAssembly: kernels and answers in node, the page in Chromium", 45, "make wasm-test"),
 )
 PASSED = "passed"

@@ -156,8 +156,8 @@ class Assets(unittest.TestCase):
 
     def test_the_command_takes_files_after_options(self):
         file = self.file(f"dllm-{self.version}.x")
-        told = subprocess.run([sys.executable, ROOT / "scripts/release.py", "assets", "--output", self.folder / "assets", file, "--url", ""],
-                              capture_output=True, text=True, check=False)
+        told = subprocess.run([sys.executable, ROOT / "scripts/release.py", "assets", "--output", self.folder / "assets", file,
+                               "--url", ""], capture_output=True, text=True, check=False)
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn(f"  dllm-{self.version}.x\n", told.stdout)
 

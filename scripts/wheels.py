@@ -109,8 +109,8 @@ def build_one(program: str, version: tuple[int, int], output: pathlib.Path) -> p
     # The compiler as CMake itself calls it: ccache takes the name for a part of the question.
     where = {"CXX": "c++", **os.environ, "SOURCE_DATE_EPOCH": str(release_time()), "PATH": f"{python.parent}:{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as raw:
-        command = [str(python), "-m", "pip", "wheel", str(ROOT), "--no-deps", "--no-build-isolation", "--no-index", "--quiet", "-w", raw,
-                   "--disable-pip-version-check", "-C", f"build-dir={build}", "-C", "cmake.define.DLLM_PORTABLE=ON"]
+        command = [str(python), "-m", "pip", "wheel", str(ROOT), "--no-deps", "--no-build-isolation", "--no-index", "--quiet",
+                   "-w", raw, "--disable-pip-version-check", "-C", f"build-dir={build}", "-C", "cmake.define.DLLM_PORTABLE=ON"]
         if subprocess.run(command, env=where, check=False).returncode != 0:
             raise Failure(f"the wheel for {tag} could not be built")
         made, = pathlib.Path(raw).glob("*.whl")
