@@ -14,7 +14,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ZIG = ROOT / "build" / "zig" / "bin" / "python"
-# packaging/glibc/compat.cpp calls it by its version; zig has a start of its own.
+# packaging/glibc/start.cpp calls it by its version; zig has a start of its own.
 START = "__libc_start_main"
 
 

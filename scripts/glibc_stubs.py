@@ -22,6 +22,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NEWEST = (2, 28)
 COMPAT = ROOT / "packaging" / "glibc" / "compat.cpp"
+START = COMPAT.with_name("start.cpp")  # a member of its own: only programs have a start
 COMPILER = os.environ.get("CXX", "g++")
 FLAGS = ["-std=c++20", "-O2", "-fPIC", "-fno-exceptions", "-Wall", "-Wextra", "-Werror", "-fstack-protector-strong",
          "-fcf-protection=full" if os.uname().machine == "x86_64" else "-mbranch-protection=standard",
@@ -153,9 +154,10 @@ def make(folder: pathlib.Path) -> None:
     for name in ("libm.so.6", loader()):
         libraries[name] = chosen(symbols_of(run("readelf", "-W", "--dyn-syms", file_of(name))))[0]
     made = {name: make_library(folder, name, several) for name, several in libraries.items()}
-    run(COMPILER, *FLAGS, "-c", COMPAT, "-o", folder / "compat.o")
+    for source in (COMPAT, START):
+        run(COMPILER, *FLAGS, "-c", source, "-o", folder / f"{source.stem}.o")
     (folder / "libcompat.a").unlink(missing_ok=True)
-    run("ar", "rcsD", folder / "libcompat.a", folder / "compat.o")
+    run("ar", "rcsD", folder / "libcompat.a", folder / "compat.o", folder / "start.o")
     (folder / "libm.so").unlink(missing_ok=True)
     (folder / "libm.so").symlink_to("libm.so.6")
     # The archive's functions are wanted by the libraries after it too; the group is read until nothing is missing.

@@ -143,6 +143,11 @@ class Stubs(unittest.TestCase):
             self.assertRegex(listing, r"U __libc_start_main@GLIBC_2\.")
             exported = subprocess.run(["nm", "-D", "--defined-only", folder / "program"], capture_output=True, text=True, check=True)
             self.assertNotRegex(exported.stdout, r" (l?f?stat(at|64)?|arc4random|_dl_find_object|pthread_cond_clockwait)\b")
+            # A shared library has no start.
+            (folder / "library.cpp").write_text(PROGRAM.replace("int main(int, char** arguments)", "int f(char** arguments)"))
+            subprocess.run(["g++", "-std=c++20", "-O1", "-fPIC", "-shared", folder / "library.cpp", "-o", folder / "library.so",
+                            f"-L{folder}", "-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"], check=True)
+            self.assertEqual(tarball.form_of(folder / "library.so"), "portable")
             (folder / "young.cpp").write_text("#include <stdlib.h>\nint main() { return reallocarray(nullptr, 1, 1) == nullptr; }\n")
             (folder / "younger.cpp").write_text("extern \"C\" int close_range(unsigned, unsigned, int);\n"
                                                 "int main() { return close_range(9, 9, 0); }\n")

@@ -127,30 +127,5 @@ int _dl_find_object(void* address, dl_find_object* found) {
   return dl_iterate_phdr(look, &search) == 1 ? 0 : -1;
 }
 
-// Before 2.34 a program ran its own constructors; after, the library does, unless it is given a function for them.
-using Function = void (*)(int, char**, char**);
-extern Function __init_array_start[];
-extern Function __init_array_end[];
-void _init();
-
-namespace {
-void run_constructors(int count, char** arguments, char** environment) {
-  _init();
-  for (const Function* each = __init_array_start; each != __init_array_end; ++each) (*each)(count, arguments, environment);
-}
-}  // namespace
-
-using Main = int (*)(int, char**, char**);
-int start_of_glibc(Main, int, char**, Function, void (*)(), void (*)(), void*) __attribute__((visibility("default")));
-#ifdef __x86_64__
-asm(".symver start_of_glibc, __libc_start_main@GLIBC_2.2.5");
-#else
-asm(".symver start_of_glibc, __libc_start_main@GLIBC_2.17");
-#endif
-
-int __libc_start_main(Main program, int count, char** arguments, Function, void (*)(), void (*loaders_end)(), void* stack) {
-  return start_of_glibc(program, count, arguments, run_constructors, nullptr, loaders_end, stack);
-}
-
 }  // extern "C"
 #pragma GCC visibility pop
