@@ -56,11 +56,15 @@ def chosen(versions: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def environment(program: str, folder: pathlib.Path, lock: str) -> pathlib.Path:
-    """A fresh environment with the packages of a lock file; its interpreter."""
+    """A fresh environment with the packages of a lock file, or the one that has just these; its interpreter."""
+    mark = folder / "installed"
+    if mark.exists() and mark.read_text() == (LOCKS / f"{lock}.txt").read_text():
+        return folder / "bin" / "python"
     output_of(program, "-m", "venv", "--clear", folder)
     python = folder / "bin" / "python"
     output_of(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r",
               LOCKS / f"{lock}.txt")
+    shutil.copy(LOCKS / f"{lock}.txt", mark)
     return python
 
 
