@@ -13,7 +13,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb tarball release run test check bench bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
+.PHONY: help setup build deb libraries tarball wheels release reproduce run test check bench bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -29,17 +29,33 @@ build: setup  ## optimised build: build/release/dllm, and the library; then cmak
 deb: build  ## a Debian package of program and library: build/release/dllm_VERSION_DEBIAN_ARCHITECTURE.deb
 	@cd build/release && cpack -G DEB >/dev/null && ls "$$PWD"/dllm_*.deb
 
-tarball: setup  ## the program linked statically, for every Linux with this processor: build/dllm-VERSION-linux-*-static.tar.xz
+# What scripts/static_libraries and scripts/glibc_stubs.py make, for every target that puts libraries inside.
+libraries: setup
 	@scripts/setup --release
 	@JOBS=$(JOBS) scripts/static_libraries
-	@cmake --preset static --log-level=WARNING
-	@cmake --build --preset static -j $(JOBS) --target dllm
-	@build/release-tools/bin/python scripts/tarball.py build/static
+	@scripts/glibc_stubs.py
 
-release: setup  ## checks of locks and base image, then the packages and their digests: build/release/SHA256SUMS
+tarball: libraries  ## the program for other Linux systems, static and portable (glibc >= 2.28): build/dllm-VERSION-linux-*.tar.xz
+	@set -e; for form in static portable; do \
+	  cmake --preset $$form --log-level=WARNING; cmake --build --preset $$form -j $(JOBS) --target dllm; \
+	  build/release-tools/bin/python scripts/tarball.py build/$$form; done
+
+wheels: libraries  ## wheels of the Python package for glibc >= 2.28, tested in fresh environments: build/wheels
+	@scripts/setup --wheels
+	@build/release-tools/bin/python scripts/wheels.py
+
+RELEASE_FORMS ?= deb tarball wheels wasm
+release: setup  ## everything that a release has, with notes, bills of materials and digests: build/assets
 	@scripts/release.py check
-	@$(MAKE) deb
-	@cd build/release && $(CURDIR)/scripts/release.py digests dllm_*.deb >SHA256SUMS && cat SHA256SUMS
+	@rm -rf build/dllm-*-linux-* build/wheels build/release/dllm_*.deb build/wasm/dllm-*
+	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}; set -e; \
+	  for form in $(RELEASE_FORMS); do $(MAKE) --no-print-directory $$form; done; \
+	  case "$(RELEASE_FORMS)" in *wasm*) scripts/tarball.py --site build/wasm/site;; esac; \
+	  scripts/release.py assets --url "$(RELEASE_URL)" $$(ls build/dllm-*-linux-*.tar.?z build/dllm-*.cdx.json build/dllm-*-browser.tar.gz \
+	    build/release/dllm_*.deb build/wheels/*.whl 2>/dev/null)
+
+reproduce:  ## whether two builds in two folders give the same bytes, without a cache of the compiler's (an hour)
+	@scripts/reproduce.py
 
 run: build  ## install, build, and answer a prompt with the embedded model
 	build/release/dllm run "$(PROMPT)"

@@ -1,10 +1,10 @@
 # The libraries that every module of a native build may use; those of one module alone are found where it is.
-if(DLLM_STATIC)
+if(DLLM_ARCHIVES)
   include(StaticLibraries)
 endif()
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
-if(DLLM_STATIC)
+if(DLLM_ARCHIVES)
   set_target_properties(fmt::fmt PROPERTIES IMPORTED_LOCATION_NONE ${DLLM_STATIC_LIBRARIES}/lib/libfmt.a)
 endif()
 find_package(nlohmann_json 3.11 REQUIRED)

@@ -34,15 +34,15 @@ class Step:
 
 
 STEPS = (
-    Step("test", "every test with all goldens, a million MX blocks, 5,000 damaged requests", 60,
+    Step("test", "every test with all goldens, a million MX blocks, 5,000 damaged requests", 55,
          "DLLM_MX_BLOCKS=1000000 DLLM_HOSTILE_REQUESTS=5000 make test"),
     Step("soak", "the server for 30 minutes under load and attack", 35,
          "make build && scripts/serve_soak.py build/release/dllm --seconds 1800"),
-    Step("faults", "planted faults: whether the tests notice them", 75, "scripts/plant_faults.py"),
+    Step("faults", "planted faults: whether the tests notice them", 70, "scripts/plant_faults.py"),
     Step("fuzz", "every fuzz target for a minute, and whether twice the input costs more than three times the time", 45,
          "make fuzz"),
-    Step("tsan", "everything that uses threads under the thread sanitizer", 30, "make tsan"),
-    Step("coverage", "line coverage", 35, "make coverage"),
+    Step("tsan", "everything that uses threads under the thread sanitizer", 25, "make tsan"),
+    Step("coverage", "line coverage", 30, "make coverage"),
     Step("rtl", "the hardware's tests, its random programs 20 times as long, proofs, and 2,000 random programs on the "
          "functional machine and a model", 45,
          "DLLM_RTL_LONG=1 make rtl-test rtl-formal && make build"
@@ -53,15 +53,17 @@ STEPS = (
          "scripts/setup --ci && cmake -S src/cpu/kernels -B build/aarch64 -G Ninja --log-level=WARNING"
          " -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/aarch64-linux-gnu.cmake"
          " && cmake --build build/aarch64 && ctest --test-dir build/aarch64 --output-on-failure"),
-    Step("tarball", "the static program in empty folders and other releases of Debian, and the tests of verbs and server", 20,
-         "make tarball && scripts/setup --roots && python3 -B tests/portable_test.py build/static/dllm --suites bullseye,trixie"
-         " && for t in cli cli_files cli_hub cli_safety serve structure npu; do"
-         " python3 -B tests/app/${t}_test.py build/static/dllm || exit 1; done"),
+    Step("tarball", "the static and portable programs in empty folders and other releases of Debian, tests of verbs and server", 30,
+         "make tarball && scripts/setup --zig --roots && scripts/glibc_check.py build/portable/dllm && for form in static portable; do"
+         " python3 -B tests/portable_test.py build/$form/dllm --suites bullseye,trixie || exit 1;"
+         " for t in cli cli_files cli_hub cli_safety serve structure npu; do"
+         " python3 -B tests/app/${t}_test.py build/$form/dllm || exit 1; done; done"),
+    Step("wheels", "wheels for glibc 2.28, tested in fresh environments of every Python here", 25, "make wheels"),
     Step("mesa", "the Vulkan backend on the software driver of a later Debian, with the validation layer", 15,
          "make setup && scripts/setup --vulkan --roots && cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF --log-level=WARNING"
          " && cmake --build --preset release -j $(nproc) --target dllm dllm_vulkan_test dllm_vulkan_answers_test"
          " dllm_vulkan_faults_test && python3 -B tests/newer_mesa_test.py build/release"),
-    Step("wasm", "the engine in WebAssembly: kernels and answers in node, the page in Chromium", 45, "make wasm-test"),
+    Step("wasm", "the engine in WebAssembly: kernels and answers in node, the page in Chromium", 40, "make wasm-test"),
 )
 PASSED = "passed"
 

@@ -2,7 +2,8 @@
 """What `make release` does before and after it builds the packages.
 
     scripts/release.py check       the lock files are complete, and the container's base image is the one recorded
-    scripts/release.py digests FILE ...    lines for a SHA256SUMS
+    scripts/release.py assets FILE ...   everything that a release has, in one folder (--output), with notes, bills of
+                                         materials, the script that installs it, and SHA256SUMS
 
 packaging/base-image names the image with its digest. Where a registry answers, the digest must be the one that the
 registry has for the name; where none does, this is said, and the recorded one is used.
@@ -13,6 +14,7 @@ import hashlib
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -71,7 +73,8 @@ def registry_digest(image: str) -> str | None:
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return None
     if asked.returncode != 0:
-        if UNREACHABLE.search(asked.stderr):
+        # A docker without buildx takes the words after it for its own.
+        if UNREACHABLE.search(asked.stderr) or re.search(r"is not a docker command|unknown (flag|command)", asked.stderr):
             return None
         raise Failure(f"{image}: {asked.stderr.strip()}")
     digest = str(json.loads(asked.stdout)["digest"])
@@ -96,19 +99,69 @@ def check_base(path: pathlib.Path) -> str:
     return f"{image}: the registry has the recorded digest"
 
 
+def version_of(root: pathlib.Path = ROOT) -> str:
+    found = re.search(r"project\(dllm VERSION ([0-9.]+)", (root / "CMakeLists.txt").read_text())
+    assert found is not None
+    return found[1]
+
+
+def notes_of(changelog: str, version: str) -> str:
+    """The section of a version. What is not released yet comes first, and is said to be that."""
+    sections = {}
+    for section in re.split(r"^## ", changelog, flags=re.M)[1:]:
+        title, _, text = section.partition("\n")
+        sections[title.strip()] = text.strip()
+    if version not in sections:
+        raise Failure(f"CHANGELOG.md has no section '## {version}': give what is unreleased this title")
+    notes = f"# dllm {version}\n\n"
+    if unreleased := sections.get("Unreleased"):
+        notes += (f"These files hold more than {version}: the changes under Unreleased are in no release yet.\n\n"
+                  f"## Unreleased\n\n{unreleased}\n\n## {version}\n\n")
+    return notes + sections[version] + "\n"
+
+
+def installer(script: str, version: str, url: str) -> str:
+    if "'" in url or (url and not re.match(r"(https?|file)://", url)):
+        raise Failure(f"'{url}' is no address for install.sh")
+    stamped = script.replace("'@VERSION@'", f"'{version}'", 1)
+    return stamped.replace("'@URL@'", f"'{url}'", 1) if url else stamped
+
+
+def collect(files: list[pathlib.Path], output: pathlib.Path, url: str) -> list[str]:
+    """Fills the folder anew and returns the lines of its SHA256SUMS."""
+    version = version_of()
+    if foreign := [file.name for file in files if version not in file.name]:
+        raise Failure(f"{', '.join(foreign)}: not of version {version}")
+    if output.exists():
+        if not (output / "SHA256SUMS").exists() and any(output.iterdir()):
+            raise Failure(f"{output} is no folder of a release, and not empty")
+        shutil.rmtree(output)
+    output.mkdir(parents=True)
+    for file in files:
+        if (output / file.name).exists():
+            raise Failure(f"there are two files {file.name}")
+        shutil.copy(file, output)
+    (output / f"dllm-{version}-notes.md").write_text(notes_of((ROOT / "CHANGELOG.md").read_text(), version))
+    (output / "install.sh").write_text(installer((ROOT / "packaging" / "install.sh").read_text(), version, url))
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in sorted(output.iterdir())]
+    (output / "SHA256SUMS").write_text("\n".join(lines) + "\n")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["check", "digests"])
+    parser.add_argument("action", choices=["check", "assets"])
     parser.add_argument("files", nargs="*", type=pathlib.Path)
-    arguments = parser.parse_args()
-    if arguments.action == "digests":
-        for file in arguments.files:
-            print(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}")
-        return
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "assets", help="default: build/assets")
+    parser.add_argument("--url", default="", help="where the folder will be published, for install.sh")
+    arguments = parser.parse_intermixed_args()
     try:
+        if arguments.action == "assets":
+            print("\n".join(collect(arguments.files, arguments.output, arguments.url)))
+            return
         check_locks(ROOT / "scripts" / "requirements")
         print(check_base(ROOT / "packaging" / "base-image"))
-    except Failure as failure:
+    except (Failure, OSError) as failure:
         sys.exit(f"release: {failure}")
 
 

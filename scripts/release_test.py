@@ -82,6 +82,7 @@ class BaseImage(unittest.TestCase):
 
     def test_without_a_registry_this_is_said(self):
         self.assertIn("not compared", self.check(f"some:1@{ONE}", error="dial tcp: no such host", code=1))
+        self.assertIn("not compared", self.check(f"some:1@{ONE}", error="unknown flag: --format", code=125))  # no buildx
 
     def test_the_dockerfile_takes_it_as_an_argument(self):
         lines = (ROOT / "packaging" / "Dockerfile").read_text().splitlines()
@@ -89,6 +90,88 @@ class BaseImage(unittest.TestCase):
         self.assertEqual(bases, ["${BASE}", "${BASE}"])
         default = next(line for line in lines if line.startswith("ARG BASE=")).removeprefix("ARG BASE=")
         self.assertEqual((ROOT / "packaging" / "base-image").read_text().strip().partition("@")[0], default)
+
+
+CHANGELOG = """# Changelog
+
+Words.
+
+## Unreleased
+
+- New.
+
+## 1.3.0
+
+Third.
+
+### Features
+
+- One.
+
+## 1.2.0
+
+Second.
+"""
+
+
+class Assets(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.version = release.version_of()
+
+    def file(self, name, text="content"):
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_text(text)
+        return self.folder / name
+
+    def test_the_version_is_the_programs(self):
+        self.assertIn(f"project(dllm VERSION {self.version} ", (ROOT / "CMakeLists.txt").read_text())
+
+    def test_notes_are_the_versions_section(self):
+        self.assertEqual(release.notes_of(CHANGELOG, "1.2.0").split("## 1.2.0")[1].strip(), "Second.")
+        released = release.notes_of(CHANGELOG.replace("- New.\n", ""), "1.3.0")
+        self.assertEqual(released, "# dllm 1.3.0\n\nThird.\n\n### Features\n\n- One.\n")
+        more = release.notes_of(CHANGELOG, "1.3.0")
+        self.assertIn("more than 1.3.0", more)
+        self.assertLess(more.index("- New."), more.index("Third."))
+        with self.assertRaisesRegex(release.Failure, "no section '## 1.4.0'"):
+            release.notes_of(CHANGELOG, "1.4.0")
+
+    def test_one_folder_with_everything(self):
+        names = [f"dllm-{self.version}-linux-x86_64-static.tar.xz", f"dllm_{self.version}_debian12_amd64.deb"]
+        files = [self.file(name, name) for name in names]
+        output = self.folder / "assets"
+        for _ in range(2):  # the second time it is replaced
+            release.collect(files, output, "https://example.org/dllm")
+        extra = [f"dllm-{self.version}-notes.md", "install.sh", "SHA256SUMS"]
+        self.assertEqual(sorted(os.listdir(output)), sorted(names + extra))
+        checked = subprocess.run(["sha256sum", "--strict", "-c", "SHA256SUMS"], cwd=output, capture_output=True, text=True, check=True)
+        self.assertEqual(checked.stdout.count(": OK"), len(names) + 2)
+        script = (output / "install.sh").read_text()
+        self.assertIn(f"version='{self.version}'", script)
+        self.assertIn("DLLM_URL:-'https://example.org/dllm'", script)
+        self.assertIn("'' | @*) fail", script)
+
+    def test_the_command_takes_files_after_options(self):
+        file = self.file(f"dllm-{self.version}.x")
+        told = subprocess.run([sys.executable, ROOT / "scripts/release.py", "assets", "--output", self.folder / "assets", file,
+                               "--url", ""], capture_output=True, text=True, check=False)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertIn(f"  dllm-{self.version}.x\n", told.stdout)
+
+    def test_what_does_not_belong_is_refused(self):
+        old = self.file("dllm-0.0.1-linux-x86_64-static.tar.xz")
+        with self.assertRaisesRegex(release.Failure, "not of version"):
+            release.collect([old], self.folder / "assets", "")
+        one, two = self.file(f"a/dllm-{self.version}.x"), self.file(f"b/dllm-{self.version}.x")
+        with self.assertRaisesRegex(release.Failure, "two files"):
+            release.collect([one, two], self.folder / "assets", "")
+        self.file("home/precious")
+        with self.assertRaisesRegex(release.Failure, "no folder of a release"):
+            release.collect([one], self.folder / "home", "")
+        self.assertTrue((self.folder / "home/precious").exists())
 
 
 class Notices(unittest.TestCase):

@@ -1,5 +1,6 @@
-"""The statically linked program where nothing else is: in a folder that holds only the file, and in other releases of
-Debian. Needs root; releases of Debian need debootstrap and a mirror, which is the one that apt uses here.
+"""The static or portable program where nothing else is: in a folder that holds only the file (and glibc, for the
+portable one), and in other releases of Debian. Needs root; releases of Debian need debootstrap and a mirror, which is the
+one that apt uses here.
 
     python3 portable_test.py PATH/TO/dllm [--suites bullseye,trixie] [--roots FOLDER]
 
@@ -12,6 +13,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import ssl
@@ -25,6 +27,9 @@ import unittest
 from debian_root import NoRoot, debian_root
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import tarball  # noqa: E402
+
 QUESTION = "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?"
 HASH = "#96953692ed956716"
 MODEL = ROOT / "models" / "tiny-llada-f32.gguf"
@@ -38,6 +43,10 @@ def inside(root, *command, **environment):
     """Runs a command with `root` as its whole file system."""
     return subprocess.run([shutil.which("chroot"), root, *map(str, command)], capture_output=True, text=True, timeout=120, check=False,
                           env={"PATH": "/usr/bin:/bin", "HOME": "/", **environment})
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 class Resolver(threading.Thread):
@@ -106,6 +115,11 @@ class Portable(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         root = pathlib.Path(folder.name)
         shutil.copy(OPTIONS.program, root / "dllm")
+        if self.form == "portable":
+            for name in set(re.findall(r"(?:=> |^\s)(/\S+)", output("ldd", OPTIONS.program), re.M)):
+                self.assertRegex(pathlib.Path(name).name, tarball.GLIBC)
+                (root / name[1:]).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(os.path.realpath(name), root / name[1:])
         return root
 
     def answers(self, root, program="/dllm"):
@@ -113,7 +127,27 @@ class Portable(unittest.TestCase):
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn(HASH, told.stderr)
 
+    @classmethod
+    def setUpClass(cls):
+        cls.form = tarball.form_of(OPTIONS.program)
+
+    def test_a_gpu_is_for_the_portable_one(self):
+        if self.form == "static":
+            told = inside(self.empty_root(), "/dllm", "run", "--backend", "vulkan", "Solve 17+4.")
+            self.assertNotEqual(told.returncode, 0)
+            self.assertRegex(told.stderr, r"dllm-[0-9.]+-linux-\*-portable\.tar\.xz")
+            return
+        told = inside(self.empty_root(), "/dllm", "run", "--backend", "vulkan", "Solve 17+4.")
+        self.assertIn("mesa-vulkan-drivers", told.stderr)
+        if not list(pathlib.Path("/usr/share/vulkan/icd.d").glob("lvp_icd*")):
+            self.skipTest("there is no driver for the processor")
+        told = subprocess.run([OPTIONS.program, "run", "--backend", "vulkan", "Solve 17+4."], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual((told.returncode, told.stdout.strip()), (0, "21"), told.stderr)
+
     def test_needs_no_loader(self):
+        if self.form == "portable":
+            self.skipTest("it does")
         headers = subprocess.run(["readelf", "-Wld", OPTIONS.program], capture_output=True, text=True, check=True).stdout
         self.assertNotIn("INTERP", headers)
         self.assertNotIn("NEEDED", headers)
@@ -122,8 +156,9 @@ class Portable(unittest.TestCase):
 
     def test_answers_in_an_empty_folder(self):
         root = self.empty_root()
+        before = sorted(os.listdir(root))
         self.answers(root)
-        self.assertEqual(os.listdir(root), ["dllm"])
+        self.assertEqual(sorted(os.listdir(root)), before)
 
     def test_simulates_in_an_empty_folder(self):
         told = inside(self.empty_root(), "/dllm", "run", "--backend", "npu", "Solve 17+4.")

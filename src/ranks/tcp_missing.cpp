@@ -1,4 +1,5 @@
 // Without ZeroMQ.
+#include "dllm/version.h"
 #include "ranks/mpi.h"
 #include "ranks/tcp.h"
 
@@ -6,7 +7,7 @@ namespace dllm {
 
 std::string tcp_missing() {
 #ifdef DLLM_STATIC_PROGRAM
-  return "a static program has none: build a dynamic one (make build)";
+  return "a static program has none: take the portable one, dllm-" DLLM_VERSION "-linux-*-portable.tar.xz";
 #else
   return "install libzmq3-dev and libssl-dev, and build again";
 #endif

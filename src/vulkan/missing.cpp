@@ -1,4 +1,5 @@
-// The backend in a build that has neither Vulkan's headers nor a compiler of shaders.
+// The backend in a static program, and in a build that has neither Vulkan's headers nor a compiler of shaders.
+#include "dllm/version.h"
 #include "vulkan/vulkan_backend.h"
 
 namespace dllm {
@@ -12,7 +13,13 @@ Error not_built() {
 }  // namespace
 
 bool has_vulkan() { return false; }
-std::string_view vulkan_missing() { return "install libvulkan-dev and glslc, and build again"; }
+std::string_view vulkan_missing() {
+#ifdef DLLM_STATIC_PROGRAM
+  return "a static program loads no driver: take the portable one, dllm-" DLLM_VERSION "-linux-*-portable.tar.xz";
+#else
+  return "install libvulkan-dev and glslc, and build again";
+#endif
+}
 
 Expected<std::vector<VulkanDevice>> vulkan_devices() { return not_built(); }
 

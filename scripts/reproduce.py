@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Builds the files of a release twice, in two folders with other names, and compares their bytes. Takes an hour or more.
+
+    scripts/reproduce.py [--forms tarball deb wheels wasm] [--cached] [--keep FOLDER]
+
+Both builds are of the last commit, from scratch and without the compiler's cache. --cached allows the cache: objects are
+then the same by construction, and what is compared are the libraries, the linking and the packing. Changes that are not
+committed are not built.
+"""
+
+import argparse
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FOLDERS = ("one", "the-other/in-a-deeper-folder")
+
+
+def build(folder: pathlib.Path, forms: list[str], cached: bool) -> dict[str, str]:
+    """The digests of a release's files."""
+    if not (folder / "Makefile").exists():
+        subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+    environment = {**os.environ}
+    if cached:
+        environment |= {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
+    else:
+        environment["CCACHE_DISABLE"] = "1"
+    subprocess.run(["make", "--no-print-directory", "release", f"RELEASE_FORMS={' '.join(forms)}"], cwd=folder, env=environment,
+                   check=True, stdout=sys.stderr)
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted((folder / "build" / "assets").iterdir())}
+
+
+def compare(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    """The names of files that are not the same in both; SHA256SUMS only repeats the others."""
+    return sorted(name for name in (set(one) | set(other)) - {"SHA256SUMS"} if one.get(name) != other.get(name))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--forms", nargs="+", default=["deb", "tarball"], choices=["deb", "tarball", "wheels", "wasm"])
+    parser.add_argument("--cached", action="store_true")
+    parser.add_argument("--keep", type=pathlib.Path, help="where the two folders are, and stay")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        base = (arguments.keep or pathlib.Path(temporary)).resolve()
+        try:
+            one, other = (build(base / name, arguments.forms, arguments.cached) for name in FOLDERS)
+        except subprocess.CalledProcessError as failure:
+            sys.exit(f"reproduce: {failure}")
+    wrong = compare(one, other)
+    for name in sorted(set(one) - set(wrong)):
+        print(f"{name}: the same bytes")
+    if wrong:
+        sys.exit(f"reproduce: not the same: {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    main()
