@@ -155,9 +155,9 @@ TEST(CpuBackend, EveryKindOfRouting) {
 }
 
 TEST(CpuBackend, ExpertsOfEveryWeightType) {
-  for (const TensorType type :
-       {TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0, TensorType::kQ4_0, TensorType::kQ4_K, TensorType::kQ6_K,
-        TensorType::kMXFP4, TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kIQ4_NL, TensorType::kIQ4_XS}) {
+  for (const TensorType type : {TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0, TensorType::kQ4_0,
+                                TensorType::kQ4_K, TensorType::kQ6_K, TensorType::kMXFP4, TensorType::kQ2_K,
+                                TensorType::kQ3_K, TensorType::kIQ4_NL, TensorType::kIQ4_XS, TensorType::kNVFP4}) {
     // Every expert is used, so noise of 8-bit activations does not change the choice.
     const RandomModel spec{.architecture = "llada-moe",
                            .width = 256,
@@ -210,7 +210,8 @@ TEST(CpuBackend, WeightTypes) {
                        Case{TensorType::kQ4_0, 3e-2}, Case{TensorType::kQ4_1, 3e-2}, Case{TensorType::kQ5_0, 3e-2},
                        Case{TensorType::kQ5_1, 3e-2}, Case{TensorType::kQ4_K, 3e-2}, Case{TensorType::kQ5_K, 3e-2},
                        Case{TensorType::kQ6_K, 3e-2}, Case{TensorType::kQ2_K, 3e-2}, Case{TensorType::kQ3_K, 3e-2},
-                       Case{TensorType::kIQ4_NL, 3e-2}, Case{TensorType::kIQ4_XS, 3e-2}}) {
+                       Case{TensorType::kIQ4_NL, 3e-2}, Case{TensorType::kIQ4_XS, 3e-2}, Case{TensorType::kMXFP4, 3e-2},
+                       Case{TensorType::kNVFP4, 3e-2}}) {
     const RandomModel spec{.width = 256, .layers = 2, .heads = 4, .kv_heads = 2, .ffn_width = 512, .type = c.type};
     CpuOptions exact;
     exact.kv = CpuKvType::kF32;

@@ -14,6 +14,7 @@
 #include "calls.h"
 #include "eval/comparison.h"
 #include "eval/eval_set.h"
+#include "eval/verify_texts.h"
 #include "model.h"
 #include "options.h"
 #include "raise.h"
@@ -144,6 +145,8 @@ void bind_comparison(nb::module_& module) {
   module.def("compare_items", &compare_items, nb::arg("items"), nb::arg("is_path"), nb::arg("format"), nb::arg("task"),
              nb::arg("shots"), nb::arg("offset"), nb::arg("limit"), nb::arg("run_code"), nb::arg("configurations"),
              nb::arg("on_item").none());
+  module.def("verify_texts", &verify_texts);
+  module.def("verify_prompts", &verify_prompts);
 }
 
 }  // namespace dllm::python

@@ -156,7 +156,8 @@ TEST_P(Kernels, ExtremeCodesDoNotOverflow) {
         const auto in_block = static_cast<int>(i % static_cast<std::size_t>(layout.bytes));
         const bool scale = (layout.half0 >= 0 && (in_block == layout.half0 || in_block == layout.half0 + 1)) ||
                            (layout.half1 >= 0 && (in_block == layout.half1 || in_block == layout.half1 + 1)) ||
-                           (layout.type == TensorType::kMXFP4 && in_block == 0);
+                           (layout.type == TensorType::kMXFP4 && in_block == 0) ||
+                           (layout.type == TensorType::kNVFP4 && in_block < 4);
         if (!scale) weight[i] = static_cast<std::byte>(fill);
       }
       const std::vector<float> w = decode(layout.type, weight, 16 * k);

@@ -41,7 +41,7 @@ std::string foreign_name(std::uint32_t number) {
   constexpr std::pair<std::uint32_t, const char*> kNames[] = {
       {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
       {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},
-      {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"},  {40, "NVFP4"}};
+      {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"}};
   const auto* const found = std::ranges::find(kNames, number, &std::pair<std::uint32_t, const char*>::first);
   return found == std::end(kNames) ? "" : fmt::format(" ({})", found->second);
 }
@@ -314,11 +314,13 @@ Expected<GgufTensor> GgufParser::parse_tensor_info(std::uint64_t index) {
   }
   DLLM_TRY(const auto number, cursor_.read<std::uint32_t>(subject));
   const Codec* codec = find_codec(number);
-  if (codec == nullptr)
-    return unsupported(start,
-                       fmt::format("{} has the tensor type {}{}, which this build does not know", subject, number,
-                                   foreign_name(number)),
-                       "supported: " + supported_types());
+  if (codec == nullptr) {
+    const std::string name = foreign_name(number);  // python/dllm/unpack.py reads IQ and TQ
+    return unsupported(
+        start, fmt::format("{} has the tensor type {}{}, which this build does not know", subject, number, name),
+        fmt::format("{}supported: {}", name.find('Q') == 3 ? "python3 -m dllm.unpack rewrites such matrices; " : "",
+                    supported_types()));
+  }
   tensor.type = codec->type;
   if (const auto problem = shape_problem(tensor.shape, *codec)) return invalid(start, subject + " " + *problem);
   DLLM_TRY(tensor.offset, cursor_.read<std::uint64_t>(subject));

@@ -302,7 +302,7 @@ std::vector<Damage> tensor_damages() {
                     {"'y'", "9223372036854775808"}),
       tensor_damage("TooManyElements", info("y", {large, large}, 0, 32), kInvalid, {"'y'", "too large"}),
       tensor_damage("TypeWithoutACodec", info("y", {256}, 21, 32), kUnsupported,
-                    {"'y'", "type 21 (IQ3_S), which", "Q4_K", "MXFP4"}),
+                    {"'y'", "type 21 (IQ3_S), which", "dllm.unpack", "Q4_K", "NVFP4"}),
       tensor_damage("UnknownType", info("y", {256}, 77, 32), kUnsupported, {"'y'", "type 77, which", "Q2_K"}),
       tensor_damage("NoWholeBlocks", info("y", {33, 2}, 8, 32), kInvalid, {"'y'", "33", "Q8_0", "32"}),
       tensor_damage("Unaligned", info("y", {2}, 0, 33), kInvalid, {"'y'", "0x21", "alignment 32"}),

@@ -44,6 +44,13 @@ Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log
   auto desc = describe(*model->architecture_, metadata, facts, model->tokenizer(), log);
   if (!desc) return in_file(std::move(desc).error());
   model->desc_ = *std::move(desc);
+  // A drafter's other graph (build_context) has products too, without scales: such a file is refused.
+  int left_out = 0;
+  if (!model->is_drafter())
+    model->scales_ =
+        take_product_scales(model->architecture_->build(model->desc_, {1, 1}), model->source_.tensors, left_out);
+  if (left_out > 0)
+    log.warning("{} scales of activations are left out: products here do not take activations of four bits", left_out);
   if (auto opened = model->open_adapters(adapters); !opened) return std::move(opened).error();
   if (auto bound = model->bind_weights(); !bound) return in_file(std::move(bound).error());
   return std::shared_ptr<const Model>(std::move(model));
@@ -113,7 +120,7 @@ Expected<void> Model::check() const {
 Graph Model::build(StepShape shape, std::span<const std::int32_t> hidden_layers) const {
   ModelDesc desc = desc_;
   desc.hidden_layers.assign(hidden_layers.begin(), hidden_layers.end());
-  return with_adapters(architecture_->build(desc, shape), adapters_);
+  return with_product_scales(with_adapters(architecture_->build(desc, shape), adapters_), scales_);
 }
 
 Expected<void> Model::check_hidden(std::span<const std::int32_t> layers) const {

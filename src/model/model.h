@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/log.h"
@@ -11,6 +12,7 @@
 #include "model/adapter.h"
 #include "model/architecture.h"
 #include "model/model_desc.h"
+#include "model/scaled_products.h"
 #include "model/source.h"
 #include "model/weights.h"
 #include "text/chat_template.h"
@@ -59,7 +61,9 @@ class Model {
     return std::ranges::any_of(adapters_, [](const Adapter& adapter) { return adapter.drafts_only; });
   }
 
-  Graph build(StepShape shape) const { return with_adapters(architecture_->build(desc_, shape), adapters_); }
+  Graph build(StepShape shape) const {
+    return with_product_scales(with_adapters(architecture_->build(desc_, shape), adapters_), scales_);
+  }
   /// The same, which hands out the outputs of some layers. Error: kUnsupported, if the architecture cannot.
   Expected<void> check_hidden(std::span<const std::int32_t> layers) const;
   Graph build(StepShape shape, std::span<const std::int32_t> hidden_layers) const;
@@ -77,6 +81,7 @@ class Model {
 
   ModelSource source_;
   std::vector<Adapter> adapters_;
+  std::vector<std::string> scales_;  ///< of products, by name
   const Architecture* architecture_ = nullptr;
   ModelDesc desc_;
   Weights weights_;

@@ -26,6 +26,7 @@ enum class TensorType : std::uint32_t {
   kIQ4_XS = 23,
   kBF16 = 30,
   kMXFP4 = 39,
+  kNVFP4 = 40,
 };
 
 /// One block format: `block_elems` consecutive elements of a row are stored in `block_bytes` bytes.

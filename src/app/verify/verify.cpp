@@ -11,9 +11,9 @@
 #include "app/cli/verb.h"
 #include "app/cli/written_files.h"
 #include "app/verify/report.h"
-#include "app/verify/texts.h"
 #include "base/json_reader.h"
 #include "base/try.h"
+#include "eval/verify_texts.h"
 #include "format/gguf.h"
 #include "hub/checksum.h"
 
@@ -23,12 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kVerifyPrompts[] = {
-    "What is 17 + 25? Answer with the number only.",
-    "Write a Python function that returns the larger of two numbers.",
-    "Name three cities in France.",
-    "用一句话介绍北京。",
-};
 constexpr std::int32_t kVerifyTokens = 32;
 
 /// The files that make the model: parts of a GGUF file, or what a folder has of weights, configuration and vocabulary.
@@ -90,6 +84,7 @@ class Verify final : public Verb {
     DLLM_TRY(const LanguageModel model, model_.open(session));
     DLLM_TRY(const Json report, examine(model, session));
     if (json_ != "-") terminal.out << verify_text(report);
+    terminal.err << "logits beside transformers': python3 -m dllm.verify -m MODEL\n";
     if (!json_.empty()) DLLM_CHECK_OK(write_result(session, json_, dump(report) + "\n"));
     if (against_.empty()) return kExitOk;
     auto found = verify_differences(report, other);
@@ -107,7 +102,7 @@ class Verify final : public Verb {
     DLLM_TRY(report["model"], facts(model));
     DLLM_TRY(report["texts"], texts(model));
     DLLM_TRY(const auto chat,
-             model.apply_template({{"user", kVerifyPrompts[0]}, {"assistant", "42"}, {"user", "Why?"}}));
+             model.apply_template({{"user", verify_prompts().front()}, {"assistant", "42"}, {"user", "Why?"}}));
     DLLM_TRY(std::string digest, ids_digest({chat}));
     report["chat"] = {{"tokens", chat.size()}, {"sha256", std::move(digest)}};
     DLLM_CHECK_OK(answer(model, session, report));
@@ -179,8 +174,9 @@ class Verify final : public Verb {
     std::int64_t tokens = 0, passes = 0;
     ProgressLine bar(session.terminal);
     const std::stop_token stop = session.interrupt.arm();
-    for (const char* const prompt : kVerifyPrompts) {
-      bar.show(static_cast<double>(list.size()) / static_cast<double>(std::size(kVerifyPrompts)), prompt);
+    const std::vector<std::string> prompts = verify_prompts();
+    for (const std::string& prompt : prompts) {
+      bar.show(static_cast<double>(list.size()) / static_cast<double>(prompts.size()), prompt);
       auto found = model.generate(std::string_view(prompt), options_, {}, stop);
       if (!found || found->finish == FinishReason::kCancelled) session.interrupt.disarm();
       if (!found) return std::move(found).error();

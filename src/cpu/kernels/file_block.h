@@ -69,6 +69,30 @@ inline void k_high_bits(const std::uint8_t* b, int place, std::uint8_t* u) {
       u[32 * j + i] = static_cast<std::uint8_t>(u[32 * j + i] | (((b[i] >> j) & 1) << place));
 }
 
+/// Half the value of NVFP4's scale as a half, which represents them all: of magnitude 2^-10 to 240. The code for NaN is
+/// zero, and the sign is not read (numerics/nvfp4.cpp).
+inline std::uint16_t half_of_e4m3(std::uint8_t code) {
+  const int exponent = code >> 3 & 15;
+  int mantissa = code & 7;
+  if (code == 0x7f || (exponent == 0 && mantissa == 0)) return 0;
+  if (exponent > 0) return static_cast<std::uint16_t>((exponent - 8 + 15) << 10 | mantissa << 7);
+  int power = -10;  // mantissa 2^-10
+  for (; mantissa < 8; mantissa *= 2) --power;
+  return static_cast<std::uint16_t>((power + 3 + 15) << 10 | (mantissa & 7) << 7);
+}
+
+/// Four groups of 16: their scales, then eight bytes of each, with elements j and j + 8 in byte j.
+inline void read_nvfp4(const std::uint8_t* b, FileBlock& out) {
+  for (int g = 0; g < 4; ++g) {
+    const std::uint16_t scale = half_of_e4m3(b[g]);
+    std::memcpy(out.scale + 2 * g, &scale, 2);
+    for (int j = 0; j < 8; ++j) {
+      out.codes[16 * g + j] = b[4 + 8 * g + j] & 15;
+      out.codes[16 * g + 8 + j] = static_cast<std::uint8_t>(b[4 + 8 * g + j] >> 4);
+    }
+  }
+}
+
 }  // namespace file_block
 
 /// The types of blocks of 256.
@@ -148,6 +172,8 @@ inline void read_file_block(TensorType type, const std::uint8_t* b, FileBlock& o
     case TensorType::kIQ4_NL:
       std::memcpy(out.scale, b, 2);
       return nibbles(b + 2, u);
+    case TensorType::kNVFP4:
+      return read_nvfp4(b, out);
     case TensorType::kMXFP4:
       out.scale[0] = b[0];
       return nibbles(b + 1, u);

@@ -23,8 +23,10 @@ struct ScaleClass {
 ScaleClass classify(const PackedFormat& format, const FileBlock& block, int g) {
   const bool keeps_zero = format.codes != Codes::kIq4;  // has a code for zero
   switch (format.scales) {
-    case Scales::kHalf:
-      return {half_is_zero(block.scale), half_is_finite(block.scale) && (keeps_zero || !half_is_zero(block.scale))};
+    case Scales::kHalf: {
+      const std::uint8_t* const scale = block.scale + 2 * g;
+      return {half_is_zero(scale), half_is_finite(scale) && (keeps_zero || !half_is_zero(scale))};
+    }
     case Scales::kSuper:
     case Scales::kSuperPairs: {
       const bool finite = half_is_finite(block.super);
@@ -87,7 +89,7 @@ bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, st
   constexpr int kGroups = kFormat.block_elems / kFormat.group, kChunks = kFormat.block_elems / 32;
   constexpr int kWidth = kFormat.scales == Scales::kHalf ? 2 : 1;
   constexpr std::int64_t kCodeBytes = code_bytes(kFormat.codes), kHighBytes = high_bytes(kFormat.codes);
-  constexpr int kZeroCode = kFormat.codes == Codes::kE2M1 ? 0 : kFormat.zero;
+  constexpr int kZeroCode = kFormat.codes == Codes::kE2M1 || kFormat.codes == Codes::kE2M1Halves ? 0 : kFormat.zero;
   constexpr bool kKeepsZero = kFormat.codes != Codes::kIq4, kMins = min_plane(kFormat);
   std::uint8_t* codes = panel + 4 * lane;
   std::uint8_t* high = panel + layout.high + 4 * lane;

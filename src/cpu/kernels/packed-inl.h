@@ -25,6 +25,8 @@ auto with_codes(const PackedFormat& format, const Use& use) {
       return use.template operator()<Codes::kNibble6, false>();
     case Codes::kE2M1:
       return use.template operator()<Codes::kE2M1, false>();
+    case Codes::kE2M1Halves:
+      return use.template operator()<Codes::kE2M1Halves, false>();
     case Codes::kByte:
     case Codes::kFloat:
       break;
@@ -88,8 +90,10 @@ constexpr std::uint8_t kIq4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 14
                                                          1,   13,  25,  38,  53,  69,  89,  113};
 
 /// Whether nibbles index a table.
-constexpr bool tabled(Codes codes) { return codes == Codes::kE2M1 || codes == Codes::kIq4; }
-constexpr const std::uint8_t* code_table(Codes codes) { return codes == Codes::kE2M1 ? kE2M1Codes : kIq4Codes; }
+constexpr bool tabled(Codes codes) {
+  return codes == Codes::kE2M1 || codes == Codes::kE2M1Halves || codes == Codes::kIq4;
+}
+constexpr const std::uint8_t* code_table(Codes codes) { return codes == Codes::kIq4 ? kIq4Codes : kE2M1Codes; }
 
 /// Two planes of pairs of bits: those of 32 k to bytes [quad][16][4].
 inline void unpack_pairs(const std::uint8_t* planes, std::uint8_t* out) {
@@ -132,6 +136,7 @@ inline void unpack_pairs(const std::uint8_t* planes, std::uint8_t* out) {
                 out[64 * quad + i] | (((high[64 * (quad / 4) + i] >> (2 * (quad % 4))) & 3) << 4));
         break;
       case Codes::kE2M1:
+      case Codes::kE2M1Halves:
       case Codes::kIq4:
         for (int i = 0; i < 512; ++i) out[i] = code_table(codes)[out[i]];
         break;

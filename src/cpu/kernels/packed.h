@@ -23,7 +23,7 @@
 // VDPBF16PS and a shift or a mask widens it (an odd k is followed by zeros).
 //
 // The bytes are those of the file in another order, except that 6-bit scales of K-quants take whole bytes: +2.8 %
-// (Q4_K), +2.3 % (Q5_K), +3.6 % (Q3_K), +1.5 % (IQ4_XS).
+// (Q4_K), +2.3 % (Q5_K), +3.6 % (Q3_K), +1.5 % (IQ4_XS), and that those of NVFP4 become halves: +11 %.
 //
 // A code of a group whose scale is zero is stored as the format's zero point: such a group then contributes an exact
 // zero for any finite number that replaces its scale (see the scale table of the VNNI tiles). No value of IQ4_NL and
@@ -34,7 +34,19 @@ namespace dllm::cpu {
 /// Outputs of a panel: one per lane.
 inline constexpr std::int64_t kPanel = 16;
 
-enum class Codes : std::uint8_t { kTwoBits, kThreeBits, kNibble, kNibble5, kNibble6, kByte, kE2M1, kIq4, kFloat };
+/// kE2M1Halves: as kE2M1, but a scale per 16.
+enum class Codes : std::uint8_t {
+  kTwoBits,
+  kThreeBits,
+  kNibble,
+  kNibble5,
+  kNibble6,
+  kByte,
+  kE2M1,
+  kE2M1Halves,
+  kIq4,
+  kFloat
+};
 /// Whether codes take less than a byte in memory, and must be decoded.
 constexpr bool narrower_than_byte(Codes codes) { return codes != Codes::kByte && codes != Codes::kFloat; }
 /// Bytes of 32 k of a panel: of the plane of codes, and of that of their high bits.
@@ -46,7 +58,10 @@ constexpr std::int64_t high_bytes(Codes codes) {
 }
 /// Scales per 32 weights.
 constexpr int scales_per_32(Codes codes) {
-  return codes == Codes::kTwoBits || codes == Codes::kThreeBits || codes == Codes::kNibble6 ? 2 : 1;
+  return codes == Codes::kTwoBits || codes == Codes::kThreeBits || codes == Codes::kNibble6 ||
+                 codes == Codes::kE2M1Halves
+             ? 2
+             : 1;
 }
 /// kSuperPairs: as kSuper, but a scale of four bits below a minimum of four.
 enum class Scales : std::uint8_t { kHalf, kSuper, kSuperPairs, kExponent, kNone };
@@ -82,6 +97,7 @@ inline constexpr PackedFormat kPackedFormats[] = {
     {TensorType::kIQ4_NL, 32, 18, 32, 128, false, Codes::kIq4, Scales::kHalf, false},
     {TensorType::kIQ4_XS, 256, 136, 32, 128, false, Codes::kIq4, Scales::kSuper, false},
     {TensorType::kMXFP4, 32, 17, 32, 12, false, Codes::kE2M1, Scales::kExponent, false},
+    {TensorType::kNVFP4, 64, 36, 16, 12, false, Codes::kE2M1Halves, Scales::kHalf, false},
     {TensorType::kF32, 1, 4, 1, 0, false, Codes::kFloat, Scales::kNone, true},
     {TensorType::kF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},
     {TensorType::kBF16, 1, 2, 1, 0, false, Codes::kFloat, Scales::kNone, true},

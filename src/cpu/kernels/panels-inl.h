@@ -37,6 +37,7 @@ constexpr int most_code(Codes codes) {
       return 15;
     case Codes::kNibble5:
     case Codes::kE2M1:
+    case Codes::kE2M1Halves:
       return 31;
     case Codes::kNibble6:
       return 63;

@@ -47,7 +47,7 @@ inline constexpr BlockLayout kBlockLayouts[] = {
     {TensorType::kQ5_K, 256, 176, 0, 2},    {TensorType::kQ6_K, 256, 210, 208, -1},
     {TensorType::kMXFP4, 32, 17, -1, -1},   {TensorType::kQ2_K, 256, 84, 80, 82},
     {TensorType::kQ3_K, 256, 110, 108, -1}, {TensorType::kIQ4_NL, 32, 18, 0, -1},
-    {TensorType::kIQ4_XS, 256, 136, 0, -1},
+    {TensorType::kIQ4_XS, 256, 136, 0, -1}, {TensorType::kNVFP4, 64, 36, -1, -1},
 };
 
 /// Blocks of random bits, except that the scales are of moderate size: every code of the format occurs, including
@@ -63,6 +63,8 @@ inline std::vector<std::byte> random_blocks(Random& random, const BlockLayout& l
       std::memcpy(data.data() + block + static_cast<std::size_t>(offset), &half, 2);
     }
     if (layout.type == TensorType::kMXFP4) data[block] = static_cast<std::byte>(120 + random.below(10));
+    if (layout.type == TensorType::kNVFP4)  // 2^-6 to 1.75; codes below 8 are subnormal
+      for (std::size_t g = 0; g < 4; ++g) data[block + g] = static_cast<std::byte>(random.below(62));
   }
   return data;
 }

@@ -21,8 +21,8 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent
 TYPES = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "MXFP4", "Q2_K", "Q3_K",
-         "IQ4_NL", "IQ4_XS"]
-BY_GGML = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
+         "IQ4_NL", "IQ4_XS", "NVFP4"]
+BY_GGML = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "NVFP4"]
 # Byte offsets of the binary16 fields in a block.
 HALF_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2],
                "Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0]}
@@ -30,7 +30,7 @@ HALF_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0":
 
 def blocks_to_decode(name, rng):
     elems, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
-    count = {1: 512, 32: 48, 256: 10}[elems]
+    count = {1: 512, 32: 48, 64: 64, 256: 10}[elems]
     blocks = rng.integers(0, 256, (count, size), dtype=np.uint8)
     if name in HALF_FIELDS:
         # Scales of every magnitude and sign; then edge cases: zero, smallest and largest subnormal, largest, -0.
@@ -44,6 +44,8 @@ def blocks_to_decode(name, rng):
     elif name == "MXFP4":
         blocks[:5, 0] = [0, 1, 2, 127, 250]
         blocks[5:, 0] = rng.integers(100, 140, count - 5)
+    elif name == "NVFP4":
+        blocks[:, :4] = np.arange(256, dtype=np.uint8).reshape(count, 4)  # every scale, NaN and signs included
     else:  # no NaN or infinity: their bits are tested separately
         blocks[:, 1] &= 0xBF
     return blocks

@@ -1,9 +1,9 @@
-#include "app/verify/texts.h"
+#include "eval/verify_texts.h"
 
 #include <cstdint>
 #include <string_view>
 
-namespace dllm::app {
+namespace dllm {
 namespace {
 
 constexpr std::uint64_t kVerifyTexts = 200;
@@ -35,4 +35,13 @@ std::vector<std::string> verify_texts() {
   return texts;
 }
 
-}  // namespace dllm::app
+std::vector<std::string> verify_prompts() {
+  return {
+      "What is 17 + 25? Answer with the number only.",
+      "Write a Python function that returns the larger of two numbers.",
+      "Name three cities in France.",
+      "用一句话介绍北京。",
+  };
+}
+
+}  // namespace dllm
