@@ -10,11 +10,11 @@ import unittest
 
 from cli_case import run, sanitized
 from ranks_case import HAS_RANKS, MODELS, RanksCase, ranks
-from serve_case import Server
+from serve_case import QUESTION, Server
 
 SOON = 5 if not sanitized() else 60
 BODY = {"prompt": "Once upon a time", "max_tokens": 64, "temperature": 0, "seed": 1}
-LONG = {**BODY, "max_tokens": 192, "block_length": 192, "steps": 192}
+LONG = {**BODY, "max_tokens": 480, "algorithm": "low-confidence", "exact_length": True}
 
 
 def wait_until(holds, seconds=30):
@@ -49,9 +49,9 @@ class Load:
 @unittest.skipUnless(HAS_RANKS, "this build has no ranks on other machines (libzmq3-dev)")
 class ServeRanks(RanksCase):
     def answer(self, server):
-        reply = server.post("/v1/completions", BODY)
+        reply = server.post("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 48})
         self.assertEqual(reply.status, 200, reply.body)
-        return reply.json["choices"][0]["text"]
+        return reply.json["choices"][0]["message"]["content"], reply.json["dllm"]["hash"]
 
     def alone(self):
         with Server("-t", "1") as server:

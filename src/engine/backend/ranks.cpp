@@ -154,10 +154,10 @@ class GroupMaker {
 
   /// Errors: those of connect_ranks(), mpi_ranks(), share_weights(), make_part().
   Expected<RegroupingBackend::Group> make(Absent absent, const std::function<bool()>& go_on) {
-    DLLM_TRY(const std::shared_ptr<Communicator> ranks, reach(absent, go_on));
+    DLLM_TRY(std::shared_ptr<Communicator> ranks, reach(absent, go_on));
     DLLM_TRY(const RankFacts facts, measure_ranks(*ranks));
     CpuOptions cpu = cpu_options(options_);
-    if (ranks->rank() != 0) follow_to_the_end(model_, std::move(cpu), ranks, log_);
+    if (ranks->rank() != 0) follow_to_the_end(model_, std::move(cpu), std::move(ranks), log_);
     if (!again_) cpu.progress = options_.progress;
     EndOthers guard(*ranks);
     const auto split =
@@ -232,10 +232,12 @@ Expected<RunningBackend> make_ranks(const Model& model, const std::string& path,
     return Error{ErrorCode::kUsage, "--backend ranks needs other ranks", "--workers",
                  "start 'dllm worker --listen HOST:PORT' on each, and list them"};
   DLLM_TRY(const std::int32_t least, least_ranks(options));
+  const auto asked = static_cast<std::int32_t>(workers.size()) + 1;
+  if (!by_mpi(options) && least > asked)
+    return Error{ErrorCode::kUsage, fmt::format("there are {} ranks, this one included", asked), "--least-ranks",
+                 "give fewer"};
   const auto maker = std::make_shared<GroupMaker>(model, options, log);
   DLLM_TRY(RegroupingBackend::Group first, maker->make(Absent::kNone, [] { return true; }));
-  if (least > first.ranks)
-    return Error{ErrorCode::kUsage, fmt::format("there are {} ranks", first.ranks), "--least-ranks", "give fewer"};
   RunningBackend running;
   running.isa = maker->isa;
   running.arithmetic = maker->arithmetic;
