@@ -78,7 +78,9 @@ TEST_F(RankParts, EachRankGetsItsPartAlone) {
       const auto part = *part_of_file(*model, {split, rank, 3});
       const fs::path path = folder.file_of(part);
       EXPECT_EQ(fs::file_size(path), part.file_bytes);
-      if (split != SplitKind::kRows) EXPECT_LT(part.bytes(), part.file_bytes * 7 / 10);
+      if (split != SplitKind::kRows) {
+        EXPECT_LT(part.bytes(), part.file_bytes * 7 / 10);
+      }
       EXPECT_LT(on_disk(path), part.bytes() + part.bytes() / 4 + 65536) << "holes take no room";
       // What the rank reads is what rank 0 has.
       const Model& got = *models_[static_cast<std::size_t>(rank)];
