@@ -44,7 +44,7 @@ ALLOWED: dict[str, list[str]] = {
     "browser": ["engine", "text", "base"],
     "eval": ["engine", "model", "text", "format", "base"],
     "serve": ["eval", "engine", "constrain", "text", "base"],
-    "app": ["hub", "serve", "eval", "engine", "quant", "decode", "npu_backend", "npu_compiler", "npu_core", "cpu", "backend",
+    "app": ["hub", "serve", "eval", "engine", "quant", "decode", "npu_backend", "npu_compiler", "npu_core", "cpu", "ranks", "backend",
             "model", "graph", "text", "format", "numerics", "base"],
 }
 

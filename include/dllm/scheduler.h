@@ -12,6 +12,7 @@
 #include "dllm/error.h"
 #include "dllm/generate.h"
 #include "dllm/model.h"
+#include "dllm/ranks.h"
 #include "dllm/stop_token.h"
 
 namespace dllm {
@@ -23,6 +24,8 @@ struct SchedulerOptions {
   /// For models in which a token's K/V depend on no later block: autoregressive, block-causal, of several modes, and
   /// those that refine canvases, on the CPU. Answers do not change.
   std::int64_t prefix_bytes = 0;
+  /// Of a model on several ranks: called by any thread when a rank is lost, and when one is there again. Must not wait.
+  std::function<void(const RanksEvent&)> on_ranks{};
 };
 
 /// What a request wants to know about each step.
@@ -104,6 +107,9 @@ struct SchedulerCounters {
 /// one makes one step per round, and each answer is delivered as soon as it is complete. Answers are bit-identical to
 /// those of LanguageModel::generate().
 ///
+/// On several ranks, a rank that is lost ends the running requests with kResource, and others start when ranks are
+/// found: those that are left, or that have returned.
+///
 /// submit(), cancel() and the inspectors may be called from any thread, including from callbacks. Callbacks come from
 /// the thread that calls step() or run(), one at a time, and must not block.
 class Scheduler {
@@ -129,6 +135,7 @@ class Scheduler {
   void run(StopToken stop);
 
   SchedulerCounters counters() const;
+  std::optional<RanksStatus> ranks() const;    ///< nullopt: the model runs on one
   std::vector<RequestState> requests() const;  ///< running ones first
   const SchedulerOptions& options() const;
 

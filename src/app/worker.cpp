@@ -1,10 +1,14 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
 #include <ostream>
 
 #include "app/cli/model_file.h"
 #include "app/cli/verb.h"
+#include "base/cache_directory.h"
 #include "base/try.h"
 #include "engine/backend/ranks.h"
-#include "engine/load.h"
 #include "model/model.h"
 
 namespace dllm::app {
@@ -31,9 +35,20 @@ class WorkerVerb final : public Verb {
     flags.add({.names = {"-m", "--model"},
                .value = "FILE",
                .help = "the model that the first rank has too",
-               .default_text = "the embedded tiny-llada",
+               .default_text = "the first rank sends this one's part, which is kept for the next time",
                .takes_path = true,
                .apply = into(path_)});
+    flags.add({.names = {"--cache"},
+               .value = "DIR",
+               .help = "where weights that the first rank sends are kept",
+               .default_text = "dllm/ranks in the cache of the user",
+               .takes_path = true,
+               .apply = into(worker_.cache)});
+    flags.add({.names = {"--cache-size"},
+               .value = "GB",
+               .help = "size of that folder; what was not used for the longest time makes room",
+               .default_text = fmt::format("{:g}", cache_gb_),
+               .apply = into(cache_gb_, 0, 1e6)});
     flags.add({.names = {"-t", "--threads"},
                .value = "N",
                .help = "threads of this rank",
@@ -49,16 +64,22 @@ class WorkerVerb final : public Verb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     if (worker_.listen.empty()) worker_.listen = "127.0.0.1:0";
-    DLLM_TRY(auto source, open_or_embedded(path_));
-    DLLM_TRY(const std::shared_ptr<const Model> model, Model::load(std::move(source)));
+    std::shared_ptr<const Model> model;
+    if (!path_.empty()) {
+      DLLM_TRY(model, Model::load(path_));
+    }
+    if (worker_.cache.empty() && !cache_directory().empty()) worker_.cache = cache_directory() + "/ranks";
+    worker_.cache_bytes = static_cast<std::uint64_t>(cache_gb_ * 1e9);
     worker_.ready = [&session](int port) { session.terminal.out << "listening on port " << port << std::endl; };
-    DLLM_CHECK_OK(run_rank_worker(*model, worker_, Log()));
+    worker_.tell = [&session](const std::string& text) { session.terminal.out << text << std::endl; };
+    DLLM_CHECK_OK(run_rank_worker(model.get(), worker_, Log()));
     return kExitOk;
   }
 
  private:
   RankWorker worker_;
   std::string path_;
+  double cache_gb_ = 64;
 };
 
 }  // namespace

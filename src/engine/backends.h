@@ -17,6 +17,7 @@
 #include "engine/load_options.h"
 #include "engine/virtual_time.h"
 #include "model/model.h"
+#include "ranks/rank_groups.h"
 
 namespace dllm {
 
@@ -35,6 +36,8 @@ struct RunningBackend {
   std::function<Expected<std::unique_ptr<PassRunner>>(int threads)> second_path;
   /// Of a device with memory of its own, thread-safe; null: there is none. Must not be called after the backend's end.
   std::function<DeviceStatus()> device;
+  /// Of a model on several ranks; null: it runs on one. Must not be used after the backend's end.
+  RankGroups* ranks = nullptr;
   /// Present exactly if the entry says `virtual_time`; must not outlive the backend.
   std::unique_ptr<VirtualClock> clock;
 };

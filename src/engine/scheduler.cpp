@@ -12,6 +12,7 @@
 
 #include "base/to_size.h"
 #include "base/try.h"
+#include "engine/kept_ranks.h"
 #include "engine/language_model_impl.h"
 #include "engine/prefix_store.h"
 #include "engine/scheduler_job.h"
@@ -34,12 +35,16 @@ struct Scheduler::Impl final : Rounds<SchedulerJob>::Owner {
   SharedBackend backend;
   Rounds<SchedulerJob> rounds;            ///< owned by the thread that steps
   std::optional<PrefixStore> prefixes{};  ///< guarded by the model's passes
+  PrefixCounters before{};                ///< of earlier stores; likewise
+  std::uint64_t group = 0;                ///< of ranks, whose rows `prefixes` holds; likewise
+  KeptRanks ranks;
 
   Impl(LanguageModel::Impl& of, const SchedulerOptions& with)
       : model(of),
         options(with),
         backend(*of.running.backend, of.passes, std::nullopt),
-        rounds(to_size(with.parallel), *this) {}
+        rounds(to_size(with.parallel), *this),
+        ranks(of.running.ranks, of.passes) {}
 
   Expected<std::vector<RequestId>> submit(std::vector<ScheduledRequest> requests, std::size_t* refused);
   bool cancel(RequestId id);
@@ -49,6 +54,7 @@ struct Scheduler::Impl final : Rounds<SchedulerJob>::Owner {
   void end(SchedulerJob& job, Expected<Generation> result);
   void finish(SchedulerJob& job, bool cancelled);
   void keep_prefix(const SchedulerJob& job);
+  void make_prefixes();
   bool leave();
   void drop_waiting();
   void check_device(const Error& failed);
@@ -105,6 +111,19 @@ bool Scheduler::Impl::cancel(RequestId id) {
   return known;
 }
 
+/// An empty store. What it has counted is counted on.
+void Scheduler::Impl::make_prefixes() {
+  const auto block = Sequence::prefix_block(model.desc());
+  if (!block || options.prefix_bytes <= 0) return;
+  if (prefixes) {
+    const PrefixCounters now = prefixes->counters();
+    before.hits += now.hits, before.misses += now.misses, before.cached_tokens += now.cached_tokens;
+    before.evicted_tokens += now.evicted_tokens + static_cast<std::uint64_t>(now.tokens);
+  }
+  prefixes.emplace(*block, options.prefix_bytes);
+  group = ranks.group();
+}
+
 /// Notifies the caller, once the counters are right.
 void Scheduler::Impl::end(SchedulerJob& job, Expected<Generation> result) {
   {
@@ -127,7 +146,7 @@ void Scheduler::Impl::keep_prefix(const SchedulerJob& job) {
   PrefixCounters now;
   {
     const auto turn = model.passes.take();
-    if (!turn) return;
+    if (!turn || job.group != ranks.group()) return;
     job.sequence->keep_prefix(*prefixes, *model.running.backend);
     now = prefixes->counters();
   }
@@ -202,9 +221,11 @@ Expected<void> Scheduler::Impl::start(SchedulerJob& job) {
     DLLM_TRY(host.latency, model.latency_table(job.resolved, {}));
     DLLM_TRY(host.second, model.second_path(job.resolved));
   }
+  job.group = ranks.group();
   DLLM_TRY(job.sequence, Sequence::start(host, job.request.prompt, job.resolved, job.given()));
   if (!prefixes) return {};
   DLLM_TRY(const Turns::Turn turn, model.passes.take());
+  if (group != ranks.group()) make_prefixes();
   job.sequence->read_prefix(*prefixes);
   show_prefixes(prefixes->counters());
   return {};
@@ -263,10 +284,10 @@ void Scheduler::Impl::show() {
 
 void Scheduler::Impl::show_prefixes(const PrefixCounters& now) {
   const std::lock_guard lock(mutex);
-  totals.prefix_hits = now.hits;
-  totals.prefix_misses = now.misses;
-  totals.cached_tokens = now.cached_tokens;
-  totals.evicted_tokens = now.evicted_tokens;
+  totals.prefix_hits = before.hits + now.hits;
+  totals.prefix_misses = before.misses + now.misses;
+  totals.cached_tokens = before.cached_tokens + now.cached_tokens;
+  totals.evicted_tokens = before.evicted_tokens + now.evicted_tokens;
   totals.prefix_bytes = now.bytes;
   totals.prefix_tokens = now.tokens;
 }
@@ -293,6 +314,7 @@ bool Scheduler::Impl::step() {
   const bool left = leave();
   drop_waiting();
   if (left) show();
+  if (rounds.running().empty()) ranks.renew();
   const std::vector<SequenceStep> steps = rounds.gather();
   show();
   if (!steps.empty()) forward(steps);
@@ -321,8 +343,12 @@ Scheduler::~Scheduler() {
 Expected<std::unique_ptr<Scheduler>> Scheduler::create(const LanguageModel& model, const SchedulerOptions& options) {
   DLLM_CHECK_OK(check_scheduling(options));
   auto impl = std::make_unique<Impl>(*model.impl_, options);
-  if (const auto block = Sequence::prefix_block(model.impl_->desc()); block && options.prefix_bytes > 0)
-    impl->prefixes.emplace(*block, options.prefix_bytes);
+  impl->make_prefixes();
+  impl->ranks.keep(options.on_ranks, [of = impl.get()] {
+    const std::lock_guard lock(of->mutex);
+    of->jobs.emplace_back([] {});
+    of->wake.notify_one();
+  });
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(impl)));
 }
 
@@ -346,6 +372,8 @@ void Scheduler::run(std::stop_token stop) {
 }
 
 SchedulerCounters Scheduler::counters() const { return impl_->counters(); }
+
+std::optional<RanksStatus> Scheduler::ranks() const { return impl_->ranks.status(); }
 
 std::vector<RequestState> Scheduler::requests() const {
   const std::lock_guard lock(impl_->mutex);

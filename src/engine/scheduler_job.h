@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct SchedulerJob : RoundJob {
   ScheduledRequest request;
   ResolvedOptions resolved;
   ConstraintPtr constraint{};  ///< null: none
+  std::uint64_t group = 0;     ///< of ranks, at its start
   std::chrono::steady_clock::time_point submitted = std::chrono::steady_clock::now();
 
   /// What is given of the answer.

@@ -99,7 +99,7 @@ RankGraph split_graph(const Graph& graph, const RankSplit& split) {
   return split_layers(graph, split);
 }
 
-std::int64_t gathered_bytes(const RankGraph& own, int rank, int ranks, double stored_bytes) {
+std::int64_t gathered_bytes(const RankGraph& own, int rank, int ranks, double stored_bytes, double code_bytes) {
   const Graph& graph = own.graph;
   const std::int64_t rows = graph.shape.rows, others = rows - share_of(rows, rank, ranks).count;
   double bytes = 0;
@@ -118,7 +118,10 @@ std::int64_t gathered_bytes(const RankGraph& own, int rank, int ranks, double st
       bytes += 4.0 * static_cast<double>(others * graph.values[static_cast<std::size_t>(gather->out)].width);
     } else {
       const Value& out = graph.values[static_cast<std::size_t>(gather->out)];
-      bytes += 4.0 * static_cast<double>(out.rows * (out.width - gather->parts[static_cast<std::size_t>(rank)]));
+      const bool coded =
+          gather->codes && std::ranges::all_of(gather->parts, [](std::int64_t p) { return p % 32 == 0; });
+      bytes += (coded ? code_bytes : 4.0) *
+               static_cast<double>(out.rows * (out.width - gather->parts[static_cast<std::size_t>(rank)]));
     }
   }
   return static_cast<std::int64_t>(bytes);

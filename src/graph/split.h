@@ -59,7 +59,7 @@ inline constexpr std::int64_t kSplitChunk = 1024;
 RankGraph split_graph(const Graph& graph, const RankSplit& split);
 
 /// Bytes that a rank receives in one step of the graph's shape, without the LM head's reduction. `stored_bytes`: of K
-/// and V per number in the cache.
-std::int64_t gathered_bytes(const RankGraph& own, int rank, int ranks, double stored_bytes);
+/// and V per number in the cache. `code_bytes`: of an activation of which the next product needs only its codes.
+std::int64_t gathered_bytes(const RankGraph& own, int rank, int ranks, double stored_bytes, double code_bytes = 4);
 
 }  // namespace dllm

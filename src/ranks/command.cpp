@@ -9,7 +9,7 @@
 namespace dllm {
 namespace {
 
-enum class Verb : std::uint8_t { kMakeCache = 1, kDropCache, kCopyRows, kRunSteps, kLeave };
+enum class Verb : std::uint8_t { kMakeCache = 1, kDropCache, kCopyRows, kRunSteps, kReport, kLeave };
 
 void put_ranges(WireWriter& to, const std::vector<PositionRange>& ranges) {
   to.list(ranges, [&](const PositionRange& range) { to.put(range.begin).put(range.end); });
@@ -203,6 +203,7 @@ std::vector<std::byte> encode_command(const Command& command) {
         .put(copy->rows.end)
         .put(copy->at);
   if (const auto* run = std::get_if<RunSteps>(&command)) return encode_steps(run->caches, run->steps);
+  if (std::holds_alternative<Report>(command)) to.put(static_cast<std::uint8_t>(Verb::kReport));
   if (std::holds_alternative<Leave>(command)) to.put(static_cast<std::uint8_t>(Verb::kLeave));
   return to.take();
 }
@@ -227,6 +228,9 @@ Expected<Command> decode_command(std::span<const std::byte> message, std::int64_
     }
     case Verb::kRunSteps:
       get_steps(from, vocab, command.emplace<RunSteps>());
+      break;
+    case Verb::kReport:
+      command = Report{};
       break;
     case Verb::kLeave:
       break;

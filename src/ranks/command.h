@@ -30,9 +30,11 @@ struct RunSteps {
   std::vector<std::uint32_t> caches;
   std::vector<SequenceStep> steps;
 };
+/// All ranks bring their RankTimes together.
+struct Report {};
 struct Leave {};
 
-using Command = std::variant<MakeCache, DropCache, CopyRows, RunSteps, Leave>;
+using Command = std::variant<MakeCache, DropCache, CopyRows, RunSteps, Report, Leave>;
 
 std::vector<std::byte> encode_command(const Command& command);
 /// The same for a batch that is not copied.

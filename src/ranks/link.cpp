@@ -118,11 +118,12 @@ Expected<HostPort> parse_host_port(const std::string& text) {
   return Error{ErrorCode::kUsage, fmt::format("'{}' is no address", text), "", "HOST:PORT, as in 192.168.1.2:7070"};
 }
 
-Expected<void> Link::send_message(std::span<const std::byte> bytes) {
-  const std::uint64_t size = bytes.size();
+Expected<void> Link::send_message(std::span<const std::byte> bytes, std::span<const std::byte> more) {
+  const std::uint64_t size = bytes.size() + more.size();
   DLLM_CHECK_OK(send(FrameKind::kData, std::as_bytes(std::span(&size, 1))));
-  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), kMostFrameBytes)))
-    DLLM_CHECK_OK(send(FrameKind::kData, bytes.first(std::min(bytes.size(), kMostFrameBytes))));
+  for (std::span<const std::byte> rest : {bytes, more})
+    for (; !rest.empty(); rest = rest.subspan(std::min(rest.size(), kMostFrameBytes)))
+      DLLM_CHECK_OK(send(FrameKind::kData, rest.first(std::min(rest.size(), kMostFrameBytes))));
   return {};
 }
 
@@ -141,9 +142,11 @@ Expected<void> Link::next_data(std::vector<std::byte>& bytes) {
   }
 }
 
-Expected<std::vector<std::byte>> Link::receive_message(std::uint64_t most) {
+Expected<std::vector<std::byte>> Link::receive_message(std::uint64_t most, double* waited_s) {
   std::vector<std::byte> piece, message;
+  const auto start = std::chrono::steady_clock::now();
   DLLM_CHECK_OK(next_data(piece));
+  if (waited_s != nullptr) *waited_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::uint64_t size = 0;
   if (piece.size() != sizeof size)
     return Error{ErrorCode::kIo, "sent something out of order", name(), "start all ranks with the same version"};
@@ -225,6 +228,7 @@ class WorkerLink final : public Link {
   ~WorkerLink() override { socket_.end_monitor(); }
 
   const std::string& name() const override { return name_; }
+  bool reached() const override { return connected_; }
 
   Expected<void> send(FrameKind kind, std::span<const std::byte> bytes) override {
     if (lost()) return gone();

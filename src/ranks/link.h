@@ -41,16 +41,19 @@ class Link {
   virtual ~Link() = default;
 
   virtual const std::string& name() const = 0;  ///< "rank 2 (host:port)"
+  /// Whether there has been a connection.
+  virtual bool reached() const { return true; }
   /// Errors: kIo (the peer is lost; nothing was taken for `milliseconds`).
   virtual Expected<void> send(FrameKind kind, std::span<const std::byte> bytes) = 0;
   /// False after `milliseconds` without a frame. Errors: kIo (lost; a frame that is none).
   virtual Expected<bool> receive(Frame& frame, int milliseconds) = 0;
 
-  /// A message of kData in pieces after its length.
-  Expected<void> send_message(std::span<const std::byte> bytes);
+  /// A message of kData in pieces after its length. `more`: follows `bytes`.
+  Expected<void> send_message(std::span<const std::byte> bytes, std::span<const std::byte> more = {});
   /// Waits for one as long as the peer lives. `most`: its bytes at most. Errors: kIo, and the reason of the peer's
   /// kAbort with kCancelled.
-  Expected<std::vector<std::byte>> receive_message(std::uint64_t most);
+  /// `waited_s` gets the seconds until its first bytes were there added.
+  Expected<std::vector<std::byte>> receive_message(std::uint64_t most, double* waited_s = nullptr);
 
  private:
   Expected<void> next_data(std::vector<std::byte>& bytes);

@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/try.h"
+
 namespace dllm {
 namespace {
 
@@ -33,6 +35,10 @@ class Meeting {
     return failed ? Expected<void>(*std::move(failed)) : Expected<void>();
   }
 
+  bool failed() {
+    const std::lock_guard lock(mutex_);
+    return failed_.has_value();
+  }
   void abort(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (!failed_) fail({ErrorCode::kCancelled, why, "ranks", ""});
@@ -100,6 +106,29 @@ class LocalRank final : public Communicator {
     return got;
   }
 
+  Expected<std::vector<std::byte>> scatter(std::vector<std::vector<std::byte>> parts, std::uint64_t most) override {
+    std::vector<std::byte> bytes;
+    for (const auto& part : parts) {
+      const std::uint64_t size = part.size();
+      const auto* const at = reinterpret_cast<const std::byte*>(&size);
+      bytes.insert(bytes.end(), at, at + sizeof size);
+      bytes.insert(bytes.end(), part.begin(), part.end());
+    }
+    DLLM_TRY(bytes, broadcast(std::move(bytes)));
+    std::uint64_t size = 0;
+    std::size_t at = 0;
+    for (int r = 0; at + sizeof size <= bytes.size(); ++r, at += static_cast<std::size_t>(size)) {
+      std::memcpy(&size, bytes.data() + at, sizeof size);
+      at += sizeof size;
+      if (size > bytes.size() - at) break;
+      if (r == rank_ && size <= most)
+        return std::vector<std::byte>(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                                      bytes.begin() + static_cast<std::ptrdiff_t>(at + size));
+    }
+    return Error{ErrorCode::kIo, "rank 0 has nothing of that size for this rank", "ranks", ""};
+  }
+
+  bool lost() const override { return meeting_->failed(); }
   void abort(const std::string& why) override { meeting_->abort(why); }
 
  private:

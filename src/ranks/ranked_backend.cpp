@@ -134,6 +134,8 @@ class RankedBackend::Cache final : public KvCache {
   std::int64_t bytes() const override { return own_->bytes(); }
   void copy(const KvCache& from, PositionRange rows, Position to) override {
     const auto& other = static_cast<const Cache&>(from);
+    strange_ = strange_ || other.strange_ || other.others_ != others_;
+    if (strange_) return;
     own_->copy(*other.own_, rows, to);
     std::vector<PlanRow> written;
     for (Position p = rows.begin; p < rows.end; ++p) written.push_back({to + p - rows.begin, from.token_of(p)});
@@ -144,11 +146,14 @@ class RankedBackend::Cache final : public KvCache {
   using KvCache::record;
   KvCache& own() { return *own_; }
   std::uint32_t number() const { return number_; }
+  /// Whether these ranks hold its rows: those of another group cannot be copied.
+  bool is_of(const std::shared_ptr<Others>& others) const { return others_ == others && !strange_; }
 
  private:
   std::shared_ptr<Others> others_;
   std::unique_ptr<KvCache> own_;
   std::uint32_t number_;
+  bool strange_ = false;  ///< rows of another group should be in it
 };
 
 RankedBackend::RankedBackend(std::unique_ptr<Backend> own, std::shared_ptr<Communicator> ranks, Log log)
@@ -162,6 +167,38 @@ RankedBackend::~RankedBackend() {
     // The connections end anyway.
   }
 }
+
+namespace {
+
+/// What every rank has counted. `own`: passes and their seconds.
+Expected<std::vector<RankTimes>> gather_times(Communicator& ranks, const RankTimes& own) {
+  RankTimes mine = ranks.times();
+  mine.passes = own.passes;
+  mine.pass_s = own.pass_s;
+  std::vector<RankTimes> all(static_cast<std::size_t>(ranks.size()));
+  const std::vector<std::size_t> sizes(all.size(), sizeof mine);
+  DLLM_CHECK_OK(ranks.all_gather(std::as_bytes(std::span(&mine, 1)), sizes, std::as_writable_bytes(std::span(all))));
+  return all;
+}
+
+/// work(), whose time is that of a pass.
+template <class Work>
+auto counted(RankTimes& passes, const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  auto result = work();
+  passes.pass_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ++passes.passes;
+  return result;
+}
+
+}  // namespace
+
+Expected<std::vector<RankTimes>> RankedBackend::times() {
+  DLLM_CHECK_OK(others_->send(encode_command(Report{})));
+  return gather_times(others_->ranks(), passes_);
+}
+
+bool RankedBackend::lost() const { return others_->ranks().lost(); }
 
 Expected<std::unique_ptr<KvCache>> RankedBackend::make_cache(Position capacity) {
   const std::uint32_t number = next_++;
@@ -179,13 +216,16 @@ Expected<std::vector<Scores>> RankedBackend::forward(std::span<const SequenceSte
   std::vector<std::uint32_t> numbers;
   for (SequenceStep& step : steps) {
     auto& cache = static_cast<Cache&>(*step.cache);
+    if (!cache.is_of(others_))
+      return Error{ErrorCode::kResource, "the ranks that had K and V of this answer have changed", "ranks",
+                   "ask again"};
     numbers.push_back(cache.number());
     step.cache = &cache.own();
   }
   const std::vector<double> waits = others_->ranks().waits();
   const auto start = std::chrono::steady_clock::now();
   DLLM_CHECK_OK(others_->send(encode_steps(numbers, batch)));
-  auto scores = own_->forward(steps);
+  auto scores = counted(passes_, [&] { return own_->forward(steps); });
   if (scores) name_slow_rank(waits, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   for (const SequenceStep& step : batch) {
     auto& cache = static_cast<Cache&>(*step.cache);
@@ -251,7 +291,11 @@ class Follower {
       if (cache == caches_.end() || !fits_cache(command.steps[i].plan, *cache->second)) return misfit();
       command.steps[i].cache = cache->second.get();
     }
-    DLLM_TRY(const std::vector<Scores> ignored, own_.forward(command.steps));
+    DLLM_TRY(const std::vector<Scores> ignored, counted(passes_, [&] { return own_.forward(command.steps); }));
+    return {};
+  }
+  Expected<void> follow(const Report&) {
+    DLLM_TRY(const std::vector<RankTimes> ignored, gather_times(ranks_, passes_));
     return {};
   }
   Expected<void> follow(const Leave&) { return {}; }
@@ -262,6 +306,7 @@ class Follower {
 
   Backend& own_;
   Communicator& ranks_;
+  RankTimes passes_;
   std::map<std::uint32_t, std::unique_ptr<KvCache>> caches_;
 };
 

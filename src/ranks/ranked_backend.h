@@ -28,8 +28,12 @@ class RankedBackend final : public Backend {
   bool runs_shadows() const override { return own_->runs_shadows(); }
   /// Errors: of any rank; those of Communicator; kUsage (a child of fork()).
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
-  /// After an error of Communicator, all further calls fail with it.
+  /// After an error of Communicator, all further calls fail with it. Errors: also kResource, for a cache of another
+  /// RankedBackend.
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
+  bool lost() const;
+  /// Of every rank. Errors: those of Communicator.
+  Expected<std::vector<RankTimes>> times();
 
  private:
   class Cache;
@@ -41,6 +45,7 @@ class RankedBackend final : public Backend {
   std::unique_ptr<Backend> own_;
   Log log_;
   std::uint32_t next_ = 1;
+  RankTimes passes_;    ///< RankTimes::passes and pass_s
   std::set<int> slow_;  ///< ranks that were named
 };
 

@@ -13,6 +13,7 @@
 #include "base/try.h"
 #include "ranks/link.h"
 #include "ranks/proof.h"
+#include "ranks/tcp_ranks.h"
 #include "ranks/wire.h"
 
 namespace dllm {
@@ -53,119 +54,6 @@ std::vector<std::byte> joined(std::span<const std::byte> a, std::span<const std:
   return all;
 }
 
-/// The calls of both sides: an error stays.
-class TcpRank : public Communicator {
- public:
-  TcpRank(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
-
-  int rank() const override { return rank_; }
-  int size() const override { return ranks_; }
-
- protected:
-  template <class Work>
-  auto guarded(const Work& work) -> decltype(work()) {
-    if (failed_) return *failed_;
-    auto result = work();
-    if (!result) fail(result.error());
-    return result;
-  }
-  virtual void tell_others(const std::string& why) = 0;
-  void fail(const Error& error) {
-    if (failed_) return;
-    failed_ = error;
-    tell_others(error.message());
-  }
-
- private:
-  int rank_, ranks_;
-  std::optional<Error> failed_;
-};
-
-/// Rank 0: gets what each worker sends, and sends all of it to each.
-class LeaderRank final : public TcpRank {
- public:
-  LeaderRank(std::unique_ptr<ZmqContext> context, std::vector<std::unique_ptr<Link>> links)
-      : TcpRank(0, static_cast<int>(links.size()) + 1),
-        context_(std::move(context)),
-        links_(std::move(links)),
-        waits_(links_.size() + 1, 0.0) {}
-
-  std::vector<double> waits() const override { return waits_; }
-  std::string name(int rank) const override {
-    return rank == 0 ? "rank 0" : links_[static_cast<std::size_t>(rank) - 1]->name();
-  }
-
-  Expected<void> all_gather(std::span<const std::byte> own, std::span<const std::size_t> sizes,
-                            std::span<std::byte> all) override {
-    return guarded([&]() -> Expected<void> {
-      if (!own.empty()) std::memcpy(all.data(), own.data(), own.size());
-      std::size_t at = own.size();
-      for (std::size_t r = 1; r < sizes.size(); ++r) {
-        const auto start = std::chrono::steady_clock::now();
-        DLLM_TRY(const std::vector<std::byte> bytes, links_[r - 1]->receive_message(sizes[r]));
-        waits_[r] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        if (bytes.size() != sizes[r])
-          return Error{ErrorCode::kIo, fmt::format("sent {} bytes instead of {}", bytes.size(), sizes[r]),
-                       links_[r - 1]->name(), "start all ranks with the same version and model"};
-        if (!bytes.empty()) std::memcpy(all.data() + at, bytes.data(), bytes.size());
-        at += sizes[r];
-      }
-      for (const auto& link : links_) DLLM_CHECK_OK(link->send_message(all));
-      return {};
-    });
-  }
-
-  Expected<std::vector<std::byte>> broadcast(std::vector<std::byte> message) override {
-    return guarded([&]() -> Expected<std::vector<std::byte>> {
-      for (const auto& link : links_) DLLM_CHECK_OK(link->send_message(message));
-      return std::move(message);
-    });
-  }
-
-  void abort(const std::string& why) override { fail({ErrorCode::kCancelled, why, "ranks", ""}); }
-
- private:
-  void tell_others(const std::string& why) override {
-    for (const auto& link : links_) (void)link->send(FrameKind::kAbort, std::as_bytes(std::span(why)));
-  }
-
-  std::unique_ptr<ZmqContext> context_;
-  std::vector<std::unique_ptr<Link>> links_;
-  std::vector<double> waits_;
-};
-
-class WorkerRank final : public TcpRank {
- public:
-  WorkerRank(int rank, int ranks, std::unique_ptr<Link> link) : TcpRank(rank, ranks), link_(std::move(link)) {}
-
-  Expected<void> all_gather(std::span<const std::byte> own, std::span<const std::size_t> sizes,
-                            std::span<std::byte> all) override {
-    (void)sizes;
-    return guarded([&]() -> Expected<void> {
-      DLLM_CHECK_OK(link_->send_message(own));
-      DLLM_TRY(const std::vector<std::byte> bytes, link_->receive_message(all.size()));
-      if (bytes.size() != all.size())
-        return Error{ErrorCode::kIo, fmt::format("sent {} bytes instead of {}", bytes.size(), all.size()),
-                     link_->name(), "start all ranks with the same version and model"};
-      if (!bytes.empty()) std::memcpy(all.data(), bytes.data(), bytes.size());
-      return {};
-    });
-  }
-
-  Expected<std::vector<std::byte>> broadcast(std::vector<std::byte>) override {
-    return guarded([&] { return link_->receive_message(kMostMessageBytes); });
-  }
-
-  void abort(const std::string& why) override { fail({ErrorCode::kCancelled, why, "ranks", ""}); }
-
- private:
-  void tell_others(const std::string& why) override {
-    (void)link_->send(FrameKind::kAbort, std::as_bytes(std::span(why)));
-  }
-
-  std::unique_ptr<Link> link_;
-};
-
 /// The frame of this kind that a worker sends. Errors: kIo.
 Expected<std::vector<std::byte>> answer_of(Link& link, FrameKind kind, int milliseconds) {
   Frame frame;
@@ -180,8 +68,13 @@ Expected<std::vector<std::byte>> answer_of(Link& link, FrameKind kind, int milli
   return std::move(frame.bytes);
 }
 
-/// Rank 0's side of the greeting.
-Expected<void> greet(Link& link, const RanksKey& key, const std::vector<std::byte>& said) {
+/// Both sides' random bytes.
+struct Greeting {
+  Nonce mine{}, theirs{};
+};
+
+/// Rank 0's side of the greeting, until the worker has proved that it knows the key.
+Expected<Greeting> greet(Link& link, const RanksKey& key) {
   DLLM_TRY(const Nonce mine, make_nonce());
   DLLM_CHECK_OK(link.send(FrameKind::kHello, mine));
   DLLM_TRY(const std::vector<std::byte> challenge, answer_of(link, FrameKind::kChallenge, kAnswerMs));
@@ -193,7 +86,12 @@ Expected<void> greet(Link& link, const RanksKey& key, const std::vector<std::byt
   DLLM_TRY(const Proof expected, prove(key.bytes, "worker", mine, theirs, {}));
   if (!same_proof(proof, expected))
     return Error{ErrorCode::kIo, "does not know the key", link.name(), "give all ranks the same key file"};
-  DLLM_TRY(const Proof sealed, prove(key.bytes, "rank 0", mine, theirs, said));
+  return Greeting{mine, theirs};
+}
+
+Expected<void> send_offer(Link& link, const RanksKey& key, const Greeting& greeting,
+                          const std::vector<std::byte>& said) {
+  DLLM_TRY(const Proof sealed, prove(key.bytes, "rank 0", greeting.mine, greeting.theirs, said));
   return link.send(FrameKind::kOffer, joined(sealed, said));
 }
 
@@ -236,7 +134,7 @@ class Listener final : public RankListener {
   Expected<std::unique_ptr<Communicator>> accept() override {
     auto link = peer_link(socket_.get(), monitor_, guest_);
     DLLM_CHECK_OK(link->send(FrameKind::kAnswer, {}));
-    return std::unique_ptr<Communicator>(new WorkerRank(rank_, ranks_, std::move(link)));
+    return worker_rank(rank_, ranks_, std::move(link));
   }
   void refuse(const std::string& why) override {
     send_once(socket_.get(), guest_, FrameKind::kAnswer, std::as_bytes(std::span(why)));
@@ -291,24 +189,58 @@ class Listener final : public RankListener {
 
 }  // namespace
 
+namespace {
+
+struct Greeted {
+  std::unique_ptr<Link> link;
+  Greeting greeting;
+};
+
+/// Errors: `there` gets whether somebody listens at the address.
+Expected<Greeted> reach(const ZmqContext& context, const std::string& worker, int rank, const RanksKey& key,
+                        bool& there) {
+  there = false;
+  Greeted made;
+  DLLM_TRY(made.link, connect_link(context, worker, rank, key.bytes));
+  auto greeting = greet(*made.link, key);
+  there = made.link->reached();
+  if (!greeting && greeting.error().hint == kLookThere)
+    return Error{ErrorCode::kIo, "nobody listens there", made.link->name(), kStartThere};
+  DLLM_TRY(made.greeting, std::move(greeting));
+  return made;
+}
+
+}  // namespace
+
 Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::string>& workers, const RanksKey& key,
-                                                      const std::vector<std::byte>& offer) {
+                                                      const std::vector<std::byte>& offer, const Reach& reaching) {
   auto context = std::make_unique<ZmqContext>();
   std::vector<std::unique_ptr<Link>> links;
+  std::vector<Greeting> greetings;
   for (const std::string& worker : workers) {
     DLLM_TRY(const HostPort at, parse_host_port(worker));
     DLLM_CHECK_OK(check_key(at, worker, key));
     if (std::ranges::count(workers, worker) > 1)
       return Error{ErrorCode::kUsage, "the worker is listed twice", worker, "start another for one more rank"};
-    DLLM_TRY(links.emplace_back(), connect_link(*context, worker, static_cast<int>(links.size()) + 1, key.bytes));
+  }
+  for (const std::string& worker : workers) {
+    if (reaching.go_on && !reaching.go_on())
+      return Error{ErrorCode::kCancelled, "nobody waits for the ranks any more", worker, ""};
+    bool there = false;
+    auto made = reach(*context, worker, static_cast<int>(links.size()) + 1, key, there);
+    const bool does_without = reaching.absent == Absent::kUnwilling || (reaching.absent == Absent::kSilent && !there);
+    if (!made && does_without) {
+      if (reaching.missing) reaching.missing(worker, made.error());
+      continue;
+    }
+    DLLM_TRY(Greeted greeted, std::move(made));
+    links.push_back(std::move(greeted.link));
+    greetings.push_back(greeted.greeting);
   }
   const int ranks = static_cast<int>(links.size()) + 1;
   for (int rank = 1; rank < ranks; ++rank) {
-    Link& link = *links[static_cast<std::size_t>(rank) - 1];
-    auto greeted = greet(link, key, offer_bytes(rank, ranks, offer));
-    if (!greeted && greeted.error().hint == kLookThere)
-      return Error{ErrorCode::kIo, "nobody listens there", link.name(), kStartThere};
-    DLLM_CHECK_OK(std::move(greeted));
+    const auto i = static_cast<std::size_t>(rank) - 1;
+    DLLM_CHECK_OK(send_offer(*links[i], key, greetings[i], offer_bytes(rank, ranks, offer)));
   }
   for (const auto& link : links) {
     DLLM_TRY(const std::vector<std::byte> answer, answer_of(*link, FrameKind::kAnswer, kAnswerMs));
@@ -316,7 +248,13 @@ Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::str
       return Error{ErrorCode::kMismatch, std::string(reinterpret_cast<const char*>(answer.data()), answer.size()),
                    link->name(), "start all ranks with the same version, model and options"};
   }
-  return std::shared_ptr<Communicator>(new LeaderRank(std::move(context), std::move(links)));
+  return leader_rank(std::move(context), std::move(links));
+}
+
+bool listens(const std::string& worker, const RanksKey& key) {
+  const ZmqContext context;
+  bool there = false;
+  return reach(context, worker, 1, key, there).has_value();
 }
 
 Expected<std::unique_ptr<RankListener>> RankListener::open(const std::string& address, const RanksKey& key) {

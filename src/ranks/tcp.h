@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,11 +25,27 @@ struct RanksKey {
   std::string bytes;  ///< empty: none, for this machine only
 };
 
+/// Which workers a group may do without.
+enum class Absent {
+  kNone,       ///< all must take part
+  kSilent,     ///< those that do not listen; one that is there and busy may soon be free
+  kUnwilling,  ///< those that are busy or refuse the key, too
+};
+
+struct Reach {
+  Absent absent = Absent::kNone;
+  std::function<void(const std::string& worker, const Error& why)> missing{};  ///< for each that is done without
+  std::function<bool()> go_on{};                                               ///< asked before each worker
+};
+
 /// Rank 0 and the workers at "host:port", which become ranks 1, 2, ... Each gets `offer` and accepts it. Errors: kUsage
 /// (an address; one twice; no key for other machines), kIo (no worker answers, it is busy or does not know the key),
-/// kMismatch (it refuses), kUnsupported (a key, and ZeroMQ has no CURVE).
+/// kMismatch (it refuses), kUnsupported (a key, and ZeroMQ has no CURVE), kCancelled (Reach::go_on).
 Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::string>& workers, const RanksKey& key,
-                                                      const std::vector<std::byte>& offer);
+                                                      const std::vector<std::byte>& offer, const Reach& reaching = {});
+
+/// Whether a worker that knows the key listens there and has no rank 0. Waits up to some seconds.
+bool listens(const std::string& worker, const RanksKey& key);
 
 /// A worker's side.
 class RankListener {

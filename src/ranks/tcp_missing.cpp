@@ -18,9 +18,10 @@ Error no_tcp() { return {ErrorCode::kUnsupported, "this build has no ranks on ot
 }  // namespace
 
 Expected<std::shared_ptr<Communicator>> connect_ranks(const std::vector<std::string>&, const RanksKey&,
-                                                      const std::vector<std::byte>&) {
+                                                      const std::vector<std::byte>&, const Reach&) {
   return no_tcp();
 }
+bool listens(const std::string&, const RanksKey&) { return false; }
 Expected<std::unique_ptr<RankListener>> RankListener::open(const std::string&, const RanksKey&) { return no_tcp(); }
 
 Expected<std::shared_ptr<Communicator>> mpi_ranks() { return no_tcp(); }

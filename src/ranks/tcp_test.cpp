@@ -8,11 +8,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "base/testing/fuzz_replay.h"
 #include "ranks/link.h"
 #include "ranks/proof.h"
+#include "ranks/testing/port_fuzz.h"
 
 namespace dllm {
 namespace {
@@ -163,8 +167,8 @@ TEST(TcpRanks, AReasonToStopReachesTheOthers) {
 
 TEST(TcpRanks, SizesThatDifferAreAnError) {
   TestWorker worker("", [](Communicator& ranks) {
-    const std::size_t sizes[] = {1, 4};
-    std::byte own[4], all[5];
+    const std::size_t sizes[] = {2, 4};
+    std::byte own[4], all[6];
     EXPECT_FALSE(ranks.all_gather(own, sizes, all));
   });
   const auto ranks = connect_ranks({worker.address()}, {}, {});
@@ -241,6 +245,55 @@ TEST(TcpRanks, AWaitingWorkerSendsNothing) {
   EXPECT_TRUE(came && !*came);
   EXPECT_TRUE(leader->send_message({}));
   waiting.join();
+}
+
+TEST(TcpRanks, HostileBytesToThePort) {
+  test::replay_corpus("rank_port", 8,
+                      [](const auto& bytes) { FuzzedPort::get().send(std::as_bytes(std::span(bytes))); });
+}
+
+TEST(TcpRanks, SilentWorkersCanBeDoneWithout) {
+  TestWorker worker("", [](Communicator& ranks) { (void)ranks.broadcast({}); });
+  const std::string silent = "127.0.0.1:1";
+  EXPECT_FALSE(connect_ranks({silent, worker.address()}, {}, {}));
+  std::vector<std::string> missing;
+  Reach reach;
+  reach.absent = Absent::kSilent;
+  reach.missing = [&](const std::string& address, const Error& why) {
+    missing.push_back(address);
+    EXPECT_EQ(why.code, ErrorCode::kIo);
+  };
+  {
+    const auto ranks = connect_ranks({silent, worker.address()}, {}, {}, reach);
+    ASSERT_TRUE(ranks) << ranks.error().message();
+    EXPECT_EQ((*ranks)->size(), 2);
+    EXPECT_EQ((*ranks)->name(1), "rank 1 (" + worker.address() + ")");
+    EXPECT_EQ(missing, std::vector<std::string>{silent});
+    EXPECT_FALSE(listens(worker.address(), {})) << "it is taken";
+    // Who is busy may soon be free.
+    EXPECT_FALSE(connect_ranks({worker.address()}, {}, {}, reach));
+    reach.absent = Absent::kUnwilling;
+    const auto alone = connect_ranks({worker.address()}, {}, {}, reach);
+    ASSERT_TRUE(alone);
+    EXPECT_EQ((*alone)->size(), 1);
+    ASSERT_TRUE((*ranks)->broadcast({}));
+  }
+  reach.go_on = [] { return false; };
+  EXPECT_EQ(connect_ranks({worker.address()}, {}, {}, reach).error().code, ErrorCode::kCancelled);
+}
+
+TEST(TcpRanks, EachRankGetsItsOwn) {
+  const auto work = [](Communicator& ranks) {
+    const auto part = ranks.scatter({}, 3'000'000);
+    ASSERT_TRUE(part) << part.error().message();
+    EXPECT_EQ(*part, std::vector<std::byte>(static_cast<std::size_t>(ranks.rank() - 1) * 2'500'000, std::byte{5}));
+    EXPECT_FALSE(ranks.scatter({}, 9)) << "more than was expected";
+  };
+  TestWorker one("", work), two("", work);
+  const auto ranks = connect_ranks({one.address(), two.address()}, {}, {});
+  ASSERT_TRUE(ranks) << ranks.error().message();
+  ASSERT_TRUE((*ranks)->scatter({{}, {}, std::vector<std::byte>(2'500'000, std::byte{5})}, 0));
+  ASSERT_TRUE((*ranks)->scatter({{}, std::vector<std::byte>(10), std::vector<std::byte>(10)}, 0));
 }
 
 TEST(TcpRanks, WhoDoesNotEncryptIsNotHeard) {

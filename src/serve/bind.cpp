@@ -160,6 +160,7 @@ std::vector<Metrics::OfModel> Api::counted_by_model(std::size_t& loaded) {
     if (served != nullptr) {
       one.capacity = served->capacity();
       one.device = served->model.device_status();
+      one.ranks = served->scheduler.ranks();
     } else {
       one.counters = without_gauges(one.counters);
     }
@@ -171,7 +172,9 @@ std::vector<Metrics::OfModel> Api::counted_by_model(std::size_t& loaded) {
 std::string Api::metrics_text() {
   Metrics::Elsewhere elsewhere{connections ? connections() : 0, lost_log_lines()};
   if (only != nullptr)
-    return metrics.text({{"", only->scheduler.counters(), only->capacity(), only->model.device_status()}}, elsewhere);
+    return metrics.text(
+        {{"", only->scheduler.counters(), only->capacity(), only->model.device_status(), only->scheduler.ranks()}},
+        elsewhere);
   elsewhere.loaded = 0;
   const auto models = counted_by_model(*elsewhere.loaded);
   return metrics.text(models, elsewhere);

@@ -98,6 +98,21 @@ void print_devices(std::string& out, const std::vector<Of>& models) {
              [](const Of& one) { return one.device->pass_seconds; });
 }
 
+/// Models on several ranks; without one, these names do not appear.
+void print_ranks(std::string& out, const std::vector<Of>& models) {
+  std::vector<Of> with;
+  for (const Of& one : models)
+    if (one.ranks) with.push_back(one);
+  if (with.empty()) return;
+  ModelValues values(out, with);
+  values.gauge("dllm_ranks", "Ranks that compute; 0: a rank is lost, and the others are looked for.",
+               [](const Of& one) { return one.ranks->ranks; });
+  values.gauge("dllm_ranks_wanted", "Ranks that the server was started with.",
+               [](const Of& one) { return one.ranks->wanted; });
+  values.add("dllm_rank_losses_total", "counter", "Times that a rank was lost.",
+             [](const Of& one) { return counted_as(one.ranks->lost); });
+}
+
 }  // namespace
 
 void Metrics::Histogram::add(double seconds) {
@@ -161,6 +176,7 @@ std::string Metrics::text(const std::vector<OfModel>& models, const Elsewhere& e
                                              : 0;
                });
   print_devices(out, models);
+  print_ranks(out, models);
   const std::lock_guard lock(mutex_);
   if (elsewhere.loaded) {
     single(out, "dllm_models_loaded", "gauge", "Models in memory.", static_cast<double>(*elsewhere.loaded));

@@ -11,6 +11,7 @@
 
 #include "dllm/generate.h"
 #include "dllm/model.h"
+#include "dllm/ranks.h"
 #include "dllm/scheduler.h"
 
 namespace dllm::serve {
@@ -29,6 +30,7 @@ class Metrics {
     SchedulerCounters counters{};
     std::int64_t capacity = 0;  ///< K/V positions that fit at once; 0: it is not loaded
     std::optional<DeviceStatus> device{};
+    std::optional<RanksStatus> ranks{};
   };
 
   void answered(const std::string& path, int status, double seconds);

@@ -16,7 +16,9 @@ Expected<std::unique_ptr<ServedModel>> ServedModel::create(std::shared_ptr<const
                                                            const ServerOptions& settings,
                                                            std::vector<std::string> names, std::string path,
                                                            Events events) {
-  DLLM_TRY(auto scheduler, Scheduler::create(*loaded, settings.scheduling));
+  SchedulerOptions scheduling = settings.scheduling;
+  scheduling.on_ranks = events.ranks;
+  DLLM_TRY(auto scheduler, Scheduler::create(*loaded, scheduling));
   return std::unique_ptr<ServedModel>(new ServedModel(std::move(loaded), std::move(scheduler), settings,
                                                       std::move(names), std::move(path), std::move(events)));
 }
@@ -69,6 +71,8 @@ void ServedModel::run(const std::stop_token& stop) {
 std::optional<ApiError> ServedModel::unfit() const {
   if (const auto device = model.device_status(); device && !device->failure.empty())
     return ApiError{503, device->failure + ": " + events_.after_loss, "", ""};
+  if (const auto ranks = scheduler.ranks(); ranks && ranks->ranks == 0)
+    return ApiError{503, ranks->failure + ": the other ranks are looked for", "", "no_ranks"};
   return watch_ ? watch_->unfit() : std::nullopt;
 }
 
@@ -98,6 +102,7 @@ std::int64_t ServedModel::capacity() const {
 
 /// An estimate for Retry-After: assumes that running and waiting requests take as long as finished ones did.
 int ServedModel::retry_seconds() const {
+  if (const auto ranks = scheduler.ranks(); ranks && ranks->ranks == 0) return ranks->retry_s;
   const SchedulerCounters c = scheduler.counters();
   const std::uint64_t done = c.finished + c.cancelled;
   if (done == 0) return 1;

@@ -37,6 +37,7 @@ class ServedModel final : public PooledModel {
     std::function<void()> lost{};           ///< its file has changed: no further answer can be right
     std::function<void()> out_of_memory{};  ///< the rounds have ended
     std::function<void(const std::string& why)> device_lost{};       ///< likewise
+    std::function<void(const RanksEvent&)> ranks{};                  ///< ranks were lost or have returned
     std::function<void(const SchedulerCounters& counters)> ended{};  ///< it is being destroyed
     std::string after_loss;  ///< what lost() does, for messages: "the server ends"
   };
@@ -70,7 +71,7 @@ class ServedModel final : public PooledModel {
   const TemplateFacts& facts(bool tools) const { return tools ? tool_facts_ : facts_; }
   /// All control tokens of the vocabulary.
   const std::vector<std::int32_t>& control_tokens() const { return control_tokens_; }
-  /// Why the model cannot answer now; nullopt: it can.
+  /// Why the model cannot answer now; nullopt: it can. Without a group of ranks, this ends by itself.
   std::optional<ApiError> unfit() const;
   /// Name of its file, without folders; empty: the embedded model.
   std::string file_name() const;

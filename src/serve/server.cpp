@@ -159,6 +159,15 @@ class Host {
       server_->drain();
     });
   }
+  void log_ranks(const RanksEvent& event) {
+    Json line = {{"event", event.kind == RanksEvent::Kind::kLost       ? "rank lost"
+                           : event.kind == RanksEvent::Kind::kReturned ? "rank returned"
+                                                                       : "ranks complete"},
+                 {"ranks", event.status.ranks},
+                 {"of", event.status.wanted}};
+    if (!event.status.failure.empty()) line["error"] = event.status.failure;
+    api_->write_log(line);
+  }
   void log_file(const std::string& event, const std::string& path) {
     Json line = {{"event", event}};
     if (!path.empty()) line["file"] = path;
@@ -195,6 +204,7 @@ LoadedModel begin_model(Host& host, const ServerOptions& options, const ModelEnt
   events.file = [&host](const std::string& event, const std::string& path) { host.log_file(event, path); };
   events.lost = [&host, name = entry.name] { host.api().pool->unload(name); };
   events.out_of_memory = [&host] { host.out_of_memory(); };
+  events.ranks = [&host](const RanksEvent& event) { host.log_ranks(event); };
   events.device_lost = [&host, name = entry.name](const std::string& why) {
     host.log_file(why, "");
     host.api().pool->unload(name);
@@ -247,6 +257,7 @@ Expected<void> serve(const LanguageModel& model, const ServerOptions& options, L
   events.file = [&host](const std::string& event, const std::string& path) { host.log_file(event, path); };
   events.lost = [&] { host.lost(options.model_path); };
   events.out_of_memory = [&host] { host.out_of_memory(); };
+  events.ranks = [&host](const RanksEvent& event) { host.log_ranks(event); };
   events.device_lost = [&host](const std::string& why) { host.device_lost(why); };
   events.after_loss = "the server ends";
   DLLM_TRY(const auto served,

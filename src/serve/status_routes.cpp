@@ -10,7 +10,7 @@ Expected<void> health(const CallPtr& call) {
   if (call->api.draining)
     call->fail(ApiError{503, "the server is shutting down", "", ""});
   else if (unfit)
-    call->fail(*unfit);
+    call->reply(error_response(*unfit, call->dialect, call->api.only->retry_seconds()), {{"error", unfit->message}});
   else
     call->reply({{"status", "ok"}});
   return {};

@@ -8,7 +8,6 @@ import os
 import pathlib
 import random
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -18,51 +17,14 @@ import sys
 import time
 import unittest
 
-from cli_case import DLLM, CliCase, clean_environment, run, sanitized
+from cli_case import DLLM, clean_environment, run, sanitized
+from ranks_case import HAS_RANKS, MODELS, RanksCase, ranks
 
-MODELS = pathlib.Path(__file__).resolve().parent.parent.parent / "models"
 PROMPT = "Once upon a time"
-HAS_RANKS = "not in this build" not in run("run", "--backend", "ranks", "--list-devices").stdout
-
-
-class Worker:
-    """A `dllm worker` that listens."""
-
-    def __init__(self, *args, limit=0):
-        limited = (lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))) if limit else None
-        self.process = subprocess.Popen([DLLM, "worker", "--listen", "127.0.0.1:0", "-t", "1", *map(str, args)],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                        env=clean_environment(), preexec_fn=limited)
-        line = self.process.stdout.readline()
-        found = re.search(r"port (\d+)", line)
-        if not found:
-            raise AssertionError(f"no port: {line!r} {self.process.stderr.read()}")
-        self.address = f"127.0.0.1:{found[1]}"
-
-    def finish(self, timeout=30):
-        """Its exit code and messages, when it ends by itself."""
-        out, messages = self.process.communicate(timeout=timeout)
-        del out
-        return self.process.returncode, messages
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
-
-
-def ranks(workers, *args):
-    return ["--backend", "ranks", "--workers", ",".join(w.address for w in workers), "-t", "1", *args]
 
 
 @unittest.skipUnless(HAS_RANKS, "this build has no ranks on other machines (libzmq3-dev)")
-class Ranks(CliCase):
-    def workers(self, count, *args, limit=0):
-        made = [Worker(*args, limit=limit) for _ in range(count)]
-        for worker in made:
-            self.addCleanup(worker.stop)
-        return made
-
+class Ranks(RanksCase):
     def answer(self, *args):
         return self.ok("run", *args, PROMPT, "-o", "json")
 
@@ -200,6 +162,73 @@ class Ranks(CliCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             answer = json.loads(result.stdout)
             self.assertEqual((answer["text"], answer.get("steps")), expected, f"{count} {split}")
+
+    @unittest.skipUnless(shutil.which("mpirun") and (pathlib.Path(DLLM).parent / "libdllm_mpi.so").exists(),
+                         "OpenMPI was not installed when this was built")
+    def test_mpi_starts_once(self):
+        """The second model of a process."""
+        result = subprocess.run(["mpirun", "--allow-run-as-root", "-n", "1", DLLM, "bench", "load", "step", "--no-peak",
+                                 "--backend", "ranks", "--workers", "mpi", "-t", "1", "--rows", "1", "--context", "1"],
+                                capture_output=True, text=True, timeout=120, env=clean_environment(), check=False)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("MPI has started in this process before", result.stderr)
+
+    def test_weights_come_from_the_first_rank_once(self):
+        tri = MODELS / "tri-f16.gguf"
+        for split, count in (("outputs", 2), ("layers", 2), ("rows", 1)):
+            expected = self.tokens("-m", tri, "-t", "1")
+            cache = self.dir / f"cache-{split}"
+            for sent in (True, False):
+                workers = self.workers(count, "--cache", cache)
+                self.assertEqual(self.tokens("-m", tri, *ranks(workers, "--split", split)), expected, split)
+                for worker in workers:
+                    self.assertEqual(worker.finish(), (0, ""))
+                    self.assertEqual("received" in worker.told, sent, worker.told)
+            kept = list(cache.iterdir())
+            self.assertEqual(len(kept), count)
+            if split != "rows":
+                for path in kept:
+                    self.assertLess(path.stat().st_blocks * 512, 0.75 * tri.stat().st_size)
+
+    def test_weights_that_cannot_come(self):
+        worker = self.workers(1, "--cache", self.dir / "small", "--cache-size", "0.0001")[0]
+        self.assertIn("--cache-size", self.fails(4, "run", *ranks([worker]), PROMPT))
+        self.assertNotEqual(worker.finish()[0], 0)
+
+    def test_bench_says_what_each_rank_does(self):
+        workers = self.workers(2)
+        words = ["bench", "--ranks", "--no-peak", "--rows", "8,16", "--context", "16", "--min-time", "0"]
+        result = self.ok(*words, *ranks(workers, "--split", "outputs"), "-o", "json")
+        records = [r for r in json.loads(result.stdout) if r["test"] == "ranks"]
+        self.assertEqual([(r["rows"], r["rank"], r["ranks"]) for r in records], [(n, r, 3) for n in (8, 16) for r in range(3)])
+        for r in records:
+            self.assertEqual(r["split"], "outputs")
+            self.assertEqual(r["repetitions"], 5)
+            shares = r["compute_ms"] + r["gather_ms"] + r["wait_ms"]
+            self.assertAlmostEqual(shares * r["layers"], r["step_ms"], delta=0.02 * r["step_ms"])
+            self.assertGreater(r["compute_ms"], 0)
+            self.assertGreater(r["bound_ms"], 0)
+            self.assertGreaterEqual(r["gathers"], 4 * r["layers"])
+        self.assertAlmostEqual(records[3]["received_mb"] / records[0]["received_mb"], 2, delta=0.2)
+        self.assertIn("--backend ranks", self.fails(2, *words))
+
+    def test_simulated_ranks(self):
+        words = ["bench", "--simulate", "1-64*2", "--rows", "32", "--context", "32", "-t", "1", "--min-time", "0", "-o", "json"]
+        slow = json.loads(self.ok(*words, "--exchange-us", "100", "--exchange-mbps", "1").stdout)
+        fast = json.loads(self.ok(*words, "--exchange-us", "0.001", "--exchange-mbps", "1000000").stdout)
+        self.assertEqual({r["ranks"] for r in slow}, {1, 2, 4, 8, 16, 32, 64})
+        for r, other in zip(slow, fast, strict=True):
+            self.assertEqual((r["ranks"], r["split"]), (other["ranks"], other["split"]))
+            if r["ranks"] == 1:
+                self.assertEqual(r["exchange_ms"], 0)
+                self.assertAlmostEqual(r["times_alone"], 1, delta=0.01)
+            else:
+                self.assertGreater(r["exchange_ms"], 100 * other["exchange_ms"])
+            if r["split"] == "outputs":
+                self.assertEqual(r["pays"] == "yes", False, "a megabyte a second")
+        self.assertTrue([r for r in fast if r["pays"] == "yes" and r["split"] == "outputs"])
+        self.assertIn("--exchange-us", self.fails(2, "bench", "--simulate", "2"))
+        self.assertIn("--simulate", self.fails(2, "bench", "--exchange-mbps", "2"))
 
     def test_mpi_without_its_module(self):
         copy = self.dir / "alone"

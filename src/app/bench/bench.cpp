@@ -11,6 +11,7 @@
 #include "app/bench/host.h"
 #include "app/bench/list.h"
 #include "app/bench/output.h"
+#include "app/bench/ranks.h"
 #include "app/cli/options.h"
 #include "app/cli/verb.h"
 #include "base/thread_pool.h"
@@ -60,6 +61,7 @@ class Bench final : public Verb {
     add_generate_flags(flags, options_.generate);
     for (const char* name : {"-r", "-c"}) flags.free_name(name);  // rows and contexts of steps here
     add_step_flags(flags);
+    add_rank_flags(flags);
     flags.add({.names = {"--early-stop"},
                .help = "generations stop at end-of-sequence tokens, as in dllm run",
                .apply = into(early_stop_),
@@ -144,6 +146,27 @@ class Bench final : public Verb {
                .rare = true});
   }
 
+  void add_rank_flags(Flags& flags) {
+    flags.add({.names = {"--ranks"},
+               .help = "of steps over ranks: each rank's work, exchange and waiting in a layer",
+               .apply = into(options_.ranks)});
+    flags.add({.names = {"--simulate"},
+               .value = "LIST",
+               .help = "predict steps on so many ranks: 1-64*2; by an exchange that is given, or measured with --ranks",
+               .apply = into_numbers(options_.simulate, 1, 1024),
+               .rare = true});
+    flags.add({.names = {"--exchange-us"},
+               .value = "US",
+               .help = "simulate: microseconds of an exchange of nothing between two ranks",
+               .apply = into(options_.exchange_us, 0, 1e9),
+               .rare = true});
+    flags.add({.names = {"--exchange-mbps"},
+               .value = "MB",
+               .help = "simulate: megabytes a second of the connection of a rank",
+               .apply = into(options_.exchange_mbps, 1e-6, 1e9),
+               .rare = true});
+  }
+
   /// Flags with lists where ModelFlags has one value.
   void add_model_flags(Flags& flags) {
     flags.group("Model");
@@ -177,7 +200,9 @@ class Bench final : public Verb {
                    fmt::format("dllm bench generate --backend {} --replay FILE", backend_->name)};
     if (peak_ && !on_processor(*backend_))
       return Error{ErrorCode::kUsage, "the peaks are this processor's", "--peak", "leave --backend out"};
-    if (words_.empty() && !peak_ && !against_) words_ = {"load", "step"};
+    if (words_.empty() && options_.ranks) words_ = {"step"};
+    if (words_.empty() && !peak_ && !against_ && options_.simulate.empty()) words_ = {"load", "step"};
+    DLLM_CHECK_OK(check_ranks());
     for (const std::string& word : words_)
       if (word != "step" && word != "generate" && word != "load" && word != "latency")
         return Error{ErrorCode::kUsage, "unknown measurement", fmt::format("'{}'", word),
@@ -186,6 +211,20 @@ class Bench final : public Verb {
     if (paths_.empty()) paths_ = {""};
     for (std::int32_t& count : threads_)
       if (count == 0) count = default_thread_count();
+    return {};
+  }
+
+  Expected<void> check_ranks() const {
+    const bool given = options_.exchange_us > 0 || options_.exchange_mbps > 0;
+    if (given && options_.simulate.empty())
+      return Error{ErrorCode::kUsage, "nothing is predicted", "--exchange-us", "add --simulate 1-64*2"};
+    if (given && options_.exchange_mbps <= 0)
+      return Error{ErrorCode::kUsage, "the bandwidth is missing", "--exchange-mbps", "118 for gigabit"};
+    if (given && options_.ranks)
+      return Error{ErrorCode::kUsage, "the exchange is measured with --ranks", "--exchange-us", "leave one out"};
+    if (!options_.simulate.empty() && !given && !options_.ranks)
+      return Error{ErrorCode::kUsage, "the exchange is not known", "--simulate",
+                   "give --exchange-us and --exchange-mbps, or --ranks with --backend ranks"};
     return {};
   }
 
@@ -227,7 +266,8 @@ class Bench final : public Verb {
       progress.clear();
       if (peak_) output.add(peak_record(found));
     }
-    for (const std::string& path : words_.empty() && !against_ ? std::vector<std::string>() : paths_)
+    for (const std::string& path :
+         words_.empty() && !against_ && options_.simulate.empty() ? std::vector<std::string>() : paths_)
       for (const std::int32_t threads : threads_) {
         BenchOptions options = options_;
         options.load = model_flags_.load;
@@ -248,6 +288,7 @@ class Bench final : public Verb {
       DLLM_TRY(const Json record, bench_load(path, options, watch));
       add(record);
     }
+    if (!options.simulate.empty() && !options.ranks) return simulate_ranks(options, path, nullptr, watch, add);
     if (!wants("step") && !wants("generate") && !wants("latency") && !against_) return {};
     DLLM_TRY(BenchModel model, BenchModel::open(path, options.load));
     if (wants("latency")) {
@@ -256,6 +297,7 @@ class Bench final : public Verb {
     if (wants("step")) {
       DLLM_CHECK_OK(bench_steps(model, options, peaks, watch, add));
     }
+    if (!options.simulate.empty()) DLLM_CHECK_OK(simulate_ranks(options, path, &model, watch, add));
     if (wants("generate")) {
       DLLM_CHECK_OK(bench_generate(model, options, watch, add));
     }

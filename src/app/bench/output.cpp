@@ -89,15 +89,48 @@ std::vector<Column> answer_columns() {
           number("host s", "/host_seconds", 2)};
 }
 
+std::vector<Column> rank_columns(bool predicted) {
+  if (predicted)
+    return {text("model", "name"),
+            integer("rows", "rows"),
+            integer("ranks", "ranks"),
+            text("split", "split"),
+            number("work ms", "/work_ms", 2),
+            number("exchange ms", "/exchange_ms", 2),
+            number("step ms", "/step_ms", 2),
+            number("x one rank", "/times_alone", 2),
+            text("faster than fewer", "pays"),
+            number("measured ms", "/measured_ms", 2),
+            number("% off", "/deviation_percent", 1)};
+  return {text("model", "name"),
+          integer("batch", "batch"),
+          integer("rows", "rows"),
+          integer("context", "context"),
+          text("split", "split"),
+          integer("rank", "rank"),
+          integer("of", "ranks"),
+          number("step ms", "/step_ms", 2),
+          number("compute ms/layer", "/compute_ms", 3),
+          number("gather ms/layer", "/gather_ms", 3),
+          number("wait ms/layer", "/wait_ms", 3),
+          number("bound ms/layer", "/bound_ms", 3),
+          number("gathers", "/gathers", 1),
+          number("MB received", "/received_mb", 3)};
+}
+
+std::vector<Column> peak_columns() {
+  return {integer("threads", "threads"),
+          number("int8 GOP/s", "/int8/gops", 0),
+          {"", [](const Json& r) { return r["int8"].is_null() ? "" : r["int8"].value("instruction", ""); }, false},
+          number("bf16 GFLOP/s", "/bf16/gops", 0),
+          number("f32 GFLOP/s", "/f32/gops", 0),
+          number("read GB/s", "/read_gbps", 1)};
+}
+
 std::vector<Column> columns(const std::string& test) {
   if (test == "answers") return answer_columns();
-  if (test == "peak")
-    return {integer("threads", "threads"),
-            number("int8 GOP/s", "/int8/gops", 0),
-            {"", [](const Json& r) { return r["int8"].is_null() ? "" : r["int8"].value("instruction", ""); }, false},
-            number("bf16 GFLOP/s", "/bf16/gops", 0),
-            number("f32 GFLOP/s", "/f32/gops", 0),
-            number("read GB/s", "/read_gbps", 1)};
+  if (test == "ranks" || test == "simulate") return rank_columns(test == "simulate");
+  if (test == "peak") return peak_columns();
   std::vector<Column> shared = {text("model", "name"), text("type", "type"), integer("threads", "threads")};
   std::vector<Column> own;
   if (test == "load")
@@ -224,6 +257,23 @@ constexpr CsvColumn kCsvColumns[] = {
     {"times_autoregression", "/times_autoregression"},
     {"ms_context_512", "/ms_context_512"},
     {"ms_per_pair", "/ms_per_pair"},
+    {"split", "/split"},
+    {"rank", "/rank"},
+    {"ranks", "/ranks"},
+    {"step_ms", "/step_ms"},
+    {"compute_ms_per_layer", "/compute_ms"},
+    {"gather_ms_per_layer", "/gather_ms"},
+    {"wait_ms_per_layer", "/wait_ms"},
+    {"bound_ms_per_layer", "/bound_ms"},
+    {"gathers", "/gathers"},
+    {"received_mb", "/received_mb"},
+    {"latency_us", "/latency_us"},
+    {"exchange_mbps", "/exchange_mbps"},
+    {"alone_ms", "/alone_ms"},
+    {"work_ms", "/work_ms"},
+    {"exchange_ms", "/exchange_ms"},
+    {"times_alone", "/times_alone"},
+    {"measured_ms", "/measured_ms"},
     {"file_bytes", "/file_bytes"},
     {"peak_rss_bytes", "/peak_rss_bytes"},
     {"int8_gops", "/int8/gops"},

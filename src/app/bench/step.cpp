@@ -7,6 +7,7 @@
 
 #include "app/bench/bench.h"
 #include "app/bench/host.h"
+#include "app/bench/ranks.h"
 #include "app/bench/stats.h"
 #include "app/bench/work.h"
 #include "app/cli/flags.h"
@@ -46,7 +47,8 @@ class StepBench {
     return {};
   }
 
-  Expected<Json> run(std::int32_t batch, Position rows, Position context) {
+  /// The record of the step, then those of its ranks.
+  Expected<std::vector<Json>> run(std::int32_t batch, Position rows, Position context) {
     DLLM_TRY(const std::int32_t scored, scored_rows(rows));
     tell(fmt::format("step of {} x {} rows, context {}, {} threads", batch, rows, context, model_.running.threads));
     std::vector<SequenceStep> steps;
@@ -55,9 +57,19 @@ class StepBench {
       DLLM_TRY(const auto scores, model_.backend().forward(steps));
       return {};
     };
-    DLLM_TRY(const auto samples, repeat(options_, watch_, forward, [this] { model_.profile->clear(); }));
+    Expected<RankShares> before = RankShares();
+    DLLM_TRY(const auto samples, repeat(options_, watch_, forward, [&] {
+               model_.profile->clear();
+               if (options_.ranks) before = read_ranks(model_);
+             }));
     DLLM_CHECK_OK(raise_peaks());
-    return record({batch, rows, context, scored}, samples);
+    std::vector<Json> records = {record({batch, rows, context, scored}, samples)};
+    if (!options_.ranks) return records;
+    DLLM_TRY(const RankShares begin, std::move(before));
+    DLLM_TRY(const RankShares end, read_ranks(model_));
+    for (Json& one : rank_records(model_, {batch, rows, context, scored}, end - begin))
+      records.push_back(std::move(one));
+    return records;
   }
 
  private:
@@ -190,8 +202,8 @@ Expected<void> bench_steps(BenchModel& model, const BenchOptions& options, Maybe
   StepBench bench(model, options, peaks, watch);
   DLLM_CHECK_OK(bench.fill(*std::max_element(options.batches.begin(), options.batches.end()), capacity));
   for (const auto& [batch, rows, context] : cases) {
-    DLLM_TRY(const Json record, bench.run(batch, rows, context));
-    sink(record);
+    DLLM_TRY(const std::vector<Json> records, bench.run(batch, rows, context));
+    for (const Json& record : records) sink(record);
   }
   return {};
 }

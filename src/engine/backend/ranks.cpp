@@ -6,18 +6,22 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 #include <utility>
 
 #include "base/input_file.h"
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "dllm/version.h"
 #include "engine/backend/cpu.h"
+#include "engine/backend/rank_parts.h"
 #include "engine/backend/ranks_setup.h"
 #include "engine/backends.h"
 #include "engine/load_options.h"
 #include "engine/load_rows.h"
 #include "ranks/mpi.h"
 #include "ranks/ranked_backend.h"
+#include "ranks/regrouping_backend.h"
 
 namespace dllm {
 
@@ -44,7 +48,7 @@ constexpr std::int64_t kUsualRows = 32;
 const LoadReader& ranks_reader() {
   static const LoadReader reader{"ranks",
                                  {"threads", "isa", "cache_type", "activations", "arithmetic", "attention_arithmetic",
-                                  "workers", "workers_key", "split"},
+                                  "workers", "workers_key", "split", "least_ranks"},
                                  "several ranks do not read it",
                                  "leave it out"};
   return reader;
@@ -65,36 +69,40 @@ RankSetup setup_of(const Model& model, const LoadOptions& options) {
           options.activations, options.arithmetic,       options.attention_arithmetic};
 }
 
-/// Rank 0's choice: as the options say, or by what it measures.
-Expected<SplitKind> choose(const Model& model, const std::string& name, const RankFacts& facts, int threads,
+/// Rank 0's choice: as the options say, or by what it measures. `again`: some ranks are lost, and what is left must
+/// fit.
+Expected<SplitKind> choose(const Model& model, const std::string& name, const RankFacts& facts, int threads, bool again,
                            const Log& log) {
-  for (const SplitKind kind : {SplitKind::kOutputs, SplitKind::kRows, SplitKind::kLayers})
-    if (name == split_name(kind)) return kind;
+  for (const SplitKind kind : {SplitKind::kOutputs, SplitKind::kRows, SplitKind::kLayers}) {
+    if (name != split_name(kind)) continue;
+    if (again) DLLM_CHECK_OK(check_fits(model, facts, kind));
+    return kind;
+  }
   DLLM_TRY(const SplitChoice choice, choose_split(model, facts, kUsualRows, threads * kThreadMultiplications));
   log.warning("--split auto chose {}", choice.reason);  // what a machine chooses by itself, it prints
   return choice.kind;
 }
 
-/// The ranks that the options name. Errors: those of mpi_ranks() and connect_ranks().
-Expected<std::shared_ptr<Communicator>> reach_ranks(const Model& model, const LoadOptions& options) {
-  const std::vector<std::string> workers = split_commas(load_rows::own_text(options, "workers"));
-  if (workers.empty())
-    return Error{ErrorCode::kUsage, "--backend ranks needs other ranks", "--workers",
-                 "start 'dllm worker --listen HOST:PORT' on each, and list them"};
-  const RankSetup setup = setup_of(model, options);
-  const std::string key_file = load_rows::own_text(options, "workers_key");
-  if (std::ranges::count(workers, "mpi") == 0) {
-    if (!options.rope_scaling.empty())
-      return Error{ErrorCode::kUsage, "workers read the model without it", "--rope-scaling",
-                   "leave it out, or use --workers mpi, where all ranks get the same options"};
-    DLLM_TRY(const RanksKey key, read_ranks_key(key_file));
-    return connect_ranks(workers, key, setup.encoded());
-  }
-  if (workers.size() > 1)
+bool by_mpi(const LoadOptions& options) {
+  return std::ranges::count(split_commas(load_rows::own_text(options, "workers")), "mpi") > 0;
+}
+
+Expected<std::int32_t> least_ranks(const LoadOptions& options) {
+  const std::string text = load_rows::own_text(options, "least_ranks");
+  if (text.empty()) return 1;
+  const auto number = parse_number<std::int32_t>(text);
+  if (number && *number >= 1) return *number;
+  return Error{ErrorCode::kUsage, fmt::format("'{}' is no number of ranks", text), "--least-ranks", "1 or more"};
+}
+
+/// The processes that MPI has started. Errors: those of mpi_ranks().
+Expected<std::shared_ptr<Communicator>> reach_mpi(const Model& model, const LoadOptions& options) {
+  if (split_commas(load_rows::own_text(options, "workers")).size() > 1)
     return Error{ErrorCode::kUsage, "mpi stands for all other ranks, and is listed with more", "--workers",
                  "give mpi alone, or addresses"};
-  if (!key_file.empty())
+  if (!load_rows::own_text(options, "workers_key").empty())
     return Error{ErrorCode::kUsage, "MPI has no key", "--workers-key", "leave it out with --workers mpi"};
+  const RankSetup setup = setup_of(model, options);
   DLLM_TRY(std::shared_ptr<Communicator> ranks, mpi_ranks());
   DLLM_TRY(const std::vector<std::byte> first, ranks->broadcast(setup.encoded()));
   Expected<void> same;
@@ -109,7 +117,8 @@ Expected<std::shared_ptr<Communicator>> reach_ranks(const Model& model, const Lo
 [[noreturn]] void follow_to_the_end(const Model& model, CpuOptions cpu, std::shared_ptr<Communicator> ranks,
                                     const Log& log) {
   auto followed = [&]() -> Expected<void> {
-    DLLM_TRY(const std::unique_ptr<CpuBackend> own, make_part(model, std::move(cpu), *ranks, SplitKind::kOutputs));
+    DLLM_TRY(const auto same, share_weights(&model, *ranks, SplitKind::kOutputs, PartFolder("", 0)));
+    DLLM_TRY(const std::unique_ptr<CpuBackend> own, make_part(*same, std::move(cpu), *ranks, SplitKind::kOutputs));
     return follow_ranks(*own, *ranks);
   }();
   if (!followed) log.warning("rank {}: {}", ranks->rank(), followed.error().message());
@@ -132,37 +141,127 @@ class EndOthers {
   Communicator* ranks_;
 };
 
+bool one_machine(const RankFacts& facts) {
+  return facts.machine.front() != 0 &&
+         std::ranges::count(facts.machine, facts.machine.front()) == static_cast<std::ptrdiff_t>(facts.machine.size());
+}
+
+/// Makes rank 0's groups: the first, and others when ranks were lost. The model must outlive it.
+class GroupMaker {
+ public:
+  GroupMaker(const Model& model, LoadOptions options, Log log)
+      : model_(model), options_(std::move(options)), log_(std::move(log)) {}
+
+  /// Errors: those of connect_ranks(), mpi_ranks(), share_weights(), make_part().
+  Expected<RegroupingBackend::Group> make(Absent absent, const std::function<bool()>& go_on) {
+    DLLM_TRY(std::shared_ptr<Communicator> ranks, reach(absent, go_on));
+    DLLM_TRY(const RankFacts facts, measure_ranks(*ranks));
+    CpuOptions cpu = cpu_options(options_);
+    if (ranks->rank() != 0) follow_to_the_end(model_, std::move(cpu), std::move(ranks), log_);
+    if (!again_) cpu.progress = options_.progress;
+    EndOthers guard(*ranks);
+    const auto split =
+        choose(model_, load_rows::own_text(options_, "split"), facts, cpu.threads, std::exchange(again_, true), log_);
+    auto made = [&]() -> Expected<std::unique_ptr<CpuBackend>> {
+      DLLM_TRY(const auto same, share_weights(&model_, *ranks, split, PartFolder("", 0),
+                                              [this](const std::string& text) { log_.warning("{}", text); }));
+      return make_part(*same, std::move(cpu), *ranks, split);
+    }();
+    guard.release();  // an error is known to all
+    if (!made) return std::move(made).error();
+    std::unique_ptr<CpuBackend> own = *std::move(made);
+    isa = own->isa();
+    arithmetic = fmt::format("{}, {} ranks by {}", own->arithmetic(), ranks->size(), split_name(*split));
+    threads = own->threads();
+    return RegroupingBackend::Group{std::make_unique<RankedBackend>(std::move(own), ranks, log_),
+                                    ranks->size(),
+                                    {facts.latency_s, facts.seconds_per_byte, *split, one_machine(facts)}};
+  }
+
+  /// Whether the workers listen that the last group does without.
+  bool all_there() {
+    const auto key = read_ranks_key(load_rows::own_text(options_, "workers_key"));
+    const std::lock_guard lock(mutex_);
+    return key && std::ranges::all_of(missing_, [&](const std::string& worker) { return listens(worker, *key); });
+  }
+
+  std::string isa{}, arithmetic{};
+  std::int32_t threads = 0;
+
+ private:
+  /// The ranks that the options name, or those of them that are there.
+  Expected<std::shared_ptr<Communicator>> reach(Absent absent, const std::function<bool()>& go_on) {
+    const std::vector<std::string> workers = split_commas(load_rows::own_text(options_, "workers"));
+    if (by_mpi(options_)) return reach_mpi(model_, options_);
+    if (!options_.rope_scaling.empty())
+      return Error{ErrorCode::kUsage, "workers read the model without it", "--rope-scaling",
+                   "leave it out, or use --workers mpi, where all ranks get the same options"};
+    DLLM_TRY(const RanksKey key, read_ranks_key(load_rows::own_text(options_, "workers_key")));
+    DLLM_TRY(const std::int32_t least, least_ranks(options_));
+    const std::lock_guard lock(mutex_);
+    missing_.clear();
+    std::string first;
+    const auto missing = [&](const std::string& worker, const Error& why) {
+      missing_.push_back(worker);
+      if (first.empty()) first = why.where + ": " + why.what;
+    };
+    const auto enough = [&] {
+      return static_cast<std::int32_t>(workers.size() + 1 - missing_.size()) >= least && go_on();
+    };
+    auto ranks = connect_ranks(workers, key, setup_of(model_, options_).encoded(), {absent, missing, enough});
+    const auto left = static_cast<std::int32_t>(workers.size() + 1 - missing_.size());
+    if (left >= least) return ranks;
+    return Error{ErrorCode::kResource, fmt::format("{}; {} ranks are left, and {} are needed", first, left, least), "",
+                 "start the worker again"};
+  }
+
+  const Model& model_;
+  const LoadOptions options_;
+  const Log log_;
+  bool again_ = false;
+  std::mutex mutex_;  ///< of missing_
+  std::vector<std::string> missing_;
+};
+
 Expected<RunningBackend> make_ranks(const Model& model, const std::string& path, const LoadOptions& options,
                                     const Log& log) {
   (void)path;
   DLLM_CHECK_OK(check_load(options, ranks_reader()));
-  DLLM_TRY(std::shared_ptr<Communicator> ranks, reach_ranks(model, options));
-  DLLM_TRY(const RankFacts facts, measure_ranks(*ranks));
-  CpuOptions cpu = cpu_options(options);
-  if (ranks->rank() != 0) follow_to_the_end(model, std::move(cpu), std::move(ranks), log);
-  cpu.progress = options.progress;
-  EndOthers guard(*ranks);
-  const auto split = choose(model, load_rows::own_text(options, "split"), facts, cpu.threads, log);
-  auto made = make_part(model, std::move(cpu), *ranks, split);
-  guard.release();  // an error is known to all
-  if (!made) return std::move(made).error();
-  std::unique_ptr<CpuBackend> own = *std::move(made);
+  const std::vector<std::string> workers = split_commas(load_rows::own_text(options, "workers"));
+  if (workers.empty())
+    return Error{ErrorCode::kUsage, "--backend ranks needs other ranks", "--workers",
+                 "start 'dllm worker --listen HOST:PORT' on each, and list them"};
+  DLLM_TRY(const std::int32_t least, least_ranks(options));
+  const auto asked = static_cast<std::int32_t>(workers.size()) + 1;
+  if (!by_mpi(options) && least > asked)
+    return Error{ErrorCode::kUsage, fmt::format("there are {} ranks, this one included", asked), "--least-ranks",
+                 "give fewer"};
+  const auto maker = std::make_shared<GroupMaker>(model, options, log);
+  DLLM_TRY(RegroupingBackend::Group first, maker->make(Absent::kNone, [] { return true; }));
   RunningBackend running;
-  running.isa = own->isa();
-  running.arithmetic = fmt::format("{}, {} ranks by {}", own->arithmetic(), ranks->size(), split_name(*split));
-  running.threads = own->threads();
-  running.backend = std::make_unique<RankedBackend>(std::move(own), ranks, log);
+  running.isa = maker->isa;
+  running.arithmetic = maker->arithmetic;
+  running.threads = maker->threads;
+  RegroupingBackend::Maker again;
+  again.wanted = first.ranks;
+  if (!by_mpi(options)) {
+    again.make = [maker](Absent absent, const std::function<bool()>& go_on) { return maker->make(absent, go_on); };
+    again.all_there = [maker] { return maker->all_there(); };
+  }
+  auto backend = std::make_unique<RegroupingBackend>(std::move(first), std::move(again));
+  running.ranks = backend.get();
+  running.backend = std::move(backend);
   return running;
 }
 
-/// One rank 0, from its offer to its leaving.
-Expected<void> serve_leader(const Model& model, const RankWorker& worker, RankListener& listener,
+/// One rank 0, from its offer to its leaving. `model`: null: rank 0 sends its weights.
+Expected<void> serve_leader(const Model* model, const RankWorker& worker, RankListener& listener,
                             const RankListener::Offer& offer, const std::string& fingerprint) {
   auto setup = RankSetup::decode(offer.bytes);
   std::string refusal = setup ? "" : setup.error().message();
   if (setup && setup->version != DLLM_VERSION)
     refusal = fmt::format("runs dllm {}, rank 0 runs {}", DLLM_VERSION, setup->version);
-  else if (setup && setup->model != fingerprint)
+  else if (setup && model != nullptr && setup->model != fingerprint)
     refusal = fmt::format("has another model: {}, rank 0 has {}", fingerprint, setup->model);
   LoadOptions options;
   if (refusal.empty()) {
@@ -179,18 +278,20 @@ Expected<void> serve_leader(const Model& model, const RankWorker& worker, RankLi
   }
   DLLM_TRY(const std::unique_ptr<Communicator> ranks, listener.accept());
   DLLM_TRY(const RankFacts ignored, measure_ranks(*ranks));
-  DLLM_TRY(const std::unique_ptr<CpuBackend> own, make_part(model, cpu_options(options), *ranks, SplitKind::kOutputs));
+  const PartFolder folder(worker.cache, worker.cache_bytes);
+  DLLM_TRY(const auto known, share_weights(model, *ranks, SplitKind::kOutputs, folder, worker.tell));
+  DLLM_TRY(const std::unique_ptr<CpuBackend> own, make_part(*known, cpu_options(options), *ranks, SplitKind::kOutputs));
   return follow_ranks(*own, *ranks);
 }
 
 }  // namespace
 
-Expected<void> run_rank_worker(const Model& model, const RankWorker& worker, const Log& log) {
+Expected<void> run_rank_worker(const Model* model, const RankWorker& worker, const Log& log) {
   DLLM_TRY(const RanksKey key, read_ranks_key(worker.key_file));
   LoadOptions own;
   own.threads = worker.threads, own.isa = worker.isa;
   DLLM_CHECK_OK(check_load(own, cpu_reader()));
-  const std::string fingerprint = model_fingerprint(model);
+  const std::string fingerprint = model != nullptr ? model_fingerprint(*model) : "";
   DLLM_TRY(const std::unique_ptr<RankListener> listener, RankListener::open(worker.listen, key));
   if (worker.ready) worker.ready(listener->port());
   constexpr int kAskMs = 200;
@@ -217,7 +318,9 @@ BackendEntry ranks_backend() {
       load_rows::of_path(load_rows::own_words("workers_key", "FILE", "none, for workers on this machine only",
                                               "a file with the secret line that the workers have too")),
       load_rows::own_named("split", {"auto", "outputs", "rows", "layers"}, "auto",
-                           "how ranks share the work: outputs of products, rows of a step, or layers")};
+                           "how ranks share the work: outputs of products, rows of a step, or layers"),
+      load_rows::own_words("least_ranks", "N", "those whose memory holds the model",
+                           "when a rank is lost, serve goes on with so many, this one included")};
   entry.implied_by = "workers";
   return entry;
 }

@@ -23,10 +23,14 @@ struct RankWorker {
   bool stay = false;         ///< for the next rank 0, when one has left
   std::int32_t threads = 0;  ///< as LoadOptions
   std::string isa;
+  std::string cache;              ///< folder for weights that ranks 0 send; empty: none
+  std::uint64_t cache_bytes = 0;  ///< of that folder, at most
   std::function<void(int port)> ready{};
+  std::function<void(const std::string&)> tell{};  ///< what people may want to know
 };
 
-/// Serves ranks 0 with `model`, one after the other. Errors: kUsage, and those of the last rank 0 without `stay`.
-Expected<void> run_rank_worker(const Model& model, const RankWorker& worker, const Log& log);
+/// Serves ranks 0 with `model`, one after the other; null: with the weights that each sends. Errors: kUsage, and those
+/// of the last rank 0 without `stay`.
+Expected<void> run_rank_worker(const Model* model, const RankWorker& worker, const Log& log);
 
 }  // namespace dllm

@@ -116,11 +116,13 @@ Expected<RankFacts> measure_ranks(Communicator& ranks) {
   facts.latency_s = seconds(start) / kRounds;
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   const std::vector<std::size_t> large(count, kBytes);
+  constexpr int kLarge = 3;
   const std::vector<std::byte> sent(kBytes);
   std::vector<std::byte> all(kBytes * count);
   const auto begin = Clock::now();
-  DLLM_CHECK_OK(ranks.all_gather(sent, large, all));
-  facts.seconds_per_byte = std::max(0.0, seconds(begin) - facts.latency_s) /
+  for (int i = 0; i < kLarge; ++i) DLLM_CHECK_OK(ranks.all_gather(sent, large, all));
+  DLLM_CHECK_OK(ranks.all_gather({}, none, {}));  // the others have got the last one
+  facts.seconds_per_byte = std::max(0.0, seconds(begin) - (kLarge + 1) * facts.latency_s) / kLarge /
                            static_cast<double>(kBytes * std::max<std::size_t>(1, count - 1));
   return facts;
 }
@@ -185,6 +187,20 @@ double work_of(const RankGraph& part, double share_of_rows) {
 }
 
 }  // namespace
+
+Expected<void> check_fits(const Model& model, const RankFacts& facts, SplitKind kind) {
+  const int ranks = static_cast<int>(facts.memory.size());
+  const Graph graph = model.build({1, 1});
+  std::vector<double> parts;
+  for (int rank = 0; rank < ranks; ++rank)
+    parts.push_back(bytes_of_part(split_graph(graph, {kind, rank, ranks}), model.weights()));
+  const double short_of = lacking(parts, facts);
+  if (short_of <= 0) return {};
+  return Error{ErrorCode::kResource,
+               fmt::format("{} ranks are left, and a machine lacks {} for split {}", ranks, human_bytes(short_of),
+                           split_name(kind)),
+               "", "start the other workers again"};
+}
 
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
                                    double multiplications) {

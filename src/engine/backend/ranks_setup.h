@@ -48,6 +48,9 @@ struct SplitChoice {
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
                                    double multiplications);
 
+/// Errors: kResource (the parts exceed the memory of a machine).
+Expected<void> check_fits(const Model& model, const RankFacts& facts, SplitKind kind);
+
 std::string_view split_name(SplitKind kind);
 
 /// Rank 0 tells the split to all, or why it has none; then each makes its part of the model, and all agree that every

@@ -44,8 +44,12 @@ class MpiRank final : public Communicator {
     }
     if (at > static_cast<std::size_t>(std::numeric_limits<int>::max()))
       return Error{ErrorCode::kResource, "a gather of more than 2 GiB", "mpi", "use smaller batches"};
+    const double start = MPI_Wtime();
     MPI_Allgatherv(own.data(), static_cast<int>(own.size()), MPI_BYTE, all.data(), counts.data(), places.data(),
                    MPI_BYTE, MPI_COMM_WORLD);
+    times_.move_s += MPI_Wtime() - start;  // MPI does not tell waiting apart
+    ++times_.gathers;
+    times_.bytes += at - own.size();
     return {};
   }
 
@@ -59,6 +63,26 @@ class MpiRank final : public Communicator {
     return message;
   }
 
+  Expected<std::vector<std::byte>> scatter(std::vector<std::vector<std::byte>> parts, std::uint64_t most) override {
+    if (rank_ == 0) {
+      for (int to = 1; to < size_; ++to) {
+        const std::vector<std::byte>& part = parts[static_cast<std::size_t>(to)];
+        MPI_Send(part.data(), static_cast<int>(part.size()), MPI_BYTE, to, 0, MPI_COMM_WORLD);
+      }
+      return std::vector<std::byte>();
+    }
+    MPI_Status status;
+    int size = 0;
+    MPI_Probe(0, 0, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_BYTE, &size);
+    if (size < 0 || static_cast<std::uint64_t>(size) > most)
+      return Error{ErrorCode::kIo, "rank 0 sent too much", "mpi", "start all ranks with the same version"};
+    std::vector<std::byte> message(static_cast<std::size_t>(size));
+    MPI_Recv(message.data(), size, MPI_BYTE, 0, 0, MPI_COMM_WORLD, &status);
+    return message;
+  }
+
+  RankTimes times() const override { return times_; }
   void abort(const std::string& why) override {
     std::fprintf(stderr, "error: rank %d: %s\n", rank_, why.c_str());
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -67,6 +91,7 @@ class MpiRank final : public Communicator {
  private:
   int rank_ = 0, size_ = 1;
   pid_t process_ = ::getpid();
+  RankTimes times_;
 };
 
 }  // namespace
