@@ -45,7 +45,7 @@ TEST(TimedBackend, AdvancesByTheStepsThatRun) {
   }
   const auto& steps = pieces.backend->clock().steps();
   ASSERT_EQ(steps.size(), 3);
-  EXPECT_EQ(steps[0].work, (StepWork{1, 96, 32, 96}));
+  EXPECT_EQ(steps[0].work, (StepTotals{1, 96, 32, 96}));
   EXPECT_GT(steps[0].time.seconds(), steps[1].time.seconds());
   EXPECT_EQ(steps[1].time.seconds(), steps[2].time.seconds());
   EXPECT_DOUBLE_EQ(pieces.backend->clock().sum().seconds(), steps[0].time.seconds() + 2 * steps[1].time.seconds());
@@ -69,7 +69,7 @@ TEST(TimedBackend, PricesBranchesAsSequences) {
   ASSERT_TRUE(pieces.backend->forward(requests));
   const auto& steps = pieces.backend->clock().steps();
   ASSERT_EQ(steps.size(), 4u);
-  EXPECT_EQ(steps[1].work, (StepWork{2, 64, 64, 96}));
+  EXPECT_EQ(steps[1].work, (StepTotals{2, 64, 64, 96}));
   EXPECT_EQ(steps[1].time.seconds(), steps[3].time.seconds());
   EXPECT_LT(steps[1].time.seconds(), steps[0].time.seconds());
 }
