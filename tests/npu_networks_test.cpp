@@ -100,13 +100,9 @@ TEST_P(NetworkFile, PricedScheduleIsNearTheSimulation) {
   for (const char* name : {"dart-512", "mobile-v79-mx"}) {
     const npu::Device device = device_of({GetParam(), name, {}});
     npu::StepRequest request;
-    request.work = {.batch = 1,
-                    .rows = network->rows,
-                    .context = network->rows,
-                    .visible = network->visible,
-                    .causal_block = network->causal ? 1 : 0};
-    request.work.scored = static_cast<std::int64_t>(network->scored.size());
-    request.work.scored_rows = network->scored;
+    request.size = {
+        .rows = network->rows, .keys = network->rows, .scored = static_cast<std::int64_t>(network->scored.size())};
+    request.network = {network->scored, network->visible, network->causal ? 1 : 0};
     const auto compiled = npu::compile_step(network->shape(), device, request);
     ASSERT_TRUE(compiled) << compiled.error().message();
     npu::TimingOptions options;

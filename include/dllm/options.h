@@ -89,6 +89,12 @@ struct Sampling {
   std::int32_t top_k = 0;  ///< 0: off
   double top_p = 1;        ///< 1: off. Nucleus: tokens whose predecessors' cumulative probability is <= p.
   double min_p = 0;        ///< 0: off. Tokens with at least this part of the likeliest token's probability.
+
+  /// use(member) of every member in turn, for what carries a request to another process.
+  template <class Self, class Use>
+  static void each(Self& self, const Use& use) {
+    use(self.temperature), use(self.top_k), use(self.top_p), use(self.min_p);
+  }
 };
 
 /// Every option with the value that a generation used. Made by LanguageModel::resolve(); stored in the Generation.

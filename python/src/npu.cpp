@@ -174,10 +174,10 @@ class StepTimer {
       (name == "balanced" ? request.choices.balanced : request.reduced) = value == "true";
       return;
     }
-    std::int64_t* const target = name == "batch"     ? &request.work.batch
-                                 : name == "rows"    ? &request.work.rows
-                                 : name == "context" ? &request.work.context
-                                 : name == "scored"  ? &request.work.scored
+    std::int64_t* const target = name == "batch"     ? &request.size.sequences
+                                 : name == "rows"    ? &request.size.rows
+                                 : name == "context" ? &request.size.keys
+                                 : name == "scored"  ? &request.size.scored
                                  : name == "suffix"  ? &request.suffix
                                                      : nullptr;
     if (target == nullptr) bad("it is none of batch, rows, context, scored, cache, suffix, reduced_head and balanced");

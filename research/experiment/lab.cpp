@@ -205,7 +205,7 @@ Expected<std::vector<Lab::Passes>> Lab::autoregression(std::int32_t tokens) {
   return all;
 }
 
-Expected<npu::StepTimer> Lab::timer(const npu::Device& device, const npu::StepWork& most,
+Expected<npu::StepTimer> Lab::timer(const npu::Device& device, const npu::StepTotals& most,
                                     const npu::TimerOptions& timing, const std::string& shape) {
   DLLM_TRY(const ShapeModel* const model, this->shape(shape));
   return npu::StepTimer::create(device, model->graph, most, timing);
@@ -217,7 +217,7 @@ double Lab::count(const Passes& passes) {
 
 Expected<npu::StepTime> Lab::time(const npu::Device& device, const std::vector<Passes>& answers,
                                   const npu::TimerOptions& timing, const std::string& shape) {
-  npu::StepWork most{1, 1, 0, 1};
+  npu::StepTotals most{1, 1, 0, 1};
   for (const Passes& passes : answers)
     for (const PassEvent& event : passes) {
       most.rows = std::max(most.rows, event.work.rows);
@@ -235,7 +235,7 @@ Expected<npu::StepTime> Lab::time(const npu::Device& device, const std::vector<P
   for (const Passes& passes : answers) {
     clock.reset();
     for (const PassEvent& event : passes) {
-      const npu::StepWork& work = event.work;
+      const npu::StepTotals& work = event.work;
       if (event.kind == PassEvent::Kind::kWait) clock.wait(event.refresh);
       if (event.kind == PassEvent::Kind::kDrop) clock.drop(event.refresh);
       if (event.kind == PassEvent::Kind::kLaunch) {

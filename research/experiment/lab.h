@@ -31,7 +31,7 @@ inline constexpr const char* kPhones[] = {"mobile-sm8650", "mobile-sm8750", "mob
 /// What a decoder did: a pass, or one of what concerns passes of the second path.
 struct PassEvent {
   enum class Kind : std::uint8_t { kPass, kLaunch, kWait, kDrop };
-  npu::StepWork work{};
+  npu::StepTotals work{};
   Kind kind = Kind::kPass;
   std::size_t refresh = 0;  ///< which launch is waited for or dropped
 };
@@ -85,8 +85,8 @@ class Lab {
   /// mapping failed.
   Expected<npu::StepTime> time(const npu::Device& device, const std::vector<Passes>& answers,
                                const npu::TimerOptions& timing, const std::string& shape = "");
-  Expected<npu::StepTimer> timer(const npu::Device& device, const npu::StepWork& most, const npu::TimerOptions& timing,
-                                 const std::string& shape = "");
+  Expected<npu::StepTimer> timer(const npu::Device& device, const npu::StepTotals& most,
+                                 const npu::TimerOptions& timing, const std::string& shape = "");
 
  private:
   Expected<void> open();

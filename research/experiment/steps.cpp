@@ -155,7 +155,7 @@ Expected<Figure> weight_budget(Lab& lab) {
   for (const double mb : {5200, 3355, 2500, 2000, 1500, 1000, 800, 600, 540}) {
     DLLM_TRY(const npu::Device device,
              npu::load_device("mobile-sm8750", {{"window.bytes", fmt::format("{:.0f}", mb * 1e6)}}));
-    const npu::StepWork step{1, 32, 32, kKeys};
+    const npu::StepTotals step{1, 32, 32, kKeys};
     auto timer = lab.timer(device, step, {});
     if (!timer && timer.error().code == ErrorCode::kResource) break;
     if (!timer) return timer.error();
@@ -205,7 +205,7 @@ Expected<Figure> memory_boundary(Lab& lab) {
       std::vector<nlohmann::ordered_json> row = {name, rows};
       std::string why;
       for (const bool planner : {true, false}) {
-        const npu::StepWork step{1, rows, 32, std::max(rows, kKeys)};
+        const npu::StepTotals step{1, rows, 32, std::max(rows, kKeys)};
         auto timer = lab.timer(device, step, {.planner = planner});
         const auto time = timer ? timer->time(step) : Expected<npu::StepTime>(timer.error());
         if (!time && time.error().code != ErrorCode::kResource) return time.error();

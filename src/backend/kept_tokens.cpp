@@ -17,6 +17,11 @@ KeptTokens::KeptTokens(const Sampling& sampling, std::int64_t vocab)
   filters_ = needs_mass() || is_limited() || std::isfinite(least_distance_);
 }
 
+bool KeptTokens::sound(const Sampling& s) {
+  return std::isfinite(s.temperature) && s.temperature >= 0 && s.top_k >= 0 && s.top_p >= 0 && s.top_p <= 1 &&
+         s.min_p >= 0 && s.min_p <= 1;
+}
+
 std::int64_t KeptTokens::count(std::span<const TopToken> counted, double mass, bool complete) const {
   const auto available = static_cast<std::int64_t>(counted.size());
   const std::int64_t limit = std::min(limit_, available);
@@ -40,6 +45,21 @@ float KeptTokens::bound(float top, double mass) const {
   const double bound = static_cast<double>(top) + least / inverse_temperature_;
   // One part in a million lower, to allow for the rounding of this line; extra tokens are sorted out later.
   return std::min(top, static_cast<float>(bound - 1e-6 * std::abs(bound)));
+}
+
+bool has_filter(const Sampling& sampling) { return sampling.top_k > 0 || sampling.top_p < 1 || sampling.min_p > 0; }
+
+std::size_t count_kept(const Sampling& sampling, std::span<const double> weights) {
+  double all = 0, before = 0;
+  for (const double weight : weights) all += weight;
+  const std::size_t most = sampling.top_k > 0 ? to_size(sampling.top_k) : weights.size();
+  std::size_t kept = 0;
+  for (; kept < std::min(most, weights.size()); ++kept) {
+    if (kept > 0 && sampling.top_p < 1 && before > sampling.top_p * all) break;
+    if (kept > 0 && weights[kept] < sampling.min_p * weights[0]) break;
+    before += weights[kept];
+  }
+  return kept;
 }
 
 }  // namespace dllm

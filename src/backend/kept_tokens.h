@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -28,6 +29,8 @@ inline double logit_distance(float a, float b, double beta) {
 class KeptTokens {
  public:
   KeptTokens(const Sampling& sampling, std::int64_t vocab);
+  /// Whether every member is in its range, as resolved options are: for requests from another process.
+  static bool sound(const Sampling& sampling);
 
   bool all() const { return !filters_; }
   bool needs_mass() const { return needs_mass_; }
@@ -50,5 +53,10 @@ class KeptTokens {
   double least_distance_ = -std::numeric_limits<double>::infinity();  ///< of a kept token: ln min_p
   bool needs_mass_, filters_;
 };
+
+/// The same of weights that are known, e^d times any factor, in descending order: how many are kept.
+std::size_t count_kept(const Sampling& sampling, std::span<const double> weights);
+/// Whether count_kept() may keep fewer than all.
+bool has_filter(const Sampling& sampling);
 
 }  // namespace dllm

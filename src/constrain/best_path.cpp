@@ -22,24 +22,24 @@ struct Arrival {
 /// The best ways to the states of one slot.
 class Layer {
  public:
-  explicit Layer(std::int32_t states) : score_(static_cast<std::size_t>(states), kNever), place_(score_.size(), -1) {}
+  explicit Layer(std::int32_t states) : score_(to_size(states), kNever), place_(score_.size(), -1) {}
 
   void offer(std::int32_t state, double score, std::int32_t from, std::int32_t token_class) {
-    const auto s = static_cast<std::size_t>(state);
+    const auto s = to_size(state);
     if (!(score > score_[s])) return;
     score_[s] = score;
     if (place_[s] < 0) {
       place_[s] = static_cast<std::int32_t>(arrivals.size());
       arrivals.push_back({state, 0, 0});
     }
-    arrivals[static_cast<std::size_t>(place_[s])] = {state, from, token_class};
+    arrivals[to_size(place_[s])] = {state, from, token_class};
   }
-  double score(std::int32_t state) const { return score_[static_cast<std::size_t>(state)]; }
+  double score(std::int32_t state) const { return score_[to_size(state)]; }
   /// Empty, for another slot.
   void reset() {
     for (const Arrival& one : arrivals) {
-      score_[static_cast<std::size_t>(one.state)] = kNever;
-      place_[static_cast<std::size_t>(one.state)] = -1;
+      score_[to_size(one.state)] = kNever;
+      place_[to_size(one.state)] = -1;
     }
     arrivals.clear();
   }
@@ -54,7 +54,7 @@ class Layer {
 }  // namespace
 
 void ClassWeights::add(std::span<const float> logits) {
-  const std::size_t first = weights_.size(), classes = static_cast<std::size_t>(automaton_.classes());
+  const std::size_t first = weights_.size(), classes = to_size(automaton_.classes());
   weights_.resize(first + classes, -std::numeric_limits<float>::infinity());
   tokens_.resize(first + classes, -1);
   const std::span<const std::int32_t> class_of = automaton_.class_of();
@@ -62,7 +62,7 @@ void ClassWeights::add(std::span<const float> logits) {
   TokenId* const token = tokens_.data() + first;
   const std::size_t count = std::min(logits.size(), class_of.size());
   for (std::size_t t = 0; t < count; ++t) {
-    const auto c = static_cast<std::size_t>(class_of[t]);
+    const auto c = to_size(class_of[t]);
     if (!(logits[t] > weight[c])) continue;
     weight[c] = logits[t];
     token[c] = static_cast<TokenId>(t);
@@ -116,7 +116,7 @@ std::optional<std::vector<TokenId>> PathFinder::best(std::span<const Slot> slots
       } else {
         const std::span<const float> row = weights.row(slot.row);
         for (const TokenAutomaton::Move& move : automaton_.moves(before[i].state))
-          layer.offer(move.to, scores[i] + row[static_cast<std::size_t>(move.token_class)], from, move.token_class);
+          layer.offer(move.to, scores[i] + row[to_size(move.token_class)], from, move.token_class);
       }
     }
     arrivals.push_back(layer.arrivals);
@@ -125,13 +125,13 @@ std::optional<std::vector<TokenId>> PathFinder::best(std::span<const Slot> slots
   }
   std::int32_t best = -1;
   for (std::size_t i = 0; i < scores.size(); ++i)
-    if ((best < 0 || scores[i] > scores[static_cast<std::size_t>(best)]) && can_end(arrivals.back()[i].state, after))
+    if ((best < 0 || scores[i] > scores[to_size(best)]) && can_end(arrivals.back()[i].state, after))
       best = static_cast<std::int32_t>(i);
   if (best < 0) return std::nullopt;
   std::vector<TokenId> tokens(slots.size(), Slot::kNone);
   std::vector<std::int32_t> states(slots.size() + 1, automaton_.start());
   for (std::size_t i = slots.size(); i-- > 0;) {
-    const Arrival& one = arrivals[i + 1][static_cast<std::size_t>(best)];
+    const Arrival& one = arrivals[i + 1][to_size(best)];
     states[i + 1] = one.state;
     if (slots[i].row != Slot::kNone && slots[i].token == Slot::kNone)
       tokens[i] = weights.token(slots[i].row, one.token_class);

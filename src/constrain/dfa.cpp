@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "constrain/minimize.h"
 #include "constrain/nfa.h"
@@ -47,13 +48,13 @@ class Subsets {
   Expected<Dfa> run() {
     set_byte_classes(nfa_, dfa_);
     number({nfa_.start});
-    const auto classes = static_cast<std::size_t>(dfa_.classes);
+    const auto classes = to_size(dfa_.classes);
     for (std::size_t i = 0; i < subsets_.size(); ++i) {
       if (limits_.stop.stop_requested()) return stopped();
       if (conflict_) return too_large("what is counted is not alone");
       std::vector<std::vector<std::int32_t>> targets(classes);
       for (const std::int32_t member : *subsets_[i])
-        for (const Nfa::Edge& edge : nfa_.states[static_cast<std::size_t>(member)].edges) {
+        for (const Nfa::Edge& edge : nfa_.states[to_size(member)].edges) {
           ++work_;
           for (std::size_t c = dfa_.byte_class[edge.first]; c <= dfa_.byte_class[edge.last]; ++c)
             targets[c].push_back(edge.to);
@@ -78,9 +79,9 @@ class Subsets {
     while (!members.empty()) {
       const std::int32_t one = members.back();
       members.pop_back();
-      if (std::exchange(seen_[static_cast<std::size_t>(one)], stamp_) == stamp_) continue;
+      if (std::exchange(seen_[to_size(one)], stamp_) == stamp_) continue;
       ++work_;
-      const Nfa::State& state = nfa_.states[static_cast<std::size_t>(one)];
+      const Nfa::State& state = nfa_.states[to_size(one)];
       if (!state.edges.empty() || one == nfa_.accepting) all.push_back(one);
       members.insert(members.end(), state.silent.begin(), state.silent.end());
     }
@@ -102,17 +103,17 @@ class Subsets {
 
   /// What is counted in the closure that was made last. False: one count would not be enough for all its states.
   bool count_in(const std::vector<std::int32_t>& all) {
-    const auto loop_of = [this](std::int32_t member) { return nfa_.states[static_cast<std::size_t>(member)].loop; };
+    const auto loop_of = [this](std::int32_t member) { return nfa_.states[to_size(member)].loop; };
     std::int32_t loop = 0;
     for (const std::int32_t member : all) loop = std::max(loop, loop_of(member));
     dfa_.counter.push_back(0);
     dfa_.between.push_back(0);
     if (loop == 0) return true;
-    const Nfa::Loop& counted = nfa_.loops[static_cast<std::size_t>(loop) - 1];
+    const Nfa::Loop& counted = nfa_.loops[to_size(loop) - 1];
     const auto bound = std::ranges::find(dfa_.most, counted.most);
     dfa_.counter.back() = static_cast<std::int32_t>(bound - dfa_.most.begin()) + 1;
     if (bound == dfa_.most.end()) dfa_.most.push_back(counted.most);
-    if (seen_[static_cast<std::size_t>(counted.head)] != stamp_)
+    if (seen_[to_size(counted.head)] != stamp_)
       return std::ranges::all_of(all, [&](std::int32_t member) { return loop_of(member) == loop; });
     dfa_.between.back() = 1;
     return all == closure({counted.head});
@@ -143,10 +144,10 @@ Expected<Dfa> compile_once(const Pattern& pattern, const DfaLimits& limits, bool
 }  // namespace
 
 std::int32_t Dfa::count_after(std::int32_t from, std::int32_t to, std::int32_t count) const {
-  const auto before = static_cast<std::size_t>(from), after = static_cast<std::size_t>(to);
+  const auto before = to_size(from), after = to_size(to);
   if (counter[after] == 0 || counter[after] != counter[before]) return 0;
   if (between[before] == 0) return count;
-  return count < most[static_cast<std::size_t>(counter[after]) - 1] ? count + 1 : kTooMany;
+  return count < most[to_size(counter[after]) - 1] ? count + 1 : kTooMany;
 }
 
 bool Dfa::matches(std::string_view text) const {
@@ -156,7 +157,7 @@ bool Dfa::matches(std::string_view text) const {
     if (to != kDead) count = count_after(state, to, count);
     state = count == kTooMany ? kDead : to;
   }
-  return state != kDead && accepting[static_cast<std::size_t>(state)] != 0;
+  return state != kDead && accepting[to_size(state)] != 0;
 }
 
 Expected<Dfa> compile(const Pattern& pattern, const DfaLimits& limits) {

@@ -1,4 +1,5 @@
 #include "constrain/minimize.h"
+#include "base/to_size.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -54,7 +55,7 @@ class Partition {
   struct Block {
     std::int32_t begin, end, marked;
   };
-  static std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+  static std::size_t at(std::int32_t i) { return to_size(i); }
 
   std::vector<std::int32_t> order_, place_, block_;
   std::vector<Block> blocks_;
@@ -64,27 +65,24 @@ class Partition {
 class Predecessors {
  public:
   Predecessors(const std::vector<std::int32_t>& next, std::int32_t states, std::int32_t classes) : states_(states) {
-    first_.assign(static_cast<std::size_t>(states) * static_cast<std::size_t>(classes) + 1, 0);
+    first_.assign(to_size(states) * to_size(classes) + 1, 0);
     for (std::int32_t s = 0; s < states; ++s)
-      for (std::int32_t c = 0; c < classes; ++c) ++first_[slot(c, next[static_cast<std::size_t>(s * classes + c)]) + 1];
+      for (std::int32_t c = 0; c < classes; ++c) ++first_[slot(c, next[to_size(s * classes + c)]) + 1];
     for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
     from_.resize(next.size());
     std::vector<std::int32_t> fill(first_.begin(), first_.end() - 1);
     for (std::int32_t s = 0; s < states; ++s)
-      for (std::int32_t c = 0; c < classes; ++c)
-        from_[static_cast<std::size_t>(fill[slot(c, next[static_cast<std::size_t>(s * classes + c)])]++)] = s;
+      for (std::int32_t c = 0; c < classes; ++c) from_[to_size(fill[slot(c, next[to_size(s * classes + c)])]++)] = s;
   }
 
   template <class F>
   void each(std::int32_t c, std::int32_t state, F call) const {
     const std::size_t s = slot(c, state);
-    for (std::int32_t i = first_[s]; i < first_[s + 1]; ++i) call(from_[static_cast<std::size_t>(i)]);
+    for (std::int32_t i = first_[s]; i < first_[s + 1]; ++i) call(from_[to_size(i)]);
   }
 
  private:
-  std::size_t slot(std::int32_t c, std::int32_t state) const {
-    return static_cast<std::size_t>(c) * static_cast<std::size_t>(states_) + static_cast<std::size_t>(state);
-  }
+  std::size_t slot(std::int32_t c, std::int32_t state) const { return to_size(c) * to_size(states_) + to_size(state); }
   std::int32_t states_;
   std::vector<std::int32_t> first_, from_;
 };
@@ -97,7 +95,7 @@ void refine(Partition& partition, const Predecessors& before, std::int32_t class
   while (!work.empty()) {
     const std::int32_t splitter = work.back();
     work.pop_back();
-    waiting[static_cast<std::size_t>(splitter)] = 0;
+    waiting[to_size(splitter)] = 0;
     const std::vector<std::int32_t> states = partition.members(splitter);
     for (std::int32_t c = 0; c < classes; ++c) {
       std::vector<std::int32_t> touched;
@@ -109,9 +107,9 @@ void refine(Partition& partition, const Predecessors& before, std::int32_t class
         const std::int32_t made = partition.split(block);
         if (made < 0) continue;
         waiting.push_back(0);
-        const bool both = waiting[static_cast<std::size_t>(block)] != 0;
+        const bool both = waiting[to_size(block)] != 0;
         const std::int32_t added = both || partition.size(made) <= partition.size(block) ? made : block;
-        waiting[static_cast<std::size_t>(added)] = 1;
+        waiting[to_size(added)] = 1;
         work.push_back(added);
       }
     }
@@ -123,8 +121,8 @@ void split_counters(Partition& partition, const Dfa& dfa) {
   if (dfa.most.empty()) return;
   std::map<std::pair<std::int32_t, std::uint8_t>, std::vector<std::int32_t>> alike;
   for (std::int32_t s = 0; s < dfa.states; ++s)
-    if (const std::int32_t counter = dfa.counter[static_cast<std::size_t>(s)]; counter != 0)
-      alike[{counter, dfa.between[static_cast<std::size_t>(s)]}].push_back(s);
+    if (const std::int32_t counter = dfa.counter[to_size(s)]; counter != 0)
+      alike[{counter, dfa.between[to_size(s)]}].push_back(s);
   for (const auto& [kind, states] : alike) {
     std::vector<std::int32_t> touched;
     for (const std::int32_t state : states)
@@ -142,16 +140,16 @@ Dfa renumber(const Dfa& dfa, const std::vector<std::int32_t>& next, const Partit
   const std::int32_t dead = partition.block_of(sink);
   if (partition.block_of(0) == dead) return result;
   std::vector<std::int32_t> number(partition.count(), Dfa::kDead), example = {0};
-  number[static_cast<std::size_t>(partition.block_of(0))] = 0;
+  number[to_size(partition.block_of(0))] = 0;
   for (std::size_t i = 0; i < example.size(); ++i) {
     const std::int32_t state = example[i];
-    result.accepting.push_back(dfa.accepting[static_cast<std::size_t>(state)]);
-    result.counter.push_back(dfa.counter[static_cast<std::size_t>(state)]);
-    result.between.push_back(dfa.between[static_cast<std::size_t>(state)]);
+    result.accepting.push_back(dfa.accepting[to_size(state)]);
+    result.counter.push_back(dfa.counter[to_size(state)]);
+    result.between.push_back(dfa.between[to_size(state)]);
     for (std::int32_t c = 0; c < dfa.classes; ++c) {
-      const std::int32_t to = next[static_cast<std::size_t>(state * dfa.classes + c)];
+      const std::int32_t to = next[to_size(state * dfa.classes + c)];
       const std::int32_t block = partition.block_of(to);
-      std::int32_t& name = number[static_cast<std::size_t>(block)];
+      std::int32_t& name = number[to_size(block)];
       if (block != dead && name == Dfa::kDead) {
         name = static_cast<std::int32_t>(example.size());
         example.push_back(to);
@@ -171,10 +169,10 @@ Dfa minimize(const Dfa& dfa) {
   std::vector<std::int32_t> next = dfa.next;
   for (std::int32_t& to : next)
     if (to == Dfa::kDead) to = sink;
-  next.insert(next.end(), static_cast<std::size_t>(dfa.classes), sink);
-  Partition partition(static_cast<std::size_t>(sink) + 1);
+  next.insert(next.end(), to_size(dfa.classes), sink);
+  Partition partition(to_size(sink) + 1);
   for (std::int32_t s = 0; s < dfa.states; ++s)
-    if (dfa.accepting[static_cast<std::size_t>(s)] != 0) partition.mark(s);
+    if (dfa.accepting[to_size(s)] != 0) partition.mark(s);
   partition.split(0);
   split_counters(partition, dfa);
   refine(partition, Predecessors(next, sink + 1, dfa.classes), dfa.classes);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/to_size.h"
 #include "constrain/counted_path.h"
 
 namespace dllm::constrain {
@@ -34,13 +35,13 @@ double log_sum(std::span<const double> terms) {
 std::vector<double> class_sums(const TokenAutomaton& automaton, std::span<const float> logits, double temperature) {
   const std::span<const std::int32_t> class_of = automaton.class_of();
   const std::size_t count = std::min(logits.size(), class_of.size());
-  std::vector<double> top(static_cast<std::size_t>(automaton.classes()), kNoWay), sum(top.size(), 0);
+  std::vector<double> top(to_size(automaton.classes()), kNoWay), sum(top.size(), 0);
   for (std::size_t t = 0; t < count; ++t) {
-    double& most = top[static_cast<std::size_t>(class_of[t])];
+    double& most = top[to_size(class_of[t])];
     if (static_cast<double>(logits[t]) > most) most = static_cast<double>(logits[t]);
   }
   for (std::size_t t = 0; t < count; ++t) {
-    const auto c = static_cast<std::size_t>(class_of[t]);
+    const auto c = to_size(class_of[t]);
     const double distance = (static_cast<double>(logits[t]) - top[c]) / temperature;
     if (distance > -kNegligible) sum[c] += std::exp(distance);
   }
@@ -49,22 +50,15 @@ std::vector<double> class_sums(const TokenAutomaton& automaton, std::span<const 
   return top;
 }
 
-/// Leaves what the filters keep, in the order of cpu/reduction.h: top_p of the whole, then top_k, then min_p.
-void keep_likeliest(std::vector<WeightedToken>& tokens, const Sampling& options) {
-  if (options.top_k <= 0 && options.top_p >= 1 && options.min_p <= 0) return;
+/// Leaves what the filters keep.
+void keep_likeliest(std::vector<WeightedToken>& tokens, const PathDrawer::Rule& rule) {
+  if (!rule.keep) return;
   std::ranges::sort(tokens, [](const WeightedToken& a, const WeightedToken& b) {
     return a.weight > b.weight || (a.weight == b.weight && a.token < b.token);
   });
-  double all = 0, before = 0;
-  for (const WeightedToken& one : tokens) all += one.weight;
-  const std::size_t most = options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : tokens.size();
-  std::size_t kept = 0;
-  for (; kept < std::min(most, tokens.size()); ++kept) {
-    if (kept > 0 && options.top_p < 1 && before > options.top_p * all) break;
-    if (kept > 0 && tokens[kept].weight < options.min_p * tokens[0].weight) break;
-    before += tokens[kept].weight;
-  }
-  tokens.resize(kept);
+  std::vector<double> weights;
+  for (const WeightedToken& one : tokens) weights.push_back(one.weight);
+  tokens.resize(rule.keep(weights));
 }
 
 TokenId pick(std::span<const WeightedToken> tokens, double uniform) {
@@ -82,11 +76,11 @@ TokenId pick(std::span<const WeightedToken> tokens, double uniform) {
 /// The states before each slot, and after the last, that the given tokens allow from the start on.
 std::vector<std::vector<std::int32_t>> PathDrawer::reached(std::span<const Slot> slots) const {
   std::vector<std::vector<std::int32_t>> all = {{automaton_.start()}};
-  std::vector<std::uint8_t> seen(static_cast<std::size_t>(automaton_.states()), 0);
+  std::vector<std::uint8_t> seen(to_size(automaton_.states()), 0);
   for (const Slot& slot : slots) {
     std::vector<std::int32_t> next;
     const auto add = [&](std::int32_t state) {
-      if (std::exchange(seen[static_cast<std::size_t>(state)], std::uint8_t{1}) == 0) next.push_back(state);
+      if (std::exchange(seen[to_size(state)], std::uint8_t{1}) == 0) next.push_back(state);
     };
     for (const std::int32_t state : all.back()) {
       if (slot.token == Slot::kNone) {
@@ -95,7 +89,7 @@ std::vector<std::vector<std::int32_t>> PathDrawer::reached(std::span<const Slot>
         add(to);
       }
     }
-    for (const std::int32_t state : next) seen[static_cast<std::size_t>(state)] = 0;
+    for (const std::int32_t state : next) seen[to_size(state)] = 0;
     all.push_back(std::move(next));
   }
   return all;
@@ -103,17 +97,17 @@ std::vector<std::vector<std::int32_t>> PathDrawer::reached(std::span<const Slot>
 
 PathDrawer::Sums PathDrawer::before(const Slot& slot, std::span<const float> logits,
                                     std::span<const std::int32_t> states, const Sums& sums, double temperature) const {
-  const auto sum_at = [&sums](std::int32_t state) { return sums[static_cast<std::size_t>(state)]; };
+  const auto sum_at = [&sums](std::int32_t state) { return sums[to_size(state)]; };
   Sums result(sums.size(), kNoWay);
   const bool drawn = slot.token == Slot::kNone && slot.row != Slot::kNone;
   const std::vector<double> classes = drawn ? class_sums(automaton_, logits, temperature) : std::vector<double>();
   std::vector<double> terms;
   for (const std::int32_t state : states) {
-    double& sum = result[static_cast<std::size_t>(state)];
+    double& sum = result[to_size(state)];
     if (drawn) {
       terms.clear();
       for (const TokenAutomaton::Move& move : automaton_.moves(state))
-        terms.push_back(classes[static_cast<std::size_t>(move.token_class)] + sum_at(move.to));
+        terms.push_back(classes[to_size(move.token_class)] + sum_at(move.to));
       sum = log_sum(terms);
     } else if (slot.token == Slot::kNone) {
       for (const std::int32_t to : automaton_.successors(state)) sum = std::max(sum, sum_at(to));
@@ -124,15 +118,15 @@ PathDrawer::Sums PathDrawer::before(const Slot& slot, std::span<const float> log
   return result;
 }
 
-TokenId PathDrawer::draw_token(std::int32_t state, std::span<const float> logits, const Sums& sums,
-                               const Sampling& options, double uniform) const {
-  std::vector<double> way(static_cast<std::size_t>(automaton_.classes()), kNoWay);
+TokenId PathDrawer::draw_token(std::int32_t state, std::span<const float> logits, const Sums& sums, const Rule& rule,
+                               double uniform) const {
+  std::vector<double> way(to_size(automaton_.classes()), kNoWay);
   for (const TokenAutomaton::Move& move : automaton_.moves(state))
-    way[static_cast<std::size_t>(move.token_class)] = sums[static_cast<std::size_t>(move.to)];
+    way[to_size(move.token_class)] = sums[to_size(move.to)];
   const std::span<const std::int32_t> class_of = automaton_.class_of();
   const std::size_t count = std::min(logits.size(), class_of.size());
   const auto weight_of = [&](std::size_t t) {
-    return static_cast<double>(logits[t]) / options.temperature + way[static_cast<std::size_t>(class_of[t])];
+    return static_cast<double>(logits[t]) / rule.temperature + way[to_size(class_of[t])];
   };
   double top = kNoWay;
   for (std::size_t t = 0; t < count; ++t)
@@ -141,29 +135,29 @@ TokenId PathDrawer::draw_token(std::int32_t state, std::span<const float> logits
   for (std::size_t t = 0; t < count; ++t)
     if (const double weight = weight_of(t); weight > top - kNegligible)
       tokens.push_back({static_cast<TokenId>(t), std::exp(weight - top)});
-  keep_likeliest(tokens, options);
+  keep_likeliest(tokens, rule);
   return pick(tokens, uniform);
 }
 
 std::int32_t PathDrawer::likeliest_successor(std::int32_t state, const Sums& sums) const {
   return *std::ranges::max_element(automaton_.successors(state), {},
-                                   [&sums](std::int32_t to) { return sums[static_cast<std::size_t>(to)]; });
+                                   [&sums](std::int32_t to) { return sums[to_size(to)]; });
 }
 
 std::optional<std::vector<TokenId>> PathDrawer::draw(std::span<const Slot> slots,
                                                      std::span<const std::span<const float>> rows, std::int32_t after,
-                                                     const Sampling& options, const Uniform& uniform) {
+                                                     const Rule& rule, const Uniform& uniform) {
   const auto logits_of = [&rows](const Slot& slot) {
-    return slot.row == Slot::kNone ? std::span<const float>() : rows[static_cast<std::size_t>(slot.row)];
+    return slot.row == Slot::kNone ? std::span<const float>() : rows[to_size(slot.row)];
   };
   const std::vector<std::vector<std::int32_t>> states = reached(slots);
   std::vector<Sums> sums(slots.size() + 1);
-  sums.back().assign(static_cast<std::size_t>(automaton_.states()), kNoWay);
+  sums.back().assign(to_size(automaton_.states()), kNoWay);
   for (const std::int32_t state : states.back())
-    if (finder_.can_end(state, after)) sums.back()[static_cast<std::size_t>(state)] = 0;
+    if (finder_.can_end(state, after)) sums.back()[to_size(state)] = 0;
   for (std::size_t i = slots.size(); i-- > 0;)
-    sums[i] = before(slots[i], logits_of(slots[i]), states[i], sums[i + 1], options.temperature);
-  if (!std::isfinite(sums[0][static_cast<std::size_t>(automaton_.start())])) return std::nullopt;
+    sums[i] = before(slots[i], logits_of(slots[i]), states[i], sums[i + 1], rule.temperature);
+  if (!std::isfinite(sums[0][to_size(automaton_.start())])) return std::nullopt;
   for (std::uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
     std::vector<TokenId> tokens(slots.size(), Slot::kNone);
     std::int32_t state = automaton_.start(), count = 0;
@@ -171,7 +165,7 @@ std::optional<std::vector<TokenId>> PathDrawer::draw(std::span<const Slot> slots
       const Slot& slot = slots[i];
       const bool free = slot.token == Slot::kNone && slot.row == Slot::kNone;
       if (slot.token == Slot::kNone && !free)
-        tokens[i] = draw_token(state, logits_of(slot), sums[i + 1], options, uniform(i, attempt));
+        tokens[i] = draw_token(state, logits_of(slot), sums[i + 1], rule, uniform(i, attempt));
       const TokenId token = slot.token == Slot::kNone ? tokens[i] : slot.token;
       const std::int32_t to = free ? likeliest_successor(state, sums[i + 1]) : automaton_.next(state, token);
       // A draw that exceeds a bound is not finished: models that write long texts would pay for all of them.

@@ -44,19 +44,19 @@ Problem problem(const std::string& regex, std::size_t size, std::uint64_t seed) 
   return made;
 }
 
-std::optional<Text> drawn(const Problem& problem, const Sampling& options, std::uint64_t seed) {
+std::optional<Text> drawn(const Problem& problem, const PathDrawer::Rule& rule, std::uint64_t seed) {
   PathFinder finder(problem.automaton);
   std::vector<std::span<const float>> rows(problem.logits.begin(), problem.logits.end());
   return PathDrawer(problem.automaton, finder)
-      .draw(problem.slots, rows, problem.after, options, [&](std::size_t slot, std::uint32_t attempt) {
+      .draw(problem.slots, rows, problem.after, rule, [&](std::size_t slot, std::uint32_t attempt) {
         return uniform01({seed, 0}, RngPurpose::kToken, 0, static_cast<std::uint32_t>(slot), attempt);
       });
 }
 
-std::map<Text, double> frequencies(const Problem& problem, const Sampling& options) {
+std::map<Text, double> frequencies(const Problem& problem, const PathDrawer::Rule& rule) {
   std::map<Text, double> counts;
   for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
-    const auto text = drawn(problem, options, seed);
+    const auto text = drawn(problem, rule, seed);
     EXPECT_TRUE(text.has_value());
     if (text) counts[*text] += 1.0 / kDraws;
   }
@@ -131,30 +131,33 @@ TEST(PathDraw, LittleTemperatureGivesTheBest) {
     ClassWeights weights(one.automaton);
     for (const auto& logits : one.logits) weights.add(logits);
     EXPECT_EQ(drawn(one, {.temperature = 1e-5}, seed), finder.best(one.slots, weights, 0)) << seed;
-    EXPECT_EQ(drawn(one, {.temperature = 5, .top_k = 1}, seed), drawn(one, {.temperature = 5, .top_k = 1}, seed + 1));
+    const PathDrawer::Rule likeliest{5, [](std::span<const double>) { return std::size_t{1}; }};
+    EXPECT_EQ(drawn(one, likeliest, seed), drawn(one, likeliest, seed + 1));
   }
 }
 
-/// One position: the filters mean what they mean without a structure, among the tokens that it allows.
+/// One position: the filters get the tokens that the structure allows, the likeliest first, and what they keep is
+/// drawn.
 TEST(PathDraw, FiltersKeepTheLikeliestThatAreAllowed) {
   Problem one = problem("a|b|ab|ba", 1, 0);
   const auto share = [](double p) { return static_cast<float>(std::log(p)); };
   one.logits = {{share(0.2), share(0.1), share(0.05), share(0.05), share(0.5), share(0.1)}};  // a half and a fifth of
-  const auto kept = [&](Sampling options) {                                                   // a, b, ab, ba
-    options.temperature = 1;
+  const auto kept = [&](std::size_t count) {                                                  // a, b, ab, ba
+    const PathDrawer::Rule rule{1, [&](std::span<const double> weights) {
+                                  EXPECT_EQ(weights.size(), 4);
+                                  constexpr std::array kShares = {1.0, 0.5, 0.25, 0.25};
+                                  for (std::size_t i = 0; i < 4; ++i)
+                                    EXPECT_NEAR(weights[i] / weights[0], kShares[i], 1e-6);
+                                  return count;
+                                }};
     std::size_t most = 0;
-    for (const auto& [text, frequency] : frequencies(one, options)) {
+    for (const auto& [text, frequency] : frequencies(one, rule)) {
       EXPECT_GT(frequency, 0.05);
       most = std::max(most, static_cast<std::size_t>(text[0]) + 1);
     }
     return most;
   };
-  EXPECT_EQ(kept({}), 4);
-  EXPECT_EQ(kept({.top_k = 2}), 2);
-  EXPECT_EQ(kept({.top_p = 0.4}), 1);
-  EXPECT_EQ(kept({.top_p = 0.7}), 2);
-  EXPECT_EQ(kept({.min_p = 0.4}), 2);
-  EXPECT_EQ(kept({.min_p = 0.6}), 1);
+  for (std::size_t count = 1; count <= 4; ++count) EXPECT_EQ(kept(count), count);
 }
 
 TEST(PathDraw, ForbiddenAndDamagedLogits) {

@@ -23,12 +23,12 @@ using Function = TokenAutomaton::Function;
 struct FunctionHash {
   std::size_t operator()(const Function& function) const {
     std::uint64_t hash = function.size();
-    for (const TokenAutomaton::Step& step : function) {
+    for (const TokenAutomaton::Transition& step : function) {
       hash = mix64(hash, (static_cast<std::uint64_t>(step.from) << 32U) | static_cast<std::uint64_t>(step.to));
-      if (step.more != 0 || step.count != TokenAutomaton::Step::kGoesOn)
+      if (step.more != 0 || step.count != TokenAutomaton::Transition::kGoesOn)
         hash = mix64(hash, (static_cast<std::uint64_t>(step.more) << 16U) | static_cast<std::uint16_t>(step.count));
     }
-    return static_cast<std::size_t>(hash);
+    return to_size(hash);
   }
 };
 
@@ -44,15 +44,14 @@ class Functions {
   }
 
   bool full() const { return pairs_ > kMostPairs; }
-  const Function& function(std::int32_t f) const { return *functions_[static_cast<std::size_t>(f)]; }
+  const Function& function(std::int32_t f) const { return *functions_[to_size(f)]; }
   bool dead(std::int32_t f) const { return function(f).empty(); }
 
   std::int32_t after(std::int32_t f, std::uint8_t byte) {
-    const std::size_t slot =
-        static_cast<std::size_t>(f) * static_cast<std::size_t>(dfa_.classes) + dfa_.byte_class[byte];
+    const std::size_t slot = to_size(f) * to_size(dfa_.classes) + dfa_.byte_class[byte];
     if (then_[slot] == kUnknown) {
       Function made;
-      for (const TokenAutomaton::Step& step : function(f))
+      for (const TokenAutomaton::Transition& step : function(f))
         if (const auto longer = with_byte(step, byte)) made.push_back(*longer);
       const std::int32_t name = number(std::move(made));  // may move then_
       then_[slot] = name;
@@ -62,18 +61,18 @@ class Functions {
 
  private:
   /// The step of a text with one byte more; nullopt: it is dead, or counts too much whatever was counted before.
-  std::optional<TokenAutomaton::Step> with_byte(TokenAutomaton::Step step, std::uint8_t byte) const {
+  std::optional<TokenAutomaton::Transition> with_byte(TokenAutomaton::Transition step, std::uint8_t byte) const {
     const std::int32_t end = dfa_.step(step.to, byte);
     if (end == Dfa::kDead) return std::nullopt;
-    const std::int32_t counter = dfa_.counter[static_cast<std::size_t>(end)];
-    const bool stays = counter != 0 && counter == dfa_.counter[static_cast<std::size_t>(step.to)];
+    const std::int32_t counter = dfa_.counter[to_size(end)];
+    const bool stays = counter != 0 && counter == dfa_.counter[to_size(step.to)];
     if (stays) {
-      std::int16_t& counted = step.count == TokenAutomaton::Step::kGoesOn ? step.more : step.count;
+      std::int16_t& counted = step.count == TokenAutomaton::Transition::kGoesOn ? step.more : step.count;
       const std::int32_t after = dfa_.count_after(step.to, end, counted);
       if (after == Dfa::kTooMany || after > kMostInToken) return std::nullopt;
       counted = static_cast<std::int16_t>(after);
     } else {
-      step.count = counter != 0 ? std::int16_t{0} : TokenAutomaton::Step::kGoesOn;
+      step.count = counter != 0 ? std::int16_t{0} : TokenAutomaton::Transition::kGoesOn;
     }
     step.to = end;
     return step;
@@ -84,8 +83,8 @@ class Functions {
     const auto [place, fresh] = numbers_.try_emplace(std::move(function), static_cast<std::int32_t>(functions_.size()));
     if (fresh) {
       functions_.push_back(&place->first);
-      pairs_ += size + static_cast<std::size_t>(dfa_.classes);
-      then_.resize(then_.size() + static_cast<std::size_t>(dfa_.classes), kUnknown);
+      pairs_ += size + to_size(dfa_.classes);
+      then_.resize(then_.size() + to_size(dfa_.classes), kUnknown);
     }
     return place->second;
   }
@@ -139,8 +138,8 @@ Expected<TokenAutomaton> TokenAutomaton::build(const Dfa& dfa, std::span<const s
     if (result.accepts(s)) end.push_back({s, ended});
   bool stops_exist = false;
   for (const TokenId id : stops) {
-    if (id < 0 || static_cast<std::size_t>(id) >= tokens.size()) continue;
-    result.class_of_[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(classes.size());
+    if (id < 0 || to_size(id) >= tokens.size()) continue;
+    result.class_of_[to_size(id)] = static_cast<std::int32_t>(classes.size());
     stops_exist = true;
   }
   if (stops_exist) classes.push_back(&end);
@@ -156,28 +155,27 @@ void TokenAutomaton::set_bounds(const Dfa& dfa) {
   counts_ = !dfa.most.empty();
   bounds_.assign(accepting_.size(), kTooMany);
   for (std::int32_t s = 0; s < dfa.states; ++s)
-    if (const std::int32_t counter = dfa.counter[static_cast<std::size_t>(s)]; counter != 0)
-      bounds_[static_cast<std::size_t>(s)] = dfa.most[static_cast<std::size_t>(counter) - 1];
+    if (const std::int32_t counter = dfa.counter[to_size(s)]; counter != 0)
+      bounds_[to_size(s)] = dfa.most[to_size(counter) - 1];
 }
 
 std::int32_t TokenAutomaton::count_after(std::int32_t state, const Move& move, std::int32_t count) const {
-  const std::int32_t bound = bounds_[static_cast<std::size_t>(state)];
+  const std::int32_t bound = bounds_[to_size(state)];
   if (bound != kTooMany && count + move.more > bound) return kTooMany;
-  if (bounds_[static_cast<std::size_t>(move.to)] == kTooMany) return 0;
-  return move.count == Step::kGoesOn ? count + move.more : move.count;
+  if (bounds_[to_size(move.to)] == kTooMany) return 0;
+  return move.count == Transition::kGoesOn ? count + move.more : move.count;
 }
 
 void TokenAutomaton::set_moves(const std::vector<const Function*>& classes) {
   first_move_.assign(accepting_.size() + 1, 0);
   for (std::size_t c = 1; c < classes.size(); ++c)
-    for (const Step& step : *classes[c]) ++first_move_[static_cast<std::size_t>(step.from) + 1];
+    for (const Transition& step : *classes[c]) ++first_move_[to_size(step.from) + 1];
   for (std::size_t s = 1; s < first_move_.size(); ++s) first_move_[s] += first_move_[s - 1];
   moves_.resize(first_move_.back());
   std::vector<std::size_t> fill(first_move_.begin(), first_move_.end() - 1);
   for (std::size_t c = 1; c < classes.size(); ++c)
-    for (const Step& step : *classes[c])
-      moves_[fill[static_cast<std::size_t>(step.from)]++] = {static_cast<std::int32_t>(c), step.to, step.more,
-                                                             step.count};
+    for (const Transition& step : *classes[c])
+      moves_[fill[to_size(step.from)]++] = {static_cast<std::int32_t>(c), step.to, step.more, step.count};
 }
 
 void TokenAutomaton::set_successors() {
@@ -222,12 +220,12 @@ void TokenAutomaton::set_fewest() {
 }
 
 std::span<const TokenAutomaton::Move> TokenAutomaton::moves(std::int32_t state) const {
-  const auto s = static_cast<std::size_t>(state);
+  const auto s = to_size(state);
   return std::span(moves_).subspan(first_move_[s], first_move_[s + 1] - first_move_[s]);
 }
 
 std::span<const std::int32_t> TokenAutomaton::successors(std::int32_t state) const {
-  const auto s = static_cast<std::size_t>(state);
+  const auto s = to_size(state);
   return std::span(successors_).subspan(first_successor_[s], first_successor_[s + 1] - first_successor_[s]);
 }
 
@@ -237,8 +235,8 @@ std::int32_t TokenAutomaton::next(std::int32_t state, TokenId token) const {
 }
 
 const TokenAutomaton::Move* TokenAutomaton::move(std::int32_t state, TokenId token) const {
-  if (token < 0 || static_cast<std::size_t>(token) >= class_of_.size()) return nullptr;
-  const std::int32_t wanted = class_of_[static_cast<std::size_t>(token)];
+  if (token < 0 || to_size(token) >= class_of_.size()) return nullptr;
+  const std::int32_t wanted = class_of_[to_size(token)];
   const auto all = moves(state);
   const auto found = std::ranges::lower_bound(all, wanted, {}, &Move::token_class);
   return wanted != kNoClass && found != all.end() && found->token_class == wanted ? &*found : nullptr;

@@ -29,21 +29,21 @@ class TokenAutomaton {
                                         std::span<const TokenId> stops, const std::stop_token& stop = {});
 
   /// What a text does in a state. Counts: see Dfa::most.
-  struct Step {
+  struct Transition {
     static constexpr std::int16_t kGoesOn = -1;
     std::int32_t from = 0, to = 0;
     std::int16_t more = 0;         ///< is added to the count in `from`, which may then not exceed its bound
     std::int16_t count = kGoesOn;  ///< in `to`, if its counter has begun anew; else the count in `from` goes on
-    friend bool operator==(const Step&, const Step&) = default;
+    friend bool operator==(const Transition&, const Transition&) = default;
   };
   /// By ascending `from`; states that are not listed have no successor.
-  using Function = std::vector<Step>;
+  using Function = std::vector<Transition>;
 
   /// What tokens of a class do in a state.
   struct Move {
     std::int32_t token_class = kNoClass;
     std::int32_t to = 0;
-    std::int16_t more = 0, count = Step::kGoesOn;  ///< as Step's
+    std::int16_t more = 0, count = Transition::kGoesOn;  ///< as Transition's
   };
 
   std::int32_t states() const { return static_cast<std::int32_t>(accepting_.size()); }

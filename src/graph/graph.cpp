@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "base/to_size.h"
 #include "numerics/hadamard.h"
 
 namespace dllm {
@@ -126,21 +127,20 @@ ValueId untransformed(const Graph& graph, ValueId id) {
 std::int64_t hidden_width(const Graph& graph) {
   std::int64_t sum = 0;
   for (const Op& op : graph.ops)
-    if (const auto* o = std::get_if<op::HiddenOut>(&op)) sum += graph.values[static_cast<std::size_t>(o->x)].width;
+    if (const auto* o = std::get_if<op::HiddenOut>(&op)) sum += graph.values[to_size(o->x)].width;
   return sum;
 }
 
 bool hands_out_scored(const Graph& graph) {
   for (const Op& op : graph.ops)
-    if (const auto* o = std::get_if<op::HiddenOut>(&op))
-      return graph.values[static_cast<std::size_t>(o->x)].rows != graph.shape.rows;
+    if (const auto* o = std::get_if<op::HiddenOut>(&op)) return graph.values[to_size(o->x)].rows != graph.shape.rows;
   return false;
 }
 
 std::int64_t hidden_in_width(const Graph& graph) {
   std::int64_t sum = 0;
   for (const Op& op : graph.ops)
-    if (const auto* o = std::get_if<op::HiddenIn>(&op)) sum += graph.values[static_cast<std::size_t>(o->out)].width;
+    if (const auto* o = std::get_if<op::HiddenIn>(&op)) sum += graph.values[to_size(o->out)].width;
   return sum;
 }
 
@@ -148,8 +148,8 @@ std::vector<Lifetime> lifetimes(const Graph& graph) {
   std::vector<Lifetime> lives(graph.values.size());
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     const auto index = static_cast<std::int32_t>(i);
-    for (ValueId id : outputs(graph.ops[i])) lives[static_cast<std::size_t>(id)] = {index, index};
-    for (ValueId id : inputs(graph.ops[i])) lives[static_cast<std::size_t>(id)].last = index;
+    for (ValueId id : outputs(graph.ops[i])) lives[to_size(id)] = {index, index};
+    for (ValueId id : inputs(graph.ops[i])) lives[to_size(id)].last = index;
   }
   return lives;
 }
@@ -160,9 +160,8 @@ std::vector<bool> scored_values(const Graph& graph) {
     for (const ValueId out : outputs(op)) {
       const std::vector<ValueId> from = inputs(op);
       const auto* const gather = std::get_if<op::Gather>(&op);
-      scored[static_cast<std::size_t>(out)] = std::holds_alternative<op::GatherScored>(op) ||
-                                              (gather != nullptr && gather->scored) ||
-                                              (!from.empty() && scored[static_cast<std::size_t>(from.front())]);
+      scored[to_size(out)] = std::holds_alternative<op::GatherScored>(op) || (gather != nullptr && gather->scored) ||
+                             (!from.empty() && scored[to_size(from.front())]);
     }
   return scored;
 }
@@ -173,9 +172,8 @@ std::vector<bool> own_row_values(const Graph& graph) {
   for (const Op& op : graph.ops) {
     const std::vector<ValueId> from = inputs(op);
     const bool makes_whole = std::holds_alternative<op::Gather>(op) || std::holds_alternative<op::GatherScored>(op);
-    const bool reads_own = std::ranges::any_of(from, [&](ValueId id) { return own[static_cast<std::size_t>(id)]; });
-    for (const ValueId out : outputs(op))
-      own[static_cast<std::size_t>(out)] = !makes_whole && (from.empty() || reads_own);
+    const bool reads_own = std::ranges::any_of(from, [&](ValueId id) { return own[to_size(id)]; });
+    for (const ValueId out : outputs(op)) own[to_size(out)] = !makes_whole && (from.empty() || reads_own);
   }
   return own;
 }
@@ -183,7 +181,7 @@ std::vector<bool> own_row_values(const Graph& graph) {
 std::int64_t head_vocab(const Graph& graph) {
   for (const Op& op : graph.ops)
     if (const auto* head = std::get_if<op::ScoreHead>(&op))
-      return head->vocab > 0 ? head->vocab : graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
+      return head->vocab > 0 ? head->vocab : graph.weights[to_size(head->weight)].shape[1];
   return 0;
 }
 
@@ -196,13 +194,12 @@ class Validator {
   std::string run() {
     for (const Op& op : graph_.ops) {
       for (ValueId id : inputs(op))
-        if (!known(id) || !written_[static_cast<std::size_t>(id)])
+        if (!known(id) || !written_[to_size(id)])
           return fmt::format("{} reads value {} before it is written", op_name(op), id);
       for (ValueId id : outputs(op)) {
         if (!known(id)) return fmt::format("{} writes unknown value {}", op_name(op), id);
-        if (written_[static_cast<std::size_t>(id)])
-          return fmt::format("{} writes '{}' a second time", op_name(op), value(id).name);
-        written_[static_cast<std::size_t>(id)] = true;
+        if (written_[to_size(id)]) return fmt::format("{} writes '{}' a second time", op_name(op), value(id).name);
+        written_[to_size(id)] = true;
       }
       if (!std::visit([this](const auto& o) { return fits(o); }, op))
         return fmt::format("{} has operands whose widths do not fit", op_name(op));
@@ -211,9 +208,9 @@ class Validator {
   }
 
  private:
-  bool known(ValueId id) const { return id >= 0 && static_cast<std::size_t>(id) < graph_.values.size(); }
-  const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
-  const Shape& shape(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)].shape; }
+  bool known(ValueId id) const { return id >= 0 && to_size(id) < graph_.values.size(); }
+  const Value& value(ValueId id) const { return graph_.values[to_size(id)]; }
+  const Shape& shape(WeightId id) const { return graph_.weights[to_size(id)].shape; }
   bool same(ValueId a, ValueId b) const { return value(a).width == value(b).width && value(a).rows == value(b).rows; }
   bool bias_fits(WeightId bias, std::int64_t width) const { return bias == kNoId || shape(bias) == Shape{width}; }
 

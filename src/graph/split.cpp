@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/to_size.h"
 #include "graph/split_weights.h"
 
 namespace dllm {
@@ -27,7 +28,7 @@ Shape with_outputs(Shape shape, std::int64_t count) {
 }  // namespace
 
 WeightId RankGraphMaker::use(const WeightPart& part) {
-  const auto source = static_cast<std::size_t>(part.source);
+  const auto source = to_size(part.source);
   if (made_.parts[source].count == 0) made_.parts[source] = part;
   const auto known = std::ranges::find(made_.parts, part);
   if (known != made_.parts.end()) return static_cast<WeightId>(known - made_.parts.begin());
@@ -38,7 +39,7 @@ WeightId RankGraphMaker::use(const WeightPart& part) {
 
 WeightId RankGraphMaker::all_of(WeightId id) {
   if (id == kNoId) return kNoId;
-  return use({id, 0, outputs_of(whole_.weights[static_cast<std::size_t>(id)].shape)});
+  return use({id, 0, outputs_of(whole_.weights[to_size(id)].shape)});
 }
 
 WeightId RankGraphMaker::part_of(WeightId id, UnitRange range) {
@@ -106,22 +107,21 @@ std::int64_t gathered_bytes(const RankGraph& own, int rank, int ranks, double st
   std::vector<std::int64_t> stored;
   for (const Op& op : graph.ops) {
     if (const auto* store = std::get_if<op::StoreKv>(&op)) {
-      if (stored.size() <= static_cast<std::size_t>(store->layer))
-        stored.resize(static_cast<std::size_t>(store->layer) + 1);
-      stored[static_cast<std::size_t>(store->layer)] = 2 * graph.values[static_cast<std::size_t>(store->k)].width;
+      if (stored.size() <= to_size(store->layer)) stored.resize(to_size(store->layer) + 1);
+      stored[to_size(store->layer)] = 2 * graph.values[to_size(store->k)].width;
     }
     const auto* gather = std::get_if<op::Gather>(&op);
     if (gather == nullptr) continue;
     if (gather->kind == GatherKind::kStored) {
-      bytes += stored_bytes * static_cast<double>(others * stored[static_cast<std::size_t>(gather->layer)]);
+      bytes += stored_bytes * static_cast<double>(others * stored[to_size(gather->layer)]);
     } else if (gather->kind == GatherKind::kRows) {
-      bytes += 4.0 * static_cast<double>(others * graph.values[static_cast<std::size_t>(gather->out)].width);
+      bytes += 4.0 * static_cast<double>(others * graph.values[to_size(gather->out)].width);
     } else {
-      const Value& out = graph.values[static_cast<std::size_t>(gather->out)];
+      const Value& out = graph.values[to_size(gather->out)];
       const bool coded =
           gather->codes && std::ranges::all_of(gather->parts, [](std::int64_t p) { return p % 32 == 0; });
       bytes += (coded ? code_bytes : 4.0) *
-               static_cast<double>(out.rows * (out.width - gather->parts[static_cast<std::size_t>(rank)]));
+               static_cast<double>(out.rows * (out.width - gather->parts[to_size(rank)]));
     }
   }
   return static_cast<std::int64_t>(bytes);

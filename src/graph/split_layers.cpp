@@ -5,6 +5,7 @@
 #include <set>
 #include <variant>
 
+#include "base/to_size.h"
 #include "graph/split_weights.h"
 
 namespace dllm {
@@ -35,7 +36,7 @@ class LayerSplitter {
   }
 
  private:
-  std::size_t ranks() const { return static_cast<std::size_t>(maker_.split().ranks); }
+  std::size_t ranks() const { return to_size(maker_.split().ranks); }
   /// Hidden states are a result, which every rank hands out.
   static bool everywhere(const Op& op) { return std::holds_alternative<op::HiddenOut>(op); }
   int owner_of(std::size_t op) const { return static_cast<int>(std::ranges::upper_bound(cuts_, op) - cuts_.begin()); }
@@ -53,7 +54,7 @@ class LayerSplitter {
 
   std::int64_t weight_of(const Op& op) const {
     const auto count = [this](WeightId id) {
-      return id == kNoId ? 0 : element_count(maker_.whole().weights[static_cast<std::size_t>(id)].shape);
+      return id == kNoId ? 0 : element_count(maker_.whole().weights[to_size(id)].shape);
     };
     if (const auto* o = std::get_if<op::Linear>(&op)) return count(o->weight);
     if (const auto* o = std::get_if<op::Experts>(&op)) return count(o->gate) + count(o->up) + count(o->down);
@@ -68,8 +69,7 @@ class LayerSplitter {
     std::vector<std::int64_t> before(tail_ + 1, 0), alive(tail_ + 1, 0);
     for (std::size_t i = 0; i < tail_; ++i) before[i + 1] = before[i] + weight_of(whole.ops[i]);
     for (std::size_t v = 0; v < lives.size(); ++v)
-      for (auto i = static_cast<std::size_t>(lives[v].first) + 1;
-           i <= std::min(tail_, static_cast<std::size_t>(lives[v].last)); ++i)
+      for (auto i = to_size(lives[v].first) + 1; i <= std::min(tail_, to_size(lives[v].last)); ++i)
         alive[i] += whole.values[v].width;
     const std::vector<bool> open = open_caches();
     std::vector<std::size_t> places;
@@ -112,21 +112,21 @@ class LayerSplitter {
     const std::vector<Lifetime> lives = lifetimes(whole);
     const std::size_t begin = from == 0 ? 0 : cuts_[from - 1], end = cuts_[from];
     for (std::size_t v = 0; v < lives.size(); ++v) {
-      const auto first = static_cast<std::size_t>(lives[v].first), last = static_cast<std::size_t>(lives[v].last);
+      const auto first = to_size(lives[v].first), last = to_size(lives[v].last);
       if (first >= begin && first < end && last >= end) gather(static_cast<ValueId>(v), static_cast<int>(from));
     }
   }
 
   void gather(ValueId id, int from) {
     if (!gathered_.insert(id).second) return;
-    const std::int64_t width = maker_.whole().values[static_cast<std::size_t>(id)].width;
+    const std::int64_t width = maker_.whole().values[to_size(id)].width;
     const bool own = from == maker_.split().rank;
     op::Gather gather;
     gather.x = own ? id : kNoId;
     gather.out = own ? maker_.new_value(id, width) : id;  // which nobody reads where the value is anyway
     gather.parts.assign(ranks(), 0);
-    gather.parts[static_cast<std::size_t>(from)] = width;
-    gather.scored = scored_[static_cast<std::size_t>(id)];
+    gather.parts[to_size(from)] = width;
+    gather.scored = scored_[to_size(id)];
     maker_.add(gather);
   }
 

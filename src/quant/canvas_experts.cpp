@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/to_size.h"
 #include "graph/expert_choice.h"
 #include "numerics/tensor_type.h"
 #include "quant/canvas_runner.h"
@@ -32,7 +33,7 @@ void score_row(const op::Route& o, std::span<const float> z, std::span<const flo
 
 void route_rows(const op::Route& o, std::span<const float> logits, std::int64_t experts, std::span<const float> bias,
                 std::span<const float> scale, std::span<const std::int64_t> runs, std::span<float> out) {
-  const auto count = static_cast<std::size_t>(experts), width = 2 * static_cast<std::size_t>(o.used);
+  const auto count = to_size(experts), width = 2 * to_size(o.used);
   std::vector<float> scores(logits.size()), keys(logits.size());
   const auto row_of = [&](std::span<float> values, std::size_t r) { return values.subspan(r * count, count); };
   for (std::size_t r = 0; r < logits.size() / count; ++r)
@@ -40,12 +41,12 @@ void route_rows(const op::Route& o, std::span<const float> logits, std::int64_t 
   std::vector<std::uint8_t> all(count, 1), allowed(count, 1), chosen(count);
   std::vector<float> largest(count);
   for (std::size_t run = 0; run + 1 < runs.size(); ++run) {
-    const auto first = static_cast<std::size_t>(runs[run]), end = static_cast<std::size_t>(runs[run + 1]);
+    const auto first = to_size(runs[run]), end = to_size(runs[run + 1]);
     if (o.capacity > 0)
       pool_of_block(o, std::span(keys).subspan(first * count, (end - first) * count), largest, all, allowed);
     for (std::size_t r = first; r < end; ++r) {
       if (o.groups > 1) {
-        const auto groups = static_cast<std::size_t>(o.groups);
+        const auto groups = to_size(o.groups);
         limit_groups(o, row_of(keys, r), std::span(largest).first(groups), std::span(chosen).first(groups), allowed);
       }
       choose_largest(row_of(keys, r), allowed, o.used, chosen);
@@ -64,15 +65,15 @@ float expert_share(std::span<const float> route, std::int64_t expert) {
 WeightView expert_matrix(const WeightView& stack, std::int64_t expert) {
   WeightView matrix = stack;
   matrix.shape = {stack.shape[0], stack.shape[1]};
-  const auto bytes = static_cast<std::size_t>(codec(stack.type).row_bytes(stack.shape[0]) * stack.shape[1]);
-  matrix.data = stack.data.subspan(static_cast<std::size_t>(expert) * bytes, bytes);
+  const auto bytes = to_size(codec(stack.type).row_bytes(stack.shape[0]) * stack.shape[1]);
+  matrix.data = stack.data.subspan(to_size(expert) * bytes, bytes);
   return matrix;
 }
 
 std::vector<float> expert_inner(const op::Experts& o, const WeightView& gate, const WeightView& up,
                                 std::span<const float> x, ThreadPool& pool) {
   const std::int64_t rows = static_cast<std::int64_t>(x.size()) / gate.shape[0], width = gate.shape[1];
-  std::vector<float> gates(static_cast<std::size_t>(rows * width)), ups(gates.size());
+  std::vector<float> gates(to_size(rows * width)), ups(gates.size());
   multiply_rows(gate, {}, x, gates, pool);
   multiply_rows(up, {}, x, ups, pool);
   gated(o.activation == Activation::kGeluTanh, gates, ups, width, gates, pool);
@@ -100,7 +101,7 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Experts& o) const {
     std::vector<float> given, shares;
     std::vector<std::int64_t> rows;
     for (std::int64_t r = 0; r < x.rows(); ++r) {
-      const std::span<const float> choice(route.row(r), static_cast<std::size_t>(route.width));
+      const std::span<const float> choice(route.row(r), to_size(route.width));
       if (const float share = expert_share(choice, e); share != 0) {
         rows.push_back(r);
         shares.push_back(share);
@@ -110,12 +111,11 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Experts& o) const {
     if (rows.empty()) continue;
     const std::vector<float> inner =
         expert_inner(o, expert_matrix(weight(o.gate), e), expert_matrix(weight(o.up), e), given, pool_);
-    std::vector<float> product(rows.size() * static_cast<std::size_t>(out.width));
+    std::vector<float> product(rows.size() * to_size(out.width));
     multiply_rows(expert_matrix(weight(o.down), e), {}, inner, product, pool_);
     for (std::size_t i = 0; i < rows.size(); ++i)
       for (std::int64_t column = 0; column < out.width; ++column)
-        out.row(rows[i])[column] +=
-            shares[i] * product[i * static_cast<std::size_t>(out.width) + static_cast<std::size_t>(column)];
+        out.row(rows[i])[column] += shares[i] * product[i * to_size(out.width) + to_size(column)];
   }
 }
 

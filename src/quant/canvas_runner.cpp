@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/parallel.h"
+#include "base/to_size.h"
 #include "graph/rope.h"
 #include "numerics/tensor_type.h"
 
@@ -39,21 +40,20 @@ Expected<void> CanvasRunner::check(const Graph& graph) {
 std::vector<float> CanvasRunner::vector(WeightId id) const {
   std::vector<float> values;
   if (id == kNoId || !weight(id).present()) return values;
-  values.resize(static_cast<std::size_t>(weight(id).shape[0]));
+  values.resize(to_size(weight(id).shape[0]));
   decode_weight_row(weight(id), 0, values);
   return values;
 }
 
 ActivationRows& CanvasRunner::add(CanvasChunk& chunk, ValueId id, std::int64_t rows) const {
   ActivationRows& out = chunk.values[id];
-  out.width = graph_.values[static_cast<std::size_t>(id)].width;
-  out.values.assign(static_cast<std::size_t>(rows * out.width), 0.0f);
+  out.width = graph_.values[to_size(id)].width;
+  out.values.assign(to_size(rows * out.width), 0.0f);
   return out;
 }
 
 void CanvasRunner::run(CanvasChunk& chunk, std::int64_t first, std::int64_t end) const {
-  for (std::int64_t i = first; i < end; ++i)
-    std::visit([&](const auto& o) { run(chunk, o); }, graph_.ops[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = first; i < end; ++i) std::visit([&](const auto& o) { run(chunk, o); }, graph_.ops[to_size(i)]);
 }
 
 void CanvasRunner::run(CanvasChunk& chunk, const op::Embed& o) const {
@@ -61,7 +61,7 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Embed& o) const {
   std::int64_t r = 0;
   for (const CalibrationCanvas& canvas : chunk.canvases)
     for (const TokenId token : canvas.tokens) {
-      const std::span<float> row(out.row(r++), static_cast<std::size_t>(out.width));
+      const std::span<float> row(out.row(r++), to_size(out.width));
       decode_weight_row(weight(o.table), token, row);
       for (float& x : row) x *= o.scale;
     }
@@ -76,8 +76,7 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::RmsNorm& o) const {
     const float* const from = x.values.data() + item * n;
     float* const to = out.values.data() + item * n;
     const float factor = 1.0f / std::sqrt(dot(from, from, n) / static_cast<float>(n) + o.eps);
-    for (std::int64_t i = 0; i < n; ++i)
-      to[i] = from[i] * factor * (gain.empty() ? 1.0f : gain[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] * factor * (gain.empty() ? 1.0f : gain[to_size(i)]);
   });
 }
 
@@ -99,7 +98,7 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Rope& o) const {
       const auto position = static_cast<Position>(r - chunk.first_rows[c]);
       const double magnitude = rope_magnitude(o, position);
       for (std::int64_t j = 0; j < half; ++j) {
-        const auto angle = static_cast<double>(static_cast<float>(position) * frequencies[static_cast<std::size_t>(j)]);
+        const auto angle = static_cast<double>(static_cast<float>(position) * frequencies[to_size(j)]);
         const auto cos = static_cast<float>(magnitude * std::cos(angle));
         const auto sin = static_cast<float>(magnitude * std::sin(angle));
         for (std::int64_t head = 0; head < o.heads; ++head) {
@@ -133,22 +132,22 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Attention& o) const {
   parallel(pool_, canvases * o.heads, [&](std::int64_t task, int) {
     thread_local std::vector<float> scores;
     const std::int64_t head = task % o.heads, kv = head / group * d;
-    const auto canvas = static_cast<std::size_t>(task / o.heads);
+    const auto canvas = to_size(task / o.heads);
     const std::int64_t first = chunk.first_rows[canvas], end = chunk.first_rows[canvas + 1];
     for (std::int64_t r = first; r < end; ++r) {
       std::int64_t seen = end - first;
       if (causal_block_ > 0) seen = std::min(seen, ((r - first) / causal_block_ + 1) * causal_block_);
-      scores.resize(static_cast<std::size_t>(seen));
+      scores.resize(to_size(seen));
       float top = -HUGE_VALF, sum = 0;
       for (std::int64_t j = 0; j < seen; ++j) {
-        float& score = scores[static_cast<std::size_t>(j)];
+        float& score = scores[to_size(j)];
         score = dot(q.row(r) + head * d, k.row(first + j) + kv, d) * o.scale;
         top = std::max(top, score);
       }
       for (float& score : scores) sum += score = std::exp(score - top);
       float* const to = out.row(r) + head * d;
       for (std::int64_t j = 0; j < seen; ++j) {
-        const float share = scores[static_cast<std::size_t>(j)] / sum;
+        const float share = scores[to_size(j)] / sum;
         const float* const from = v.row(first + j) + kv;
         for (std::int64_t i = 0; i < d; ++i) to[i] += share * from[i];
       }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "quant/row_sums.h"
 
@@ -47,11 +48,10 @@ void substitute(const Triangle& inverse, std::span<const float> factor, double l
     double shares[kSumRows];
     for (std::int64_t r = 0; r < count; ++r) {
       rows[r] = inverse.row(k + r).data() + from;
-      shares[r] = -last * static_cast<double>(factor[static_cast<std::size_t>(k + r)]);
+      shares[r] = -last * static_cast<double>(factor[to_size(k + r)]);
     }
     const std::int64_t common = std::min(to, k + 1);
-    if (from < common)
-      add_rows(row + from, std::span(shares).first(static_cast<std::size_t>(count)), rows, common - from);
+    if (from < common) add_rows(row + from, std::span(shares).first(to_size(count)), rows, common - from);
     for (std::int64_t r = 1; r < count; ++r)
       for (std::int64_t j = std::max(from, k + 1); j < std::min(to, k + r + 1); ++j)
         row[j] += shares[r] * static_cast<double>(rows[r][j - from]);
@@ -66,7 +66,7 @@ void substitute(const Triangle& inverse, std::span<const float> factor, double l
 template <class Rows, class Finish>
 Expected<void> for_rows(std::int64_t n, ThreadPool& pool, const Rows& rows, const Finish& finish) {
   const std::int64_t size = std::clamp<std::int64_t>(kRowsOfTask * pool.size(), 4 * kRowsOfTask, 16 * kRowsOfTask);
-  std::vector<double> memory(static_cast<std::size_t>(std::min(size, n) * n));
+  std::vector<double> memory(to_size(std::min(size, n) * n));
   for (std::int64_t first = 0; first < n; first += size) {
     const std::int64_t count = std::min(size, n - first);
     const auto row_of = [&](std::int64_t i) { return memory.data() + (i - first) * n; };
@@ -78,7 +78,7 @@ Expected<void> for_rows(std::int64_t n, ThreadPool& pool, const Rows& rows, cons
     });
     for (std::int64_t i = first; i < first + count; ++i) {
       rows.combine(i, first, i, row_of(i));
-      DLLM_CHECK_OK(finish(i, std::span(row_of(i), static_cast<std::size_t>(i + 1))));
+      DLLM_CHECK_OK(finish(i, std::span(row_of(i), to_size(i + 1))));
     }
   }
   return {};
@@ -96,7 +96,7 @@ void add_products(Triangle& hessian, std::span<const float> x, ThreadPool& pool)
       // Whole tiles where there are so many columns: sums beyond the diagonal are not used.
       sum_columns(x.data() + i, x.data() + first, n, rows, std::min(kProductTile, n - first), sums);
       for (std::int64_t k = 0; k < count; ++k) {
-        float& sum = to[static_cast<std::size_t>(first + k)];
+        float& sum = to[to_size(first + k)];
         sum = static_cast<float>(static_cast<double>(sum) + sums[k]);
       }
     }
@@ -112,10 +112,10 @@ void add_differences(std::span<double> cross, std::span<const float> x, std::spa
       double sums[kTile] = {};
       for (std::int64_t r = 0; r < rows; ++r) {
         const float *const from = x.data() + r * n + first, *const to = y.data() + r * n + first;
-        const auto factor = static_cast<double>(x[static_cast<std::size_t>(r * n + i)]);
+        const auto factor = static_cast<double>(x[to_size(r * n + i)]);
         for (std::int64_t k = 0; k < count; ++k) sums[k] += factor * static_cast<double>(to[k] - from[k]);
       }
-      for (std::int64_t k = 0; k < count; ++k) cross[static_cast<std::size_t>(i * n + first + k)] += sums[k];
+      for (std::int64_t k = 0; k < count; ++k) cross[to_size(i * n + first + k)] += sums[k];
     }
   });
 }
@@ -171,13 +171,13 @@ Expected<void> invert_factor(Triangle& hessian, ThreadPool& pool) {
 }
 
 std::vector<double> diagonal_blocks(const Triangle& hessian, std::int64_t size) {
-  std::vector<double> blocks(static_cast<std::size_t>(hessian.size() * size));
+  std::vector<double> blocks(to_size(hessian.size() * size));
   for (std::int64_t i = 0; i < hessian.size(); ++i) {
     const std::int64_t first = i / size * size;
     for (std::int64_t k = first; k <= i; ++k) {
-      const auto value = static_cast<double>(hessian.row(i)[static_cast<std::size_t>(k)]);
-      blocks[static_cast<std::size_t>(i * size + k - first)] = value;
-      blocks[static_cast<std::size_t>(k * size + i - first)] = value;
+      const auto value = static_cast<double>(hessian.row(i)[to_size(k)]);
+      blocks[to_size(i * size + k - first)] = value;
+      blocks[to_size(k * size + i - first)] = value;
     }
   }
   return blocks;

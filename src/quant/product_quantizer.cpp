@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "numerics/mx_tensor.h"
 #include "quant/canvas_math.h"
@@ -26,7 +27,7 @@ void add_target(const InputBatch& batch, std::span<const double> w, std::int64_t
     const float *const x = batch.given.data() + b * n, *const y = batch.exact.data() + b * n;
     double lost = 0;
     if (!batch.residual.empty()) {
-      const std::size_t at = b * (batch.residual.size() / rows) + static_cast<std::size_t>(row);
+      const std::size_t at = b * (batch.residual.size() / rows) + to_size(row);
       lost = static_cast<double>(batch.exact_residual[at]) - static_cast<double>(batch.residual[at]);
     }
     double sums[8] = {};
@@ -45,15 +46,15 @@ void add_target(const InputBatch& batch, std::span<const double> w, std::int64_t
 Corrections::Corrections(const ProductInputs& inputs, std::int64_t outputs, ThreadPool& pool)
     : inputs_(inputs), pool_(pool) {
   if (inputs.has_residual || inputs.width > outputs) return;
-  cross_.assign(static_cast<std::size_t>(inputs.width * inputs.width), 0.0);
+  cross_.assign(to_size(inputs.width * inputs.width), 0.0);
   inputs.each([&](const InputBatch& batch) { add_differences(cross_, batch.given, batch.exact, inputs.width, pool_); });
 }
 
 void Corrections::targets(std::span<const double> w, std::int64_t first, std::span<double> targets) const {
-  const auto n = static_cast<std::size_t>(inputs_.width);
+  const auto n = to_size(inputs_.width);
   const auto rows = static_cast<std::int64_t>(w.size() / n);
   std::ranges::fill(targets, 0.0);
-  const auto row_of = [n](auto values, std::int64_t r) { return values.subspan(static_cast<std::size_t>(r) * n, n); };
+  const auto row_of = [n](auto values, std::int64_t r) { return values.subspan(to_size(r) * n, n); };
   if (cross_.empty()) {
     inputs_.each([&](const InputBatch& batch) {
       parallel(pool_, rows,
@@ -112,14 +113,13 @@ Expected<void> ProductQuantizer::quantize(const MatrixJob& job, const RowQuantiz
   std::atomic<bool> fits{true};
   for (std::int64_t first = 0; first < rows; first += panel) {
     const std::int64_t count = std::min(panel, rows - first);
-    w.resize(static_cast<std::size_t>(count * columns));
-    bytes.assign(static_cast<std::size_t>(count * row_bytes), std::byte{});
-    const auto row_of = [n = static_cast<std::size_t>(columns)](std::vector<double>& values, std::int64_t r,
-                                                                std::int64_t size = 1) {
-      return std::span(values).subspan(static_cast<std::size_t>(r) * n, static_cast<std::size_t>(size) * n);
+    w.resize(to_size(count * columns));
+    bytes.assign(to_size(count * row_bytes), std::byte{});
+    const auto row_of = [n = to_size(columns)](std::vector<double>& values, std::int64_t r, std::int64_t size = 1) {
+      return std::span(values).subspan(to_size(r) * n, to_size(size) * n);
     };
     parallel_pieces(pool_, count, kPieceRows, [&](std::int64_t begin, std::int64_t end, int) {
-      std::vector<float> row(static_cast<std::size_t>(columns));
+      std::vector<float> row(to_size(columns));
       for (std::int64_t r = begin; r < end; ++r) {
         decode_weight_row(job.weight, first + r, row);
         std::ranges::copy(row, row_of(w, r).begin());
@@ -138,8 +138,7 @@ Expected<void> ProductQuantizer::quantize(const MatrixJob& job, const RowQuantiz
       for (std::int64_t r = begin; corrections != nullptr && r < end; ++r)
         quantizer.correct(row_of(w, r), row_of(targets, r));
       quantizer.quantize(row_of(w, begin, end - begin), columns,
-                         std::span(bytes).subspan(static_cast<std::size_t>(begin * row_bytes),
-                                                  static_cast<std::size_t>((end - begin) * row_bytes)),
+                         std::span(bytes).subspan(to_size(begin * row_bytes), to_size((end - begin) * row_bytes)),
                          row_bytes);
     });
     DLLM_CHECK_OK(job.write(bytes));

@@ -6,6 +6,7 @@
 
 #include "base/parallel.h"
 #include "base/rng.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "numerics/tensor_type.h"
 
@@ -54,11 +55,11 @@ const std::vector<std::byte>& RandomWeights::pool(const PoolKey& key) {
   const auto [at, fresh] = pools_.try_emplace(key);
   if (!fresh) return at->second;
   const Codec& format = codec(key.first);
-  at->second.resize(static_cast<std::size_t>(format.row_bytes(kPoolElems)));
+  at->second.resize(to_size(format.row_bytes(kPoolElems)));
   constexpr std::int64_t kTask = std::int64_t{1} << 14;
   // The same normal numbers for every type and deviation, so that files with the same seed resemble each other.
   threads_.parallel_for(kPoolElems / kTask, [&](std::int64_t task, int) {
-    std::vector<float> values(static_cast<std::size_t>(kTask));
+    std::vector<float> values(to_size(kTask));
     normal_values(seed_, kPoolValues, 0, task * kTask, values);
     for (float& value : values) value *= key.second;
     format.quantize(values.data(), at->second.data() + format.row_bytes(task * kTask), kTask);
@@ -79,21 +80,20 @@ void RandomWeights::fill(std::uint32_t index, const Codec& format, const std::ve
       const std::int64_t piece = first_piece + p;
       // first_piece and begin are multiples of four: the words are drawn before they are read.
       if (piece % 4 == 0) words = draw(seed_, kPlaces, index, static_cast<std::uint64_t>(piece / 4));
-      const std::uint64_t word = words[static_cast<std::size_t>(piece % 4)];
+      const std::uint64_t word = words[to_size(piece % 4)];
       const auto place = static_cast<std::int64_t>(word * static_cast<std::uint64_t>(places) >> 32);
       const std::int64_t bytes = std::min(piece_bytes, size - p * piece_bytes);
-      std::memcpy(out.data() + p * piece_bytes, from.data() + place * format.block_bytes,
-                  static_cast<std::size_t>(bytes));
+      std::memcpy(out.data() + p * piece_bytes, from.data() + place * format.block_bytes, to_size(bytes));
     }
   });
 }
 
 Expected<void> RandomWeights::stream_vector(std::uint32_t index, std::string_view name, std::int64_t count,
                                             TensorType type, const GgufWriter::Sink& sink) {
-  std::vector<float> values(static_cast<std::size_t>(count));
+  std::vector<float> values(to_size(count));
   normal_values(seed_, kVectorValues, index, 0, values);
   for (float& value : values) value = is_gain(name) ? 1.0f + kGainDeviation * value : kBiasDeviation * value;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(codec(type).row_bytes(count)));
+  std::vector<std::byte> bytes(to_size(codec(type).row_bytes(count)));
   codec(type).quantize(values.data(), bytes.data(), count);
   return sink(bytes);
 }
@@ -106,9 +106,9 @@ Expected<void> RandomWeights::stream(std::uint32_t index, std::string_view name,
   const std::vector<std::byte>& from = pool({type, deviation});
   const Codec& format = codec(type);
   const std::int64_t total = format.row_bytes(count), chunk = format.row_bytes(kChunkPieces * kPieceElems);
-  buffer_.resize(static_cast<std::size_t>(std::min(total, chunk)));
+  buffer_.resize(to_size(std::min(total, chunk)));
   for (std::int64_t done = 0; done < total; done += chunk) {
-    const auto part = std::span(buffer_).first(static_cast<std::size_t>(std::min(chunk, total - done)));
+    const auto part = std::span(buffer_).first(to_size(std::min(chunk, total - done)));
     fill(index, format, from, done / format.row_bytes(kPieceElems), part);
     DLLM_CHECK_OK(sink(part));
   }

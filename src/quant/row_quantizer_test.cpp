@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "base/to_size.h"
 #include "quant/row_test_data.h"
 
 namespace dllm {
@@ -19,13 +20,12 @@ struct Inputs {
   std::vector<float> x;
 
   Inputs(std::int64_t rows, std::int64_t columns, std::uint32_t seed) : rows(rows), columns(columns) {
-    const auto common = normals(static_cast<std::size_t>(rows), seed + 1);
-    const auto own = normals(static_cast<std::size_t>(rows * columns), seed);
+    const auto common = normals(to_size(rows), seed + 1);
+    const auto own = normals(to_size(rows * columns), seed);
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < columns; ++c)
-        x.push_back(static_cast<float>(
-            (own[static_cast<std::size_t>(r * columns + c)] + 1.5 * common[static_cast<std::size_t>(r)]) *
-            static_cast<double>(1 + c % 5)));
+        x.push_back(static_cast<float>((own[to_size(r * columns + c)] + 1.5 * common[to_size(r)]) *
+                                       static_cast<double>(1 + c % 5)));
   }
   Triangle hessian(int threads = 1) const {
     ThreadPool pool(threads);
@@ -33,9 +33,7 @@ struct Inputs {
     add_products(h, x, pool);
     return h;
   }
-  double at(std::int64_t r, std::int64_t c) const {
-    return static_cast<double>(x[static_cast<std::size_t>(r * columns + c)]);
-  }
+  double at(std::int64_t r, std::int64_t c) const { return static_cast<double>(x[to_size(r * columns + c)]); }
   /// |X d|^2 over columns [first, first + d.size()).
   double output(std::span<const double> d, std::int64_t first) const {
     double sum = 0;
@@ -55,8 +53,8 @@ TEST(Hessian, IsTheProductOfTheInputs) {
     for (std::int64_t k = 0; k <= i; ++k) {
       double expected = 0;
       for (std::int64_t r = 0; r < 70; ++r) expected += inputs.at(r, i) * inputs.at(r, k);
-      EXPECT_NEAR(one.row(i)[static_cast<std::size_t>(k)], expected, 1e-7 * std::fabs(expected));
-      EXPECT_EQ(one.row(i)[static_cast<std::size_t>(k)], three.row(i)[static_cast<std::size_t>(k)]);
+      EXPECT_NEAR(one.row(i)[to_size(k)], expected, 1e-7 * std::fabs(expected));
+      EXPECT_EQ(one.row(i)[to_size(k)], three.row(i)[to_size(k)]);
     }
 }
 
@@ -68,15 +66,14 @@ TEST(Hessian, InverseFactor) {
     ASSERT_TRUE(invert_factor(h, pool));
     // L^-1 H L^-T is the unit matrix.
     const auto full = [&](std::int64_t i, std::int64_t k) {
-      return static_cast<double>(before.row(std::max(i, k))[static_cast<std::size_t>(std::min(i, k))]);
+      return static_cast<double>(before.row(std::max(i, k))[to_size(std::min(i, k))]);
     };
     for (std::int64_t a = 0; a < n; ++a)
       for (std::int64_t b = 0; b < n; ++b) {
         double sum = 0;
         for (std::int64_t i = 0; i <= a; ++i)
           for (std::int64_t k = 0; k <= b; ++k)
-            sum += static_cast<double>(h.row(a)[static_cast<std::size_t>(i)]) * full(i, k) *
-                   static_cast<double>(h.row(b)[static_cast<std::size_t>(k)]);
+            sum += static_cast<double>(h.row(a)[to_size(i)]) * full(i, k) * static_cast<double>(h.row(b)[to_size(k)]);
         EXPECT_NEAR(sum, a == b ? 1 : 0, 1e-5) << n;
       }
   }
@@ -108,10 +105,10 @@ void invert_row_by_row(Triangle& h) {
   }
   for (std::int64_t i = 0; i < h.size(); ++i) {
     const double last = 1 / static_cast<double>(h.row(i).back());
-    row.assign(static_cast<std::size_t>(i + 1), 0.0);
+    row.assign(to_size(i + 1), 0.0);
     for (std::int64_t k = 0; k < i; ++k)
       for (std::size_t j = 0; j < h.row(k).size(); ++j)
-        row[j] += -last * static_cast<double>(h.row(i)[static_cast<std::size_t>(k)]) * static_cast<double>(h.row(k)[j]);
+        row[j] += -last * static_cast<double>(h.row(i)[to_size(k)]) * static_cast<double>(h.row(k)[j]);
     row.back() = last;
     store(i);
   }
@@ -150,7 +147,7 @@ std::vector<double> rounded(TensorType type, const char* method, const Inputs& i
   const auto quantizer = RowQuantizer::create(grid, *quant_method(method), inputs.hessian(), 0.01, pool);
   if (!quantizer) ADD_FAILURE() << quantizer.error().message();
   const std::int64_t row_bytes = codec(type).row_bytes(inputs.columns);
-  std::vector<std::byte> out(w.size() / static_cast<std::size_t>(inputs.columns) * static_cast<std::size_t>(row_bytes));
+  std::vector<std::byte> out(w.size() / to_size(inputs.columns) * to_size(row_bytes));
   quantizer->quantize(w, inputs.columns, out, row_bytes);
   EXPECT_EQ(decode_doubles(type, out, w.size()), w) << "what is written is what was chosen";
   if (bytes != nullptr) *bytes = out;
@@ -162,7 +159,7 @@ TEST(YClip, ChoosesTheScaleWithTheLeastOutputError) {
   for (const char* name : {"mxint4", "mxint4:16:plena", "mxfp4_e2m1", "q4_0"}) {
     const TensorType type = *tensor_type_from_name(name);
     const BlockGrid grid = *BlockGrid::of(type);
-    const auto size = static_cast<std::size_t>(grid.elements());
+    const auto size = to_size(grid.elements());
     int clipped = 0;
     for (std::uint32_t seed = 0; seed < 30; ++seed) {
       std::vector<double> w = normals(64, 500 + seed);
@@ -198,7 +195,7 @@ TEST(YClip, ChoosesTheScaleWithTheLeastOutputError) {
 
 /// GPTQ by its definition: the optimal change of the columns that remain, with an inverse per column.
 std::vector<double> gptq_by_definition(TensorType type, const Inputs& inputs, std::vector<double> w) {
-  const auto n = static_cast<std::size_t>(inputs.columns);
+  const auto n = to_size(inputs.columns);
   std::vector<std::vector<double>> h(n, std::vector<double>(n, 0.0));
   double mean = 0;
   for (std::size_t i = 0; i < n; ++i)
@@ -208,7 +205,7 @@ std::vector<double> gptq_by_definition(TensorType type, const Inputs& inputs, st
   for (std::size_t i = 0; i < n; ++i) mean += h[i][i] / static_cast<double>(n);
   for (std::size_t i = 0; i < n; ++i) h[i][i] += 0.01 * mean;
   const BlockGrid grid = *BlockGrid::of(type);
-  const auto size = static_cast<std::size_t>(grid.elements());
+  const auto size = to_size(grid.elements());
   std::vector<std::uint16_t> scales;
   for (std::size_t j = n; j-- > 0;) {
     if (j % size == size - 1) grid.scales(std::span(w).subspan(j + 1 - size, size), scales);
@@ -228,7 +225,7 @@ TEST(Gptq, EqualsItsDefinition) {
     for (const std::int64_t columns : {size, 2 * size, 3 * size}) {
       const Inputs inputs(40, columns, static_cast<std::uint32_t>(columns));
       for (std::uint32_t seed = 0; seed < 3; ++seed) {
-        const std::vector<double> w = normals(static_cast<std::size_t>(columns), 900 + seed);
+        const std::vector<double> w = normals(to_size(columns), 900 + seed);
         const auto got = rounded(type, "gptq", inputs, w), expected = gptq_by_definition(type, inputs, w);
         for (std::size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-9) << name << " " << columns;
       }
@@ -238,9 +235,9 @@ TEST(Gptq, EqualsItsDefinition) {
 
 double output_error(const Inputs& inputs, const std::vector<double>& w, const std::vector<double>& q) {
   double sum = 0;
-  for (std::size_t first = 0; first < w.size(); first += static_cast<std::size_t>(inputs.columns)) {
+  for (std::size_t first = 0; first < w.size(); first += to_size(inputs.columns)) {
     std::vector<double> d;
-    for (std::size_t i = first; i < first + static_cast<std::size_t>(inputs.columns); ++i) d.push_back(w[i] - q[i]);
+    for (std::size_t i = first; i < first + to_size(inputs.columns); ++i) d.push_back(w[i] - q[i]);
     sum += inputs.output(d, 0);
   }
   return sum;
@@ -261,7 +258,7 @@ TEST(Gptq, EachStepLessensTheOutputError) {
 TEST(Gptq, InputsThatNothingUsedAreRoundedToNearest) {
   Inputs inputs(50, 64, 8);
   for (std::int64_t r = 0; r < 50; ++r)
-    for (std::int64_t c = 0; c < 64; c += 2) inputs.x[static_cast<std::size_t>(r * 64 + c)] = 0;
+    for (std::int64_t c = 0; c < 64; c += 2) inputs.x[to_size(r * 64 + c)] = 0;
   const TensorType type = *tensor_type_from_name("mxint8:16");
   const std::vector<double> w = normals(64, 4);
   const auto got = rounded(type, "gptq", inputs, w), nearest = rounded(type, "rtn", inputs, w);
@@ -280,8 +277,7 @@ TEST(Gptq, CorrectsWhatTheInputsLost) {
   std::normal_distribution<float> normal;
   for (std::int64_t r = 0; r < 200; ++r)  // a loss that other columns can make up for in part
     for (std::int64_t c = 0; c < 32; ++c)
-      exact.x[static_cast<std::size_t>(r * 32 + c)] +=
-          0.3f * given.x[static_cast<std::size_t>(r * 32 + (c + 5) % 32)] + 0.1f * normal(random);
+      exact.x[to_size(r * 32 + c)] += 0.3f * given.x[to_size(r * 32 + (c + 5) % 32)] + 0.1f * normal(random);
   ThreadPool pool(2);
   std::vector<double> cross(32 * 32);
   add_differences(cross, given.x, exact.x, 32, pool);
@@ -298,9 +294,8 @@ TEST(Gptq, CorrectsWhatTheInputsLost) {
   for (std::int64_t i = 0; i < 32; ++i) {
     double left = 0, right = 0;
     for (std::int64_t k = 0; k < 32; ++k) {
-      const auto at = static_cast<std::size_t>(k);
-      left +=
-          static_cast<double>(h.row(std::max(i, k))[static_cast<std::size_t>(std::min(i, k))]) * (moved[at] - w[at]);
+      const auto at = to_size(k);
+      left += static_cast<double>(h.row(std::max(i, k))[to_size(std::min(i, k))]) * (moved[at] - w[at]);
       for (std::int64_t r = 0; r < 200; ++r) right += given.at(r, i) * (exact.at(r, k) - given.at(r, k)) * w[at];
     }
     EXPECT_NEAR(left, right, 1e-3 * std::fabs(right) + 1e-2) << i;
@@ -309,8 +304,7 @@ TEST(Gptq, CorrectsWhatTheInputsLost) {
     double sum = 0;
     for (std::int64_t r = 0; r < 200; ++r) {
       double y = 0;
-      for (std::int64_t k = 0; k < 32; ++k)
-        y += given.at(r, k) * weights[static_cast<std::size_t>(k)] - exact.at(r, k) * w[static_cast<std::size_t>(k)];
+      for (std::int64_t k = 0; k < 32; ++k) y += given.at(r, k) * weights[to_size(k)] - exact.at(r, k) * w[to_size(k)];
       sum += y * y;
     }
     return sum;
@@ -322,8 +316,8 @@ TEST(Gptq, CorrectsWhatTheInputsLost) {
   std::vector<double> lost(32, 0.0), row = w;
   for (std::int64_t r = 0; r < 200; ++r) {
     double e = 0;
-    for (std::int64_t k = 0; k < 32; ++k) e += given.at(r, k) * v[static_cast<std::size_t>(k)];
-    for (std::int64_t k = 0; k < 32; ++k) lost[static_cast<std::size_t>(k)] += given.at(r, k) * e;
+    for (std::int64_t k = 0; k < 32; ++k) e += given.at(r, k) * v[to_size(k)];
+    for (std::int64_t k = 0; k < 32; ++k) lost[to_size(k)] += given.at(r, k) * e;
   }
   const auto undamped = RowQuantizer::create(*BlockGrid::of(*tensor_type_from_name("mxint8")),
                                              *quant_method("gptq+correct"), given.hessian(), 1e-9, pool);

@@ -1,9 +1,9 @@
 #include "ranks/command.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "backend/kept_tokens.h"
 #include "ranks/wire.h"
 
 namespace dllm {
@@ -96,7 +96,7 @@ class PlanReader {
 };
 
 void put_request(WireWriter& to, const ScoreRequest& request) {
-  to.put(request.temperature).put(request.top_k).put(request.top_p).put(request.min_p);
+  Sampling::each<const Sampling>(request, [&](const auto& member) { to.put(member); });
   to.put(static_cast<std::uint8_t>(request.distribution)).put(request.rng.seed).put(request.rng.request);
   to.put(request.step).put(request.draw_ahead).put(request.steps_from.has_value());
   to.put(request.steps_from.value_or(0));
@@ -116,7 +116,7 @@ void get_request(WireReader& from, std::int64_t vocab, std::size_t scored, Score
     if (!sound) from.fail();
   };
   const auto known = [&](TokenId token) { return token >= 0 && token < vocab; };
-  from.get(request.temperature), from.get(request.top_k), from.get(request.top_p), from.get(request.min_p);
+  Sampling::each<Sampling>(request, [&](auto& member) { from.get(member); });
   const auto distribution = from.get<std::uint8_t>();
   check(distribution <= static_cast<std::uint8_t>(ScoreDistribution::kSampled));
   request.distribution = static_cast<ScoreDistribution>(distribution);
@@ -145,9 +145,8 @@ void get_request(WireReader& from, std::int64_t vocab, std::size_t scored, Score
     row = query.scored;
   });
   from.get(request.top_tokens), from.get(request.logits), from.get(request.hidden);
-  check(request.top_tokens >= 0 && request.top_tokens <= vocab && request.top_k >= 0);
-  check(std::isfinite(request.temperature) && request.temperature >= 0 && request.top_p >= 0 && request.top_p <= 1 &&
-        request.min_p >= 0 && request.min_p <= 1);
+  check(request.top_tokens >= 0 && request.top_tokens <= vocab);
+  check(KeptTokens::sound(request));
 }
 
 void get_steps(WireReader& from, std::int64_t vocab, RunSteps& run) {

@@ -33,7 +33,7 @@ struct Played {
 struct Contest {
   std::string method;   ///< "autoregressive", or the preset
   std::string pattern;  ///< "1 per pass", "recorded"
-  Workload work;
+  BenchRequests work;
 };
 
 class Against {
@@ -90,7 +90,7 @@ class Against {
 
   Expected<void> recordings() {
     for (const std::string& file : options_.replays) {
-      DLLM_TRY(Workload work,
+      DLLM_TRY(BenchRequests work,
                recorded_workload(desc(), {file, options_.answers, length_, prompt_tokens_, options_.generate.seed}));
       const std::string preset = work.preset.empty() ? "as recorded" : work.preset;
       const Contest contest{preset, "recorded", std::move(work)};
@@ -116,7 +116,7 @@ class Against {
     return {};
   }
 
-  Expected<Played> play(const Workload& work, const AnswerHost& host) const {
+  Expected<Played> play(const BenchRequests& work, const AnswerHost& host) const {
     Played sum;
     for (std::size_t i = 0; i < work.prompts.size(); ++i) {
       const CommitSchedule* const replay = work.replays.empty() ? nullptr : &work.replays[i];

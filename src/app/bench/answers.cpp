@@ -37,7 +37,7 @@ class AnswerBench {
   AnswerBench(const ShapeModel& model, const RunningBackend& running, const BenchWatch& watch)
       : model_(model), running_(running), watch_(watch) {}
 
-  Expected<Json> run(const Workload& work) {
+  Expected<Json> run(const BenchRequests& work) {
     VirtualClock& clock = *running_.clock;
     DLLM_TRY(const AnswerMeans means, answer_means(running_, work.options, watch_.stop));
     const auto start = std::chrono::steady_clock::now();
@@ -77,7 +77,7 @@ class AnswerBench {
     sum.answers.push_back(std::move(one));
   }
 
-  Json record(const Workload& work, const Replayed& sum, double host_seconds) const {
+  Json record(const BenchRequests& work, const Replayed& sum, double host_seconds) const {
     const auto count = static_cast<double>(work.prompts.size());
     const double seconds = sum.parts.seconds();
     Json json = {{"test", "answers"}, {"name", model_.name}, {"architecture", model_.desc.architecture}};
@@ -148,7 +148,7 @@ Expected<void> bench_answers(const BackendEntry& backend, const std::string& mod
     for (const std::int32_t tokens : options.prompts.empty() ? std::vector{0} : options.prompts) {
       // One for each recording, as it counts what it could not simulate.
       DLLM_TRY(const RunningBackend running, backend.make_valueless(shape.desc, shape.graph, options.load));
-      DLLM_TRY(const Workload work,
+      DLLM_TRY(const BenchRequests work,
                recorded_workload(shape.desc, {file, options.answers, options.generate.length.value_or(0), tokens,
                                               options.generate.seed}));
       DLLM_TRY(const Json record, AnswerBench(shape, running, watch).run(work));

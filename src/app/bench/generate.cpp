@@ -50,7 +50,7 @@ Expected<Answers> sum_up(const std::vector<Generation>& generations) {
 
 class GenerateBench {
  public:
-  GenerateBench(BenchModel& model, const BenchOptions& options, Workload work, const BenchWatch& watch)
+  GenerateBench(BenchModel& model, const BenchOptions& options, BenchRequests work, const BenchWatch& watch)
       : model_(model), options_(options), work_(std::move(work)), watch_(watch) {}
 
   /// The same requests in every batch, so that costs can be compared and results must be equal.
@@ -120,7 +120,7 @@ class GenerateBench {
 
   BenchModel& model_;
   const BenchOptions& options_;
-  const Workload work_;
+  const BenchRequests work_;
   const BenchWatch& watch_;
 };
 
@@ -131,8 +131,8 @@ Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, co
   const ModelDesc& desc = model.model->desc();
   for (const std::string& file : options.replays)
     for (const std::int32_t tokens : options.prompts.empty() ? std::vector{0} : options.prompts) {
-      DLLM_TRY(Workload work, recorded_workload(desc, {file, options.answers, options.generate.length.value_or(0),
-                                                       tokens, options.generate.seed}));
+      DLLM_TRY(BenchRequests work, recorded_workload(desc, {file, options.answers, options.generate.length.value_or(0),
+                                                            tokens, options.generate.seed}));
       DLLM_CHECK_OK(GenerateBench(model, options, std::move(work), watch).run(sink));
     }
   if (!options.replays.empty()) return {};
@@ -141,7 +141,7 @@ Expected<void> bench_generate(BenchModel& model, const BenchOptions& options, co
   DLLM_TRY(const ResolvedOptions resolved, resolve_options(generate, desc));
   const std::int32_t requests = *std::max_element(options.batches.begin(), options.batches.end());
   for (const std::int32_t tokens : options.prompts.empty() ? std::vector{32} : options.prompts) {
-    Workload work;
+    BenchRequests work;
     work.options = resolved;
     for (std::int32_t i = 0; i < requests; ++i)
       work.prompts.push_back(bench_prompt(desc, resolved.seed, static_cast<std::size_t>(i), tokens));

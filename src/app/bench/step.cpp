@@ -110,20 +110,20 @@ class StepBench {
   }
 
   Json record(const StepSize& size, const std::vector<double>& samples) const {
-    const Graph graph = model_.model->build({size.batch * size.rows, size.batch * size.scored});
+    const Graph graph = model_.model->build(size.shape());
     const StepWork work = work_of(graph, model_.model->weights(), desc_, size);
     const double median = summarize(samples).median;
     Json json = {{"test", "step"}};
     json.update(model_.describe());
     json["activations"] = options_.load.activations.empty() ? "int8" : options_.load.activations;
     json["seed"] = options_.generate.seed.value_or(0);
-    json["batch"] = size.batch;
+    json["batch"] = size.sequences;
     json["rows"] = size.rows;
-    json["context"] = size.context;
+    json["context"] = size.keys;
     json["scored"] = size.scored;
     json["repetitions"] = samples.size();
     json["ms"] = summary_json(samples, 1e3);
-    json["rows_per_second"] = static_cast<double>(size.batch * size.rows) / median;
+    json["rows_per_second"] = static_cast<double>(size.shape().rows) / median;
     json["gop"] = work.ops() / 1e9;
     json["gops"] = work.ops() / 1e9 / median;
     json["weight_gb"] = work.weight_bytes / 1e9;

@@ -13,11 +13,11 @@ const WeightView& view(const Weights& weights, WeightId id) { return weights[sta
 /// Number of (row, visible key) pairs.
 double visible_pairs(const ModelDesc& desc, const StepSize& size) {
   const std::int64_t block = desc.causal_block;
-  const auto sequences = static_cast<double>(size.batch);
-  if (block == 0) return sequences * static_cast<double>(size.rows) * static_cast<double>(size.context);
+  const auto sequences = static_cast<double>(size.sequences);
+  if (block == 0) return sequences * static_cast<double>(size.rows) * static_cast<double>(size.keys);
   double pairs = 0;
-  for (std::int64_t p = size.context - size.rows; p < size.context; ++p)
-    pairs += static_cast<double>(std::min(size.context, (p / block + 1) * block));
+  for (std::int64_t p = size.keys - size.rows; p < size.keys; ++p)
+    pairs += static_cast<double>(std::min(size.keys, (p / block + 1) * block));
   return sequences * pairs;
 }
 
@@ -40,8 +40,8 @@ void add_experts(const Graph& graph, const op::Experts& o, const Weights& weight
 StepWork work_of(const Graph& graph, const Weights& weights, const ModelDesc& desc, const StepSize& size) {
   StepWork work;
   const double pairs = visible_pairs(desc, size);
-  const double rows = static_cast<double>(size.batch * size.rows);
-  const double scored = static_cast<double>(size.batch * size.scored);
+  const double rows = static_cast<double>(size.shape().rows);
+  const double scored = static_cast<double>(size.shape().scored);
   for (const Op& op : graph.ops) {
     if (const auto* linear = std::get_if<op::Linear>(&op)) {
       const WeightView& weight = view(weights, linear->weight);
@@ -52,7 +52,7 @@ StepWork work_of(const Graph& graph, const Weights& weights, const ModelDesc& de
     } else if (const auto* head = std::get_if<op::ScoreHead>(&op)) {
       const WeightView& weight = view(weights, head->weight);
       work.head_ops += 2.0 * scored * static_cast<double>(element_count(weight.shape));
-      if (size.scored > 0) work.weight_bytes += static_cast<double>(weight.data.size());
+      if (size.scored_rows() > 0) work.weight_bytes += static_cast<double>(weight.data.size());
     } else if (const auto* attention = std::get_if<op::Attention>(&op)) {
       work.attention_ops += 4.0 * pairs * static_cast<double>(attention->heads) * attention->head_dim;
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "graph/graph.h"
+#include "graph/step_size.h"
 #include "model/model_desc.h"
 #include "model/weights.h"
 
@@ -16,14 +17,7 @@ struct StepWork {
   double ops() const { return linear_ops + head_ops + attention_ops; }
 };
 
-/// For each of `batch` sequences, `rows` positions that end at `context`, with all earlier ones visible.
-struct StepSize {
-  std::int64_t batch = 1;
-  std::int64_t rows = 0;
-  std::int64_t context = 0;
-  std::int64_t scored = 0;
-};
-
+/// Of a step whose rows see all earlier positions, as far as the model's mask permits.
 StepWork work_of(const Graph& graph, const Weights& weights, const ModelDesc& desc, const StepSize& size);
 
 /// The element type of the model's matrices: the one with most of their bytes.

@@ -16,12 +16,12 @@ std::vector<TokenId> bench_prompt(const ModelDesc& desc, std::uint64_t seed, std
   return prompt;
 }
 
-Expected<Workload> recorded_workload(const ModelDesc& desc, const ReplayRequest& request) {
+Expected<BenchRequests> recorded_workload(const ModelDesc& desc, const ReplayRequest& request) {
   DLLM_TRY(const Recording recording, read_recording(request.file));
   if (recording.options.mode.name.empty() && !desc.modes.empty())
     return Error{ErrorCode::kUsage, "recorded with a model of one way of decoding, and this one has several",
                  request.file, "give a recording of a mode: dllm eval --record with such a model"};
-  Workload workload;
+  BenchRequests workload;
   workload.file = request.file;
   workload.preset = recording.options.preset;
   const std::int32_t length = request.positions > 0 ? request.positions : recording.length;
@@ -54,7 +54,7 @@ CommitSchedule even_schedule(Position length, Position block, Position per_pass)
   return schedule;
 }
 
-nlohmann::ordered_json replay_json(const Workload& workload) {
+nlohmann::ordered_json replay_json(const BenchRequests& workload) {
   return {{"file", workload.file}, {"answers", workload.recorded_answers}};
 }
 

@@ -12,7 +12,7 @@
 namespace dllm::app {
 
 /// The requests of a generation benchmark.
-struct Workload {
+struct BenchRequests {
   ResolvedOptions options;
   std::vector<std::vector<TokenId>> prompts;
   std::vector<CommitSchedule> replays;        ///< one per prompt; empty: the method chooses
@@ -35,12 +35,12 @@ struct ReplayRequest {
 
 /// Errors: those of read_recording(); kUsage, as Recording::schedule(); a prompt that would shift the blocks; options
 /// that do not suit the model.
-Expected<Workload> recorded_workload(const ModelDesc& desc, const ReplayRequest& request);
+Expected<BenchRequests> recorded_workload(const ModelDesc& desc, const ReplayRequest& request);
 
 /// `per_pass` positions are committed in each pass, from left to right, never across the end of a block.
 CommitSchedule even_schedule(Position length, Position block, Position per_pass);
 
 /// {"file": …, "answers": […]}: a record's description of the recording.
-nlohmann::ordered_json replay_json(const Workload& workload);
+nlohmann::ordered_json replay_json(const BenchRequests& workload);
 
 }  // namespace dllm::app

@@ -86,13 +86,11 @@ class NpuNetwork final : public Verb {
  private:
   Expected<npu::CompiledStep> compile(const npu::Network& network, const npu::Device& device) const {
     npu::StepRequest request;
-    request.work = {.batch = batch_,
+    request.size = {.sequences = batch_,
                     .rows = network.rows,
-                    .context = network.rows,
-                    .scored = network.scored.empty() ? 0 : static_cast<std::int64_t>(network.scored.size()),
-                    .scored_rows = network.scored,
-                    .visible = network.visible,
-                    .causal_block = network.causal ? 1 : 0};
+                    .keys = network.rows,
+                    .scored = static_cast<std::int64_t>(network.scored.size())};
+    request.network = {network.scored, network.visible, network.causal ? 1 : 0};
     request.search = search_;
     request.mappings = mapping_directory();
     return npu::compile_step(network.shape(), device, request);
@@ -121,7 +119,7 @@ class NpuNetwork final : public Verb {
     DLLM_TRY(const npu::MemoryLimits limits, npu::memory_limits(compiled.device));
     DLLM_TRY(const double gbps, npu::achieved_bandwidth(compiled.device));
     DLLM_TRY(const npu::CostModel model, npu::CostModel::create(compiled.device, gbps));
-    const npu::StepLoad load{
+    const npu::CostAssumptions load{
         .sequences = batch_, .keys = network.rows, .parts = static_cast<std::int64_t>(compiled.step.row_parts.size())};
     const StepShape one = network.step();
     const Graph graph = network.architecture.build(network.desc, {batch_ * one.rows, batch_ * one.scored});

@@ -83,16 +83,16 @@ class NpuPlan final : public Verb {
     DLLM_CHECK_OK(npu::check_modelled(device));
     DLLM_TRY(const double gbps, npu::achieved_bandwidth(device));
     DLLM_TRY(const npu::CostModel model, npu::CostModel::create(device, gbps));
-    const npu::RegularStep work{.sequences = batch_, .rows = rows_, .keys = context_, .scored = rows_};
+    const StepSize work{.sequences = batch_, .rows = rows_, .keys = context_, .scored = rows_};
     if (rows_ > context_)
       return Error{ErrorCode::kUsage, fmt::format("{} rows in a context of {}", rows_, context_), "--rows",
                    "the context counts all positions, those of the step included"};
     DLLM_TRY(const std::vector<npu::RowPart> parts, npu::check_feasible(device, shape, work, routing_.choices));
     const npu::StepQuestion question{.step = work, .choices = routing_.choices, .logits = false, .parts = parts};
-    const npu::StepLoad load{.sequences = batch_,
-                             .keys = context_,
-                             .choices = routing_.choices,
-                             .parts = static_cast<std::int64_t>(parts.size())};
+    const npu::CostAssumptions load{.sequences = batch_,
+                                    .keys = context_,
+                                    .choices = routing_.choices,
+                                    .parts = static_cast<std::int64_t>(parts.size())};
     DLLM_TRY(const npu::StepCost cost, model.evaluate(shape.architecture->build(shape.desc, work.shape()), load));
     npu::StepTimes times(shape);
     DLLM_TRY(const npu::StepCycles timed, times.time(model, question, cost));

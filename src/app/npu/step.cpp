@@ -90,7 +90,7 @@ class NpuStep final : public Verb {
     }
     session.terminal.out << fmt::format("{} on {}, {} layers, {} x {} rows, context {}: {} cycles, {:.3f} ms\n",
                                         compiled.shape.desc.name, compiled.device.name, compiled.shape.desc.layers,
-                                        compiled.work.batch, compiled.work.rows, compiled.work.context, timing.total,
+                                        compiled.size.sequences, compiled.size.rows, compiled.size.keys, timing.total,
                                         seconds * 1e3)
                          << step_.text(compiled);
     if (analytic_) {

@@ -21,14 +21,14 @@ void StepFlags::add(Flags& flags) {
   flags.group("Device");
   device.add(flags);
   flags.group("Step");
-  add_number(flags, "--batch", "sequences", request.work.batch, kMost);
-  add_number(flags, "--rows", "positions of each sequence that run, the last of its context", request.work.rows, kMost);
-  add_number(flags, "--context", "positions of each sequence, all visible", request.work.context, kMost);
+  add_number(flags, "--batch", "sequences", request.size.sequences, kMost);
+  add_number(flags, "--rows", "positions of each sequence that run, the last of its context", request.size.rows, kMost);
+  add_number(flags, "--context", "positions of each sequence, all visible", request.size.keys, kMost);
   flags.add({.names = {"--scored"},
              .value = "N",
              .help = "of those rows, the last N reach the LM head",
              .default_text = "all",
-             .apply = into(request.work.scored, 0, kMost)});
+             .apply = into(request.size.scored, 0, kMost)});
   add_cache_flags(flags, request.cache, request.suffix);
   flags.add({.names = {"--reduced-head"},
              .help = "arg-max and confidence on chip: no logits in memory",
@@ -56,10 +56,10 @@ Expected<CompiledStep> StepFlags::compile(npu::VerbUse use) const {
 void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& json) const {
   json["model"] = compiled.shape.desc.name;
   json["layers"] = compiled.shape.desc.layers;
-  json["batch"] = compiled.work.batch;
-  json["rows"] = compiled.work.rows;
-  json["context"] = compiled.work.context;
-  json["scored"] = compiled.work.scored;
+  json["batch"] = compiled.size.sequences;
+  json["rows"] = compiled.size.rows;
+  json["context"] = compiled.size.keys;
+  json["scored"] = compiled.size.scored;
   json["cache"] = npu::cache_name(request.cache);
   json["logits"] = request.reduced ? "reduced on chip" : compiled.device.numerics.logits;
   json["parts"] = compiled.step.row_parts.size();

@@ -5,6 +5,8 @@
 #include <limits>
 #include <span>
 
+#include "backend/kept_tokens.h"
+
 namespace dllm {
 namespace {
 
@@ -49,7 +51,10 @@ std::optional<std::vector<TokenId>> ConstraintGuide::complete(std::span<const co
       return uniform01(drawing_->rng, RngPurpose::kToken, drawing_->step,
                        static_cast<std::uint32_t>(begin) + static_cast<std::uint32_t>(slot), attempt);
     };
-    return constrain::PathDrawer(*config_.automaton, *finder_).draw(slots, rows, after, drawing_->options, uniform);
+    constrain::PathDrawer::Rule rule{.temperature = drawing_->options.temperature};
+    if (has_filter(drawing_->options))
+      rule.keep = [&](std::span<const double> shares) { return count_kept(drawing_->options, shares); };
+    return constrain::PathDrawer(*config_.automaton, *finder_).draw(slots, rows, after, rule, uniform);
   }
   return finder_->best(slots, weights, after);
 }

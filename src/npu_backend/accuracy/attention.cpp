@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/parallel.h"
+#include "base/to_size.h"
 #include "npu_backend/accuracy/executor.h"
 #include "npu_backend/accuracy/lane_kernel.h"
 #include "npu_backend/accuracy/sight.h"
@@ -50,7 +51,7 @@ class HeadAttention {
   HeadAttention(const op::Attention& o, const HeadShape& shape, VectorPrecision precision, const LaneKvCache& cache,
                 const Sight& sight, std::int64_t rows, std::span<const QuerySegment> segments)
       : o_(o), s_(shape), precision_(precision), cache_(cache), sight_(sight), rows_(rows), segments_(segments) {
-    const auto n = static_cast<std::size_t>(rows), width = static_cast<std::size_t>(rows * shape.head_dim);
+    const auto n = to_size(rows), width = to_size(rows * shape.head_dim);
     maximum_.assign(n, 0.0f);
     sum_.assign(n, 0.0f);
     out_.assign(segments.size(), std::vector<float>(width, 0.0f));
@@ -62,10 +63,10 @@ class HeadAttention {
     positions_.clear();
     for (const std::int64_t tile : tiles)
       for (std::int64_t j = 0; j < s_.key_tile; ++j) positions_.push_back(tile + j);
-    p_.resize(static_cast<std::size_t>(rows_ * keys_));
-    shrink_.assign(static_cast<std::size_t>(rows_), 0.0f);
+    p_.resize(to_size(rows_ * keys_));
+    shrink_.assign(to_size(rows_), 0.0f);
     tiles_ = tiles;
-    sums_.resize(static_cast<std::size_t>(rows_ * kPanel));
+    sums_.resize(to_size(rows_ * kPanel));
     for (const QuerySegment& segment : segments_) score(segment, kv_head);
     for (std::int64_t r = 0; r < rows_; ++r) soften(r);
     quantize_probabilities();
@@ -75,7 +76,7 @@ class HeadAttention {
 
   /// [head_dim]
   void result(std::int64_t row, float* result) const {
-    const auto r = static_cast<std::size_t>(row), dims = static_cast<std::size_t>(s_.head_dim), first = r * dims;
+    const auto r = to_size(row), dims = to_size(s_.head_dim), first = r * dims;
     float total = smoothed() ? share_.front()[r] : sum_[r];
     for (std::size_t s = 1; s < share_.size() && smoothed(); ++s) total = round(total + share_[s][r]);
     const float inverse = vector_reciprocal(precision_, total);
@@ -85,7 +86,7 @@ class HeadAttention {
 
  private:
   float unsmoothed(std::size_t row, std::size_t channel, float inverse) const {
-    const std::size_t at = row * static_cast<std::size_t>(s_.head_dim) + channel;
+    const std::size_t at = row * to_size(s_.head_dim) + channel;
     const float centre = segments_.back().v->centre[channel];
     float sum = 0;
     for (std::size_t s = 0; s < segments_.size(); ++s) {
@@ -101,7 +102,7 @@ class HeadAttention {
   float* probabilities(std::int64_t row) { return p_.data() + row * keys_; }
 
   bool smoothed() const { return segments_.front().v != nullptr; }
-  std::int64_t key_at(std::int64_t i) const { return positions_[static_cast<std::size_t>(i)]; }
+  std::int64_t key_at(std::int64_t i) const { return positions_[to_size(i)]; }
   bool belongs(const QuerySegment& segment, std::int64_t i) const {
     return segments_.size() == 1 || cache_.segment_of(o_.layer, key_at(i)) == segment.id;
   }
@@ -128,21 +129,21 @@ class HeadAttention {
         for (std::int64_t j = 0; j < count; ++j) {
           if (!belongs(segment, first + j)) continue;
           // M_BMM_WO: to float32, times the scale, to the precision
-          const float sum = static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel + lane + j)]);
+          const float sum = static_cast<float>(sums_[to_size(r * kPanel + lane + j)]);
           float& score = probabilities(r)[first + j];
           score = round(sum * o_.scale);
-          if (!segment.offset.empty()) score = round(score + segment.offset[static_cast<std::size_t>(r)]);
+          if (!segment.offset.empty()) score = round(score + segment.offset[to_size(r)]);
         }
     }
   }
 
   /// Scores become e^(score - maximum), and their sum is added to the previous one, rescaled to the new maximum.
   void soften(std::int64_t r) {
-    const auto row = static_cast<std::size_t>(r);
+    const auto row = to_size(r);
     float* p = probabilities(r);
-    seen_.resize(static_cast<std::size_t>(keys_));
+    seen_.resize(to_size(keys_));
     if (r == 0 || !sight_.same(row, row - 1))
-      for (std::int64_t i = 0; i < keys_; ++i) seen_[static_cast<std::size_t>(i)] = sight_.sees(row, key_at(i)) ? 1 : 0;
+      for (std::int64_t i = 0; i < keys_; ++i) seen_[to_size(i)] = sight_.sees(row, key_at(i)) ? 1 : 0;
     float maximum = lanes_.maximum(p, seen_.data(), keys_, lowest(precision_));
     if (!first_) {
       maximum = vector_max(maximum, maximum_[row]);
@@ -151,9 +152,9 @@ class HeadAttention {
     maximum_[row] = maximum;
     for (std::int64_t i = 0; i < keys_; ++i) p[i] -= maximum;
     lanes_.round(precision_, p, keys_);
-    exp_lanes(precision_, {p, static_cast<std::size_t>(keys_)});
+    exp_lanes(precision_, {p, to_size(keys_)});
     for (std::int64_t i = 0; i < keys_; ++i)
-      if (seen_[static_cast<std::size_t>(i)] == 0) p[i] = 0.0f;
+      if (seen_[to_size(i)] == 0) p[i] = 0.0f;
     column_.assign(p, p + s_.key_tile);
     for (std::int64_t tile = s_.key_tile; tile < keys_; tile += s_.key_tile)
       lanes_.add(precision_, column_.data(), p + tile, s_.key_tile);
@@ -162,12 +163,12 @@ class HeadAttention {
   }
 
   void quantize_probabilities() {
-    const auto size = static_cast<std::size_t>(rows_ * keys_);
+    const auto size = to_size(rows_ * keys_);
     terms_.resize(size);
     exponents_.resize(size);
     const auto block = s_.pv.a.block();
     for (std::int64_t r = 0; r < rows_; ++r) {
-      const std::span<float> p(probabilities(r), static_cast<std::size_t>(keys_));
+      const std::span<float> p(probabilities(r), to_size(keys_));
       quantize(s_.pv.a, s_.pv.rule.integers(), p, operand_);
       std::ranges::copy(operand_.lanes, terms_.begin() + r * keys_);
       for (std::size_t b = 0; b < operand_.exponents.size(); ++b)
@@ -186,7 +187,7 @@ class HeadAttention {
       own_terms_ = terms_;
       for (std::int64_t i = 0; i < keys_; ++i)
         for (std::int64_t r = 0; r < rows_ && !belongs(segments_[segment], i); ++r)
-          own_terms_[static_cast<std::size_t>(r * keys_ + i)] = 0.0f;
+          own_terms_[to_size(r * keys_ + i)] = 0.0f;
       terms = &own_terms_;
     }
     for (std::int64_t panel = 0; panel < s_.v_panels(); ++panel) {
@@ -212,7 +213,7 @@ class HeadAttention {
   /// Values of 1 in V's format: what the array multiplies to add up quantized probabilities.
   WindowProduct ones() {
     constexpr std::size_t kLongestBlock = 32;
-    const auto cells = static_cast<std::size_t>(keys_ * kPanel);
+    const auto cells = to_size(keys_ * kPanel);
     quantize(s_.pv.w, s_.pv.rule.integers(), std::vector<float>(kLongestBlock, 1.0f), operand_);
     const bool narrow = s_.pv.rule.kind == WindowRule::Kind::kNarrow;
     if (narrow)
@@ -235,17 +236,17 @@ class HeadAttention {
                         out_[segment].data() + r * s_.head_dim + panel * kPanel);
     for (std::int64_t r = 0; r < rows_ && !first_; ++r)
       for (std::int64_t lane = 0; lane < count; ++lane) {
-        const float value = round(static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel + lane)]));
-        float& out = out_[segment][static_cast<std::size_t>(r * s_.head_dim + panel * kPanel + lane)];
-        out = round(round(out * shrink_[static_cast<std::size_t>(r)]) + value);
+        const float value = round(static_cast<float>(sums_[to_size(r * kPanel + lane)]));
+        float& out = out_[segment][to_size(r * s_.head_dim + panel * kPanel + lane)];
+        out = round(round(out * shrink_[to_size(r)]) + value);
       }
   }
 
   /// The sum of the segment's quantized probabilities.
   void add_shares(std::size_t segment) {
     for (std::int64_t r = 0; r < rows_; ++r) {
-      const auto row = static_cast<std::size_t>(r);
-      const float sum = round(static_cast<float>(sums_[static_cast<std::size_t>(r * kPanel)]));
+      const auto row = to_size(r);
+      const float sum = round(static_cast<float>(sums_[to_size(r * kPanel)]));
       float& share = share_[segment][row];
       share = first_ ? sum : round(round(share * shrink_[row]) + sum);
     }
@@ -298,9 +299,8 @@ std::vector<QuerySegment> Executor::query_segments(const op::Attention& o, std::
   const auto& cache = static_cast<const LaneKvCache&>(*batch_[sequence].cache);
   const std::span<const LaneKvCache::Segment> known = cache.segments(o.layer);
   const std::int64_t first = first_rows_[sequence], rows = first_rows_[sequence + 1] - first;
-  const auto slot = static_cast<std::size_t>(map(o.q).slot_of(head) * map(o.q).hlen),
-             kv_head = static_cast<std::size_t>(head / (o.heads / o.kv_heads)),
-             lanes = static_cast<std::size_t>(shape.slot), channels = static_cast<std::size_t>(shape.head_dim);
+  const auto slot = to_size(map(o.q).slot_of(head) * map(o.q).hlen), kv_head = to_size(head / (o.heads / o.kv_heads)),
+             lanes = to_size(shape.slot), channels = to_size(shape.head_dim);
   std::vector<QuerySegment> segments(std::max<std::size_t>(1, known.size()));
   Operand row;
   for (std::size_t s = 0; s < segments.size(); ++s) {
@@ -334,9 +334,9 @@ void Executor::run(const op::Attention& o) {
   std::vector<Sight> sights;
   for (const SequenceStep& step : batch_) sights.emplace_back(step.plan, shape.key_tile);
   const std::int64_t tasks = static_cast<std::int64_t>(batch_.size()) * o.heads;
-  const auto chunk = static_cast<std::size_t>(layout_.chunk_tiles);
+  const auto chunk = to_size(layout_.chunk_tiles);
   parallel(pool_, tasks, [&](std::int64_t task, int) {
-    const auto sequence = static_cast<std::size_t>(task / o.heads);
+    const auto sequence = to_size(task / o.heads);
     const std::int64_t head = task % o.heads, first = first_rows_[sequence], rows = first_rows_[sequence + 1] - first;
     if (rows == 0) return;
     const std::vector<QuerySegment> segments = query_segments(o, sequence, head);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/to_size.h"
 #include "graph/rope.h"
 #include "npu_backend/accuracy/lane_kernel.h"
 #include "numerics/hadamard.h"
@@ -119,7 +120,7 @@ void Executor::multiply(const OperandRows& x, const Matrix& matrix, const std::v
                         const RowOf& row) {
   parallel_items(pool_, matrix.panels(), x.rows * x.terms * kPanel / 8, [&](std::int64_t panel, int) {
     thread_local std::vector<double> sums;
-    sums.resize(static_cast<std::size_t>(x.rows * kPanel));
+    sums.resize(to_size(x.rows * kPanel));
     matrix.multiply(x, panel, sums.data());
     const std::int64_t count = std::min(kPanel, matrix.outputs() - panel * kPanel);
     std::int64_t lanes[kPanel];
@@ -135,8 +136,8 @@ void Executor::multiply(const OperandRows& x, const Matrix& matrix, const std::v
         continue;
       }
       for (std::int64_t i = 0; i < count; ++i) {
-        const float product = round(sums[static_cast<std::size_t>(r * kPanel + i)]);
-        out[lanes[i]] = bias.empty() ? product : round(product + bias[static_cast<std::size_t>(panel * kPanel + i)]);
+        const float product = round(sums[to_size(r * kPanel + i)]);
+        out[lanes[i]] = bias.empty() ? product : round(product + bias[to_size(panel * kPanel + i)]);
       }
     }
   });
@@ -170,23 +171,20 @@ void Executor::run(const op::RmsNorm& o) {
       const std::int64_t first = heads ? lanes_of.lane(g * n) : 0, count = heads ? lanes_of.hlen : lanes_of.used();
       float running = 0;
       for (std::int64_t at = first; at < first + count; at += vlen)
-        running =
-            sum_tree(std::span<const float>(squares).subspan(
-                         static_cast<std::size_t>(at), static_cast<std::size_t>(std::min(vlen, first + count - at))),
-                     running);
+        running = sum_tree(
+            std::span<const float>(squares).subspan(to_size(at), to_size(std::min(vlen, first + count - at))), running);
       const float mean = round(round(running) * inverse);
       const float factor = vector_reciprocal(profile_.vector, vector_sqrt(profile_.vector, round(mean + eps)));
       const auto lane_of = [&](std::int64_t i) { return heads ? first + lanes_of.lane_in_head(i) : lanes_of.lane(i); };
-      scaled.resize(static_cast<std::size_t>(n));
+      scaled.resize(to_size(n));
       const std::span<float> row(scaled);
-      for (std::int64_t i = 0; i < n; ++i)
-        row[static_cast<std::size_t>(i)] = x[static_cast<std::size_t>(lane_of(i))] * factor;
+      for (std::int64_t i = 0; i < n; ++i) row[to_size(i)] = x[to_size(lane_of(i))] * factor;
       round_lanes(profile_.vector, row);
       if (!gain.empty()) {
         for (std::size_t i = 0; i < row.size(); ++i) row[i] *= gain[i];
         round_lanes(profile_.vector, row);
       }
-      for (std::int64_t i = 0; i < n; ++i) out[lane_of(i)] = row[static_cast<std::size_t>(i)];
+      for (std::int64_t i = 0; i < n; ++i) out[lane_of(i)] = row[to_size(i)];
     }
   });
 }
@@ -201,7 +199,7 @@ void Executor::run(const op::Linear& o) {
 void Executor::run(const op::ScoreHead& o) {
   const Matrix& matrix = matrices_.at(o.weight).front();
   const std::int64_t vocab = matrix.outputs();
-  logits_.resize(static_cast<std::size_t>(value(o.x).rows * vocab));
+  logits_.resize(to_size(value(o.x).rows * vocab));
   if (logits_.empty()) return;
   multiply(operand(o.x, matrix.contraction()), matrix, vector(o.bias), LaneMap{.width = vocab},
            [&](std::int64_t r) { return logits_.data() + r * vocab; });
@@ -241,7 +239,7 @@ void Executor::run(const op::Rope& o) {
       for (std::int64_t j = 0; j < half; ++j) {
         const std::int64_t a = first + lanes_of.lane_in_head(interleaved ? 2 * j : j),
                            b = first + lanes_of.lane_in_head(interleaved ? 2 * j + 1 : j + half);
-        const auto pair = static_cast<std::size_t>(j);
+        const auto pair = to_size(j);
         out[a] = round(round(x[a] * turn.cos[pair]) + round(x[b] * -turn.sin[pair]));
         out[b] = round(round(x[b] * turn.cos[pair]) + round(x[a] * turn.sin[pair]));
       }
@@ -251,7 +249,7 @@ void Executor::run(const op::Rope& o) {
 
 void Executor::hadamard_lanes(std::int32_t order, std::span<float> lanes) const {
   const Hadamard matrix = *Hadamard::online(order);  // of a valid graph
-  const auto n = static_cast<std::size_t>(order);
+  const auto n = to_size(order);
   for (std::size_t at = 0; at + n <= lanes.size(); at += n) matrix.apply(lanes.subspan(at, n));
   round_lanes(profile_.vector, lanes);
 }
@@ -266,7 +264,7 @@ void Executor::run(const op::Hadamard& o) {
     for (std::int64_t first = 0; first < lanes_of.width; first += slice) {
       const std::int64_t lane = lanes_of.lane(first);
       std::copy_n(value(o.x).row(r) + lane, slice, value(o.out).row(r) + lane);
-      hadamard_lanes(o.order, {value(o.out).row(r) + lane, static_cast<std::size_t>(slice)});
+      hadamard_lanes(o.order, {value(o.out).row(r) + lane, to_size(slice)});
     }
   });
 }
@@ -282,7 +280,7 @@ void Executor::store_rows(const op::StoreKv& o, std::size_t sequence) {
       cache.begin_segment(o.layer, value(o.k), value(o.v), first, end);
   }
   for (std::int64_t r = first; r < end; ++r)
-    cache.store(o.layer, rows_[static_cast<std::size_t>(r)].position, value(o.k).lanes(r), value(o.v).lanes(r));
+    cache.store(o.layer, rows_[to_size(r)].position, value(o.k).lanes(r), value(o.v).lanes(r));
 }
 
 void Executor::run(const op::StoreKv& o) {
@@ -290,7 +288,7 @@ void Executor::run(const op::StoreKv& o) {
 }
 
 void Executor::glu_row(const float* gate, const float* up, std::int64_t n, float* out) const {
-  const auto count = static_cast<std::size_t>(n);
+  const auto count = to_size(n);
   const std::span<float> lanes(out, count);
   for (std::size_t i = 0; i < count; ++i) lanes[i] = 0.0f - gate[i];
   exp_lanes(profile_.vector, lanes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/to_size.h"
 #include "npu_backend/accuracy/executor.h"
 
 namespace dllm::npu::accuracy {
@@ -13,17 +14,15 @@ std::vector<std::int32_t> largest(std::span<const float> keys, const std::vector
   std::vector<std::int32_t> order;
   for (std::size_t i = 0; i < keys.size(); ++i)
     if (allowed[i]) order.push_back(static_cast<std::int32_t>(i));
-  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) {
-    return keys[static_cast<std::size_t>(a)] > keys[static_cast<std::size_t>(b)];
-  });
-  order.resize(std::min(order.size(), static_cast<std::size_t>(count)));
+  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return keys[to_size(a)] > keys[to_size(b)]; });
+  order.resize(std::min(order.size(), to_size(count)));
   std::ranges::sort(order);
   return order;
 }
 
 std::vector<bool> chosen_of(std::size_t size, const std::vector<std::int32_t>& indices) {
   std::vector<bool> allowed(size, false);
-  for (const std::int32_t i : indices) allowed[static_cast<std::size_t>(i)] = true;
+  for (const std::int32_t i : indices) allowed[to_size(i)] = true;
   return allowed;
 }
 
@@ -31,7 +30,7 @@ std::vector<bool> chosen_of(std::size_t size, const std::vector<std::int32_t>& i
 
 /// The experts of the groups whose two largest keys have the largest sum.
 std::vector<bool> Executor::allowed_groups(const op::Route& o, std::span<const float> keys) const {
-  const auto groups = static_cast<std::size_t>(o.groups), size = keys.size() / groups;
+  const auto groups = to_size(o.groups), size = keys.size() / groups;
   std::vector<float> sums;
   for (std::size_t g = 0; g < groups; ++g) {
     std::vector<float> group(keys.begin() + static_cast<std::ptrdiff_t>(g * size),
@@ -47,7 +46,7 @@ std::vector<bool> Executor::allowed_groups(const op::Route& o, std::span<const f
 
 /// The `capacity` largest of the maxima over the rows of one sequence and one block.
 std::vector<bool> Executor::allowed_in_block(const op::Route& o, const LaneRows& keys, std::int64_t row) const {
-  const auto at = [this](std::int64_t r) -> const Row& { return rows_[static_cast<std::size_t>(r)]; };
+  const auto at = [this](std::int64_t r) -> const Row& { return rows_[to_size(r)]; };
   std::vector<float> best(keys.row(row), keys.row(row) + keys.stride);
   for (std::int64_t r = 0; r < keys.rows; ++r)
     if (at(r).sequence == at(row).sequence && at(r).shadow == at(row).shadow &&
@@ -58,7 +57,7 @@ std::vector<bool> Executor::allowed_in_block(const op::Route& o, const LaneRows&
 
 void Executor::run(const op::Route& o) {
   const std::int64_t experts = map(o.logits).width;
-  const auto count = static_cast<std::size_t>(experts);
+  const auto count = to_size(experts);
   const std::vector<float>& bias = vector(o.bias);
   LaneRows scores, keys;
   scores.reset(value(o.logits).rows, experts);
@@ -113,7 +112,7 @@ void Executor::run(const op::Experts& o) {
     const auto count = static_cast<std::int64_t>(rows.size());
     OperandRows x, middle;
     x.reset(count, gates[e].contraction());
-    for (std::int64_t i = 0; i < count; ++i) x.copy_row(all, rows[static_cast<std::size_t>(i)], i);
+    for (std::int64_t i = 0; i < count; ++i) x.copy_row(all, rows[to_size(i)], i);
     gate.reset(count, lanes), up.reset(count, lanes), act.reset(count, lanes);
     y.reset(count, downs[e].outputs());
     multiply(x, gates[e], {}, {.width = inner}, [&](std::int64_t r) { return gate.row(r); });
@@ -122,7 +121,7 @@ void Executor::run(const op::Experts& o) {
     Operand row;
     for (std::int64_t r = 0; r < count; ++r) {
       glu_row(gate.row(r), up.row(r), inner, act.row(r));
-      if (o.hadamard != 0) hadamard_lanes(o.hadamard, act.lanes(r).first(static_cast<std::size_t>(inner)));
+      if (o.hadamard != 0) hadamard_lanes(o.hadamard, act.lanes(r).first(to_size(inner)));
       quantize(profile_.activation, product_.rule.integers(), act.lanes(r), row);
       downs[e].contraction().gather(row, profile_.activation.block(), middle.a.data() + r * middle.terms,
                                     middle.exponents.data() + r * middle.groups);
@@ -130,7 +129,7 @@ void Executor::run(const op::Experts& o) {
     }
     multiply(middle, downs[e], {}, {.width = downs[e].outputs()}, [&](std::int64_t r) { return y.row(r); });
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t r = rows[static_cast<std::size_t>(i)];
+      const std::int64_t r = rows[to_size(i)];
       const float share = value(o.route).row(r)[e];
       float* out = value(o.out).row(r);
       for (std::int64_t c = 0; c < y.stride; ++c) out[c] = round(out[c] + round(y.row(i)[c] * share));

@@ -1,4 +1,5 @@
 #include "npu_backend/accuracy/kv_cache.h"
+#include "base/to_size.h"
 
 #include <algorithm>
 #include <cassert>
@@ -14,7 +15,7 @@ std::int64_t longest_tile(const std::map<std::int32_t, HeadShape>& layers) {
 
 void copy_exponents(const Panels& from, Panels& to, std::int64_t first, std::int64_t count, std::int64_t step) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<std::size_t>(first + i * step);
+    const auto at = to_size(first + i * step);
     to.exponents[at] = from.exponents[at];
   }
 }
@@ -22,9 +23,9 @@ void copy_exponents(const Panels& from, Panels& to, std::int64_t first, std::int
 }  // namespace
 
 void Panels::allocate(const WindowRule& rule, std::int64_t terms, std::int64_t groups) {
-  const auto count = static_cast<std::size_t>(terms);
+  const auto count = to_size(terms);
   (rule.kind == WindowRule::Kind::kNarrow ? narrow.resize(count) : wide.resize(count));
-  if (rule.integers()) exponents.assign(static_cast<std::size_t>(groups), kZeroExponent);
+  if (rule.integers()) exponents.assign(to_size(groups), kZeroExponent);
 }
 
 LaneKvCache::LaneKvCache(Position capacity, const std::map<std::int32_t, HeadShape>& layers, const Smoothing& smoothing,
@@ -36,7 +37,7 @@ LaneKvCache::LaneKvCache(Position capacity, const std::map<std::int32_t, HeadSha
   for (const auto& [layer, shape] : layers) {
     Layer& l = layers_[layer];
     l.shape = shape;
-    l.segment_of.assign(static_cast<std::size_t>(positions_), 0);
+    l.segment_of.assign(to_size(positions_), 0);
     const std::int64_t cells = shape.kv_heads * positions_;
     l.k.allocate(shape.qk.rule, cells * shape.contraction.terms(), cells * shape.contraction.groups());
     l.v.allocate(shape.pv.rule, cells * shape.v_panels() * kPanel, cells * shape.v_panels() * kPanel);
@@ -46,17 +47,16 @@ LaneKvCache::LaneKvCache(Position capacity, const std::map<std::int32_t, HeadSha
 void LaneKvCache::drop_unused_segments(Layer& layer) {
   std::vector<std::int32_t> next(layer.segments.size(), -1);
   for (const std::int32_t s : layer.segment_of)
-    if (s < static_cast<std::int32_t>(next.size())) next[static_cast<std::size_t>(s)] = 0;
+    if (s < static_cast<std::int32_t>(next.size())) next[to_size(s)] = 0;
   std::int32_t kept = 0;
   for (std::size_t s = 0; s < next.size(); ++s) {
     if (next[s] < 0) continue;
-    if (static_cast<std::size_t>(kept) != s)
-      layer.segments[static_cast<std::size_t>(kept)] = std::move(layer.segments[s]);
+    if (to_size(kept) != s) layer.segments[to_size(kept)] = std::move(layer.segments[s]);
     next[s] = kept++;
   }
-  layer.segments.resize(static_cast<std::size_t>(kept));
+  layer.segments.resize(to_size(kept));
   for (std::int32_t& s : layer.segment_of)
-    if (s < static_cast<std::int32_t>(next.size())) s = next[static_cast<std::size_t>(s)];
+    if (s < static_cast<std::int32_t>(next.size())) s = next[to_size(s)];
 }
 
 void LaneKvCache::begin_segment(std::int32_t layer, const LaneRows& k, const LaneRows& v, std::int64_t first,
@@ -64,11 +64,10 @@ void LaneKvCache::begin_segment(std::int32_t layer, const LaneRows& k, const Lan
   Layer& l = layers_.at(layer);
   drop_unused_segments(l);
   Segment segment;
-  std::vector<const float*> rows(static_cast<std::size_t>(end - first));
+  std::vector<const float*> rows(to_size(end - first));
   for (std::int64_t h = 0; h < l.shape.kv_heads; ++h) {
     const auto of = [&](const LaneRows& x, SmoothingCentre centre) {
-      for (std::int64_t r = first; r < end; ++r)
-        rows[static_cast<std::size_t>(r - first)] = x.row(r) + h * l.shape.slot;
+      for (std::int64_t r = first; r < end; ++r) rows[to_size(r - first)] = x.row(r) + h * l.shape.slot;
       return channel_factors(centre, smoothing_, precision_, rows, l.shape.head_dim);
     };
     segment.k.push_back(of(k, smoothing_.keys));
@@ -84,20 +83,19 @@ void LaneKvCache::store(std::int32_t layer, Position position, std::span<const f
   thread_local std::vector<float> terms;
   thread_local std::vector<std::int16_t> exponents;
   const std::int64_t n = s.contraction.terms(), groups = s.contraction.groups(), at = position % kPanel;
-  terms.resize(static_cast<std::size_t>(n));
-  exponents.resize(static_cast<std::size_t>(groups));
+  terms.resize(to_size(n));
+  exponents.resize(to_size(groups));
   Operand head;
   std::vector<float> smoothed_k, smoothed_v;
   if (!l.segments.empty()) {
-    l.segment_of[static_cast<std::size_t>(position)] = static_cast<std::int32_t>(l.segments.size()) - 1;
+    l.segment_of[to_size(position)] = static_cast<std::int32_t>(l.segments.size()) - 1;
     smoothed_k.assign(k.begin(), k.end()), smoothed_v.assign(v.begin(), v.end());
     for (std::int64_t h = 0; h < s.kv_heads; ++h) {
       const auto channels = [&](std::vector<float>& lanes) {
-        return std::span<float>(lanes).subspan(static_cast<std::size_t>(h * s.slot),
-                                               static_cast<std::size_t>(s.head_dim));
+        return std::span<float>(lanes).subspan(to_size(h * s.slot), to_size(s.head_dim));
       };
-      smooth(l.segments.back().k[static_cast<std::size_t>(h)], precision_, channels(smoothed_k));
-      smooth(l.segments.back().v[static_cast<std::size_t>(h)], precision_, channels(smoothed_v));
+      smooth(l.segments.back().k[to_size(h)], precision_, channels(smoothed_k));
+      smooth(l.segments.back().v[to_size(h)], precision_, channels(smoothed_v));
     }
     k = smoothed_k, v = smoothed_v;
   }
@@ -110,12 +108,10 @@ void LaneKvCache::store(std::int32_t layer, Position position, std::span<const f
                             row.exponents.begin() + (h + 1) * s.slot / k_block);
     s.contraction.gather(head, k_block, terms.data(), exponents.data());
     const std::int64_t panel = h * (positions_ / kPanel) + position / kPanel;
-    for (std::int64_t i = 0; i < n; ++i)
-      l.k.put(s.qk.rule, (panel * n + i) * kPanel + at, terms[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < n; ++i) l.k.put(s.qk.rule, (panel * n + i) * kPanel + at, terms[to_size(i)]);
     if (!s.qk.rule.integers()) continue;
     for (std::int64_t g = 0; g < groups; ++g)
-      l.k.exponents[static_cast<std::size_t>((panel * groups + g) * kPanel + at)] =
-          exponents[static_cast<std::size_t>(g)];
+      l.k.exponents[to_size((panel * groups + g) * kPanel + at)] = exponents[to_size(g)];
   }
   quantize(s.pv.w, s.pv.rule.integers(), v, row);
   const int v_block = s.pv.w.block();
@@ -123,16 +119,15 @@ void LaneKvCache::store(std::int32_t layer, Position position, std::span<const f
     for (std::int64_t d = 0; d < s.head_dim; ++d) {
       const std::int64_t lane = h * s.slot + d;
       const std::int64_t cell = ((h * s.v_panels() + d / kPanel) * positions_ + position) * kPanel + d % kPanel;
-      l.v.put(s.pv.rule, cell, row.lanes[static_cast<std::size_t>(lane)]);
-      if (s.pv.rule.integers())
-        l.v.exponents[static_cast<std::size_t>(cell)] = row.exponents[static_cast<std::size_t>(lane / v_block)];
+      l.v.put(s.pv.rule, cell, row.lanes[to_size(lane)]);
+      if (s.pv.rule.integers()) l.v.exponents[to_size(cell)] = row.exponents[to_size(lane / v_block)];
     }
 }
 
 void Panels::copy(const Panels& from, const WindowRule& rule, std::int64_t term, std::int64_t count,
                   std::int64_t step) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<std::size_t>(term + i * step);
+    const auto at = to_size(term + i * step);
     if (rule.kind == WindowRule::Kind::kNarrow)
       narrow[at] = from.narrow[at];
     else

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/parallel.h"
+#include "base/to_size.h"
 #include "npu_backend/accuracy/vector_unit.h"
 #include "npu_compiler/compiler/stored_codes.h"
 #include "numerics/half.h"
@@ -14,7 +15,7 @@ namespace dllm::npu::accuracy {
 
 std::vector<float> weight_row(const WeightView& weight, std::int64_t row) {
   const Codec& format = codec(weight.type);
-  std::vector<float> values(static_cast<std::size_t>(weight.shape[0]));
+  std::vector<float> values(to_size(weight.shape[0]));
   format.dequantize(weight.data.data() + row * format.row_bytes(weight.shape[0]), values.data(), weight.shape[0]);
   return values;
 }
@@ -47,15 +48,15 @@ void Contraction::gather(const Operand& row, int block, float* terms, std::int16
   for (const Run& run : runs_) terms = std::copy_n(row.lanes.data() + run.lane, run.terms, terms);
   const int shift = std::countr_zero(static_cast<unsigned>(block));
   for (std::size_t g = 0; g < lanes_.size() && !row.exponents.empty(); ++g)
-    exponents[g] = row.exponents[static_cast<std::size_t>(lanes_[g] >> shift)];
+    exponents[g] = row.exponents[to_size(lanes_[g] >> shift)];
 }
 
 void OperandRows::reset(std::int64_t count, const Contraction& contraction) {
   rows = count;
   terms = contraction.terms();
   groups = contraction.groups();
-  a.resize(static_cast<std::size_t>(rows * terms));
-  exponents.resize(static_cast<std::size_t>(rows * groups));
+  a.resize(to_size(rows * terms));
+  exponents.resize(to_size(rows * groups));
   bytes.resize(contraction.bytes() ? a.size() : 0);
 }
 
@@ -93,13 +94,12 @@ Matrix Matrix::pack(const WeightView& weight, std::int64_t first, std::int64_t o
 }
 
 bool Matrix::pack_panels(const Source& source, ThreadPool& pool) {
-  const auto terms = static_cast<std::size_t>(panels() * contraction_.terms() * kPanel);
+  const auto terms = to_size(panels() * contraction_.terms() * kPanel);
   const bool half = storage_ == Storage::kF16 || storage_ == Storage::kBF16;
   narrow_.resize(storage_ == Storage::kNarrow ? terms : 0);
   wide_.resize(storage_ == Storage::kF32 ? terms : 0);
   half_ = std::vector<std::uint16_t>(half ? terms : 0);
-  if (rule_.integers())
-    exponents_.assign(static_cast<std::size_t>(panels() * contraction_.groups() * kPanel), kZeroExponent);
+  if (rule_.integers()) exponents_.assign(to_size(panels() * contraction_.groups() * kPanel), kZeroExponent);
   if (contraction_.bytes()) {
     bytes_.resize(terms);
     offsets_.resize(exponents_.size());
@@ -134,8 +134,8 @@ bool Matrix::pack_panel(const Source& source, std::int64_t panel) {
   const std::int64_t first = first_row + panel * kPanel;
   const std::int64_t count = std::min(kPanel, outputs_ - panel * kPanel), terms = contraction_.terms(),
                      groups = contraction_.groups();
-  std::vector<float> laid, gathered(static_cast<std::size_t>(terms));
-  std::vector<std::int16_t> exponents(static_cast<std::size_t>(groups), kZeroExponent);
+  std::vector<float> laid, gathered(to_size(terms));
+  std::vector<std::int16_t> exponents(to_size(groups), kZeroExponent);
   Operand row;
   LaneCodes codes;
   bool exact = true;
@@ -146,9 +146,8 @@ bool Matrix::pack_panel(const Source& source, std::int64_t panel) {
       lay_integers(formats.w.machine_format(), codes.codes, codes.scales, row);
     } else {
       const std::vector<float> values = weight_row(weight, first + n);
-      laid.assign(static_cast<std::size_t>(row_lanes(in)), 0.0f);
-      for (std::size_t k = 0; k < values.size(); ++k)
-        laid[static_cast<std::size_t>(in.lane(static_cast<std::int64_t>(k)))] = values[k];
+      laid.assign(to_size(row_lanes(in)), 0.0f);
+      for (std::size_t k = 0; k < values.size(); ++k) laid[to_size(in.lane(static_cast<std::int64_t>(k)))] = values[k];
       if (stored && formats.w.packed()) round_lanes(VectorPrecision::kF16, laid);
       if (stored)
         row.lanes = laid;
@@ -157,12 +156,12 @@ bool Matrix::pack_panel(const Source& source, std::int64_t panel) {
     }
     contraction_.gather(row, formats.w.block(), gathered.data(), exponents.data());
     for (std::int64_t k = 0; k < terms; ++k) {
-      const auto at = static_cast<std::size_t>((panel * terms + k) * kPanel + n);
-      exact = put(at, gathered[static_cast<std::size_t>(k)]) && exact;
+      const auto at = to_size((panel * terms + k) * kPanel + n);
+      exact = put(at, gathered[to_size(k)]) && exact;
     }
     if (!rule_.integers()) continue;
     for (std::int64_t g = 0; g < groups; ++g)
-      exponents_[static_cast<std::size_t>((panel * groups + g) * kPanel + n)] = exponents[static_cast<std::size_t>(g)];
+      exponents_[to_size((panel * groups + g) * kPanel + n)] = exponents[to_size(g)];
   }
   lay_bytes(panel);
   return exact;
@@ -172,10 +171,9 @@ void Matrix::lay_bytes(std::int64_t panel) {
   const std::int64_t terms = contraction_.terms(), groups = contraction_.groups(), group = contraction_.group();
   for (std::int64_t k = 0; k < terms && contraction_.bytes(); ++k)
     for (std::int64_t n = 0; n < kPanel; ++n) {
-      const std::int16_t element = narrow_[static_cast<std::size_t>((panel * terms + k) * kPanel + n)];
-      bytes_[static_cast<std::size_t>(panel * terms * kPanel + (k / 4 * kPanel + n) * 4 + k % 4)] =
-          static_cast<std::int8_t>(element);
-      offsets_[static_cast<std::size_t>((panel * groups + k / group) * kPanel + n)] -= 128 * element;
+      const std::int16_t element = narrow_[to_size((panel * terms + k) * kPanel + n)];
+      bytes_[to_size(panel * terms * kPanel + (k / 4 * kPanel + n) * 4 + k % 4)] = static_cast<std::int8_t>(element);
+      offsets_[to_size((panel * groups + k / group) * kPanel + n)] -= 128 * element;
     }
 }
 
@@ -183,7 +181,7 @@ const float* Matrix::floats(std::int64_t panel) const {
   const std::int64_t terms = contraction_.terms(), first = panel * terms * kPanel;
   if (storage_ == Storage::kF32) return wide_.data() + first;
   thread_local std::vector<float> values;
-  values.resize(static_cast<std::size_t>(terms * kPanel));
+  values.resize(to_size(terms * kPanel));
   widen(half_.data() + first, storage_ == Storage::kBF16, terms, values.data());
   return values.data();
 }

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/free_ranges.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_backend/functional/batch_spec.h"
 #include "npu_backend/functional/hidden_rows.h"
@@ -33,7 +34,7 @@ class NpuKvCache final : public KvCache {
   using KvCache::record;
 
   void copy_rows(const NpuKvCache& from, std::span<const Position> positions) {
-    const auto lanes = static_cast<std::size_t>(machine_.vlen);
+    const auto lanes = to_size(machine_.vlen);
     const std::size_t codes = machine_.vector_kv.element_bytes(lanes), scales = machine_.vector_kv.scale_bytes(lanes);
     for (const KvPlace& place : kv_.layers)
       for (const std::uint64_t side : {place.k_offset, place.v_offset})
@@ -67,10 +68,10 @@ Expected<void> check_factors(std::span<const SequenceStep> batch, const StepSpec
   for (const SequenceStep& step : batch) {
     if (step.plan.rows.empty()) continue;
     if (!spec.sequences[at++].takes_statistics) continue;
-    std::vector<bool> stored(static_cast<std::size_t>(step.cache->capacity()));
-    for (const PlanRow& row : step.plan.rows) stored[static_cast<std::size_t>(row.position)] = true;
+    std::vector<bool> stored(to_size(step.cache->capacity()));
+    for (const PlanRow& row : step.plan.rows) stored[to_size(row.position)] = true;
     for (Position p = 0; p < step.cache->capacity(); ++p)
-      if (step.cache->holds(p) && !stored[static_cast<std::size_t>(p)])
+      if (step.cache->holds(p) && !stored[to_size(p)])
         return Error{ErrorCode::kUnsupported,
                      fmt::format("position {} keeps K and V that were smoothed with the factors of an earlier step", p),
                      "npu backend, numerics.smooth_keys and smooth_values",
@@ -221,18 +222,18 @@ class NpuBackend::Impl {
       for (std::int64_t i = 0; i < count; ++i, ++row) {
         for (; row == batch[s].plan.scored.size(); row = 0) ++s;
         std::vector<float>& out = logits_[first + s];
-        if (row == 0) out.reserve(batch[s].plan.scored.size() * static_cast<std::size_t>(desc_.vocab));
-        read_row(part.step, static_cast<std::size_t>(i), out);
+        if (row == 0) out.reserve(batch[s].plan.scored.size() * to_size(desc_.vocab));
+        read_row(part.step, to_size(i), out);
       }
     }
   }
 
   /// Appends a row of a part's logits.
   void read_row(const StepProgram& step, std::size_t row, std::vector<float>& out) {
-    const auto vlen = static_cast<std::size_t>(layout_.machine.vlen), vocab = static_cast<std::size_t>(desc_.vocab);
+    const auto vlen = to_size(layout_.machine.vlen), vocab = to_size(desc_.vocab);
     const std::byte* hbm = machine_.state().hbm.data() + step.logits;
     for (std::size_t t = 0; t < vocab; ++t) {
-      const std::size_t at = (t / vlen * static_cast<std::size_t>(step.logit_rows) + row) * vlen + t % vlen;
+      const std::size_t at = (t / vlen * to_size(step.logit_rows) + row) * vlen + t % vlen;
       Bf16 bits = 0;
       std::memcpy(&bits, hbm + 2 * at, 2);
       out.push_back(lane_to_f32(layout_.machine.lanes, bits));

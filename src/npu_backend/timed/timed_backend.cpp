@@ -22,8 +22,8 @@ class BareKvCache final : public KvCache {
 
 }  // namespace
 
-StepWork step_work(std::span<const SequenceStep> batch) {
-  StepWork work{.sequences = 0};
+StepTotals step_work(std::span<const SequenceStep> batch) {
+  StepTotals work{.sequences = 0};
   for (const SequenceStep& step : batch) {
     if (step.plan.rows.empty()) continue;
     ++work.sequences;
@@ -53,13 +53,13 @@ Expected<std::unique_ptr<TimedBackend>> TimedBackend::create(std::unique_ptr<Bac
 }
 
 /// A larger cache than all before gets new places; the times of steps follow from them.
-Expected<StepTimer*> TimedBackend::timer_for(const StepWork& work, Position capacity, bool slow) {
+Expected<StepTimer*> TimedBackend::timer_for(const StepTotals& work, Position capacity, bool slow) {
   std::unique_ptr<StepTimer>& known = timers_[slow ? 1 : 0];
   const std::int64_t keys = std::max<std::int64_t>(capacity, work.keys);
-  StepWork most{
+  StepTotals most{
       .sequences = work.sequences, .rows = std::max(work.rows, work.sequences * keys), .scored = 0, .keys = keys};
   if (known) {
-    const StepWork& now = known->most();
+    const StepTotals& now = known->most();
     if (now.rows >= most.rows && now.sequences * now.keys >= most.sequences * most.keys) return known.get();
     most.sequences = std::max(most.sequences, now.sequences);
     most.keys = std::max(most.keys, now.keys);
@@ -71,7 +71,7 @@ Expected<StepTimer*> TimedBackend::timer_for(const StepWork& work, Position capa
 }
 
 Expected<std::vector<Scores>> TimedBackend::forward(std::span<const SequenceStep> batch) {
-  const StepWork work = step_work(batch);
+  const StepTotals work = step_work(batch);
   Position capacity = 1;
   for (const SequenceStep& step : batch) capacity = std::max(capacity, step.cache->capacity());
   StepProfile profile;
@@ -95,7 +95,7 @@ std::future<Expected<std::vector<Scores>>> TimedBackend::launch(SequenceStep ste
     promise.set_value(std::move(scores));
     return future;
   }
-  const StepWork work = step_work({&step, 1});
+  const StepTotals work = step_work({&step, 1});
   const Graph graph = graph_({.rows = work.rows, .scored = work.scored});
   const std::size_t refresh = clock_.launch(work, host_stretches(graph, clock_.device(), work.sequences, work.keys));
   launched_.push_back({step.cache, refresh, *std::move(scores), std::move(promise)});
@@ -127,7 +127,7 @@ void TimedBackend::hand_over_finished() {
 
 Expected<LatencyTable> TimedBackend::latency_table(std::int64_t most_rows) {
   const auto step = [this](std::int64_t rows, std::int64_t keys) -> Expected<double> {
-    const StepWork work{.sequences = 1, .rows = rows, .scored = rows, .keys = keys};
+    const StepTotals work{.sequences = 1, .rows = rows, .scored = rows, .keys = keys};
     DLLM_TRY(StepTimer* const timer, timer_for(work, static_cast<Position>(keys), false));
     DLLM_TRY(const StepTime time, timer->time(work));
     return time.seconds() * 1e3;

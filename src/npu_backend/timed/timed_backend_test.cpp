@@ -45,7 +45,7 @@ TEST(TimedBackend, AdvancesByTheStepsThatRun) {
   }
   const auto& steps = pieces.backend->clock().steps();
   ASSERT_EQ(steps.size(), 3);
-  EXPECT_EQ(steps[0].work, (StepWork{1, 96, 32, 96}));
+  EXPECT_EQ(steps[0].work, (StepTotals{1, 96, 32, 96}));
   EXPECT_GT(steps[0].time.seconds(), steps[1].time.seconds());
   EXPECT_EQ(steps[1].time.seconds(), steps[2].time.seconds());
   EXPECT_DOUBLE_EQ(pieces.backend->clock().sum().seconds(), steps[0].time.seconds() + 2 * steps[1].time.seconds());
@@ -70,7 +70,7 @@ TEST(TimedBackend, PricesBranchesAsSequences) {
   ASSERT_TRUE(pieces.backend->forward({&block, 1}));
   const auto& steps = pieces.backend->clock().steps();
   ASSERT_EQ(steps.size(), 5u);
-  EXPECT_EQ(steps[1].work, (StepWork{2, 64, 64, 96}));
+  EXPECT_EQ(steps[1].work, (StepTotals{2, 64, 64, 96}));
   EXPECT_EQ(steps[1].time.seconds(), steps[3].time.seconds());
   // Together they read the weights once.
   EXPECT_GT(steps[1].time.seconds(), steps[4].time.seconds());

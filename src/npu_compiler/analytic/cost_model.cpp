@@ -67,7 +67,7 @@ SlabWork softmax_work(const LatencyKeys& t) {  // max; subtract, exp, sum
 }
 
 /// Total of all parts of a step.
-ExpertLoad load_of_parts(const StepLoad& load, std::int64_t rows, std::int64_t experts, std::int64_t used,
+ExpertLoad load_of_parts(const CostAssumptions& load, std::int64_t rows, std::int64_t experts, std::int64_t used,
                          std::int64_t block) {
   const std::int64_t parts = std::max<std::int64_t>(1, load.parts);
   const ExpertLoad one = expert_load(ceil_div(rows, parts), experts, used, block, load.choices);
@@ -173,7 +173,7 @@ Expected<CostModel> CostModel::create(const Device& device, double achieved_gbps
 }
 
 /// Fills the units' cycles, bytes and `lower_bound` without memory; false for an unknown operator.
-bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, OperatorCost& c) const {
+bool CostModel::cost(const Graph& graph, const CostAssumptions& load, const Op& any, OperatorCost& c) const {
   const LatencyKeys& t = device_.latency;
   const std::int64_t vlen = device_.array.vlen;
   const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
@@ -281,7 +281,7 @@ bool CostModel::cost(const Graph& graph, const StepLoad& load, const Op& any, Op
       any);
 }
 
-bool CostModel::whole_cost(const Graph& graph, const StepLoad& load, const Op& any, OperatorCost& c) const {
+bool CostModel::whole_cost(const Graph& graph, const CostAssumptions& load, const Op& any, OperatorCost& c) const {
   if (!cost(graph, load, any, c)) return false;
   const double ghz = device_.clock.ghz;
   const double bytes = c.read_bytes + c.write_bytes;
@@ -301,7 +301,7 @@ bool CostModel::whole_cost(const Graph& graph, const StepLoad& load, const Op& a
   return true;
 }
 
-Expected<StepCost> CostModel::evaluate(const Graph& graph, const StepLoad& load,
+Expected<StepCost> CostModel::evaluate(const Graph& graph, const CostAssumptions& load,
                                        std::span<const std::int32_t> alike) const {
   if (load.sequences < 1 || load.keys < 1 || graph.shape.rows < load.sequences)
     return Error{ErrorCode::kUsage,

@@ -15,7 +15,7 @@ namespace dllm::npu {
 struct Device;
 
 /// The parameters of a denoising step beyond its graph's shape.
-struct StepLoad {
+struct CostAssumptions {
   std::int64_t sequences = 1;     ///< the step's rows are spread evenly over them
   std::int64_t keys = 0;          ///< positions that each row sees
   bool fused_head = true;         ///< the reduction follows the LM head on chip; else logits are written and read back
@@ -80,15 +80,16 @@ class CostModel {
   /// `alike`: each operator's kind (GraphTemplate::alike()), numbered in order of appearance; each kind is then
   /// evaluated once, and StepCost::operators holds one of each. The sums are bit-identical. Errors: kUnsupported for
   /// operators the model does not know; a load that does not fit the shape.
-  Expected<StepCost> evaluate(const Graph& graph, const StepLoad& load, std::span<const std::int32_t> alike = {}) const;
+  Expected<StepCost> evaluate(const Graph& graph, const CostAssumptions& load,
+                              std::span<const std::int32_t> alike = {}) const;
 
   const Device& device() const { return device_; }
   double achieved_gbps() const { return achieved_gbps_; }
 
  private:
   explicit CostModel(const Device& device) : device_(device) {}
-  bool cost(const Graph& graph, const StepLoad& load, const Op& op, OperatorCost& cost) const;
-  bool whole_cost(const Graph& graph, const StepLoad& load, const Op& op, OperatorCost& cost) const;
+  bool cost(const Graph& graph, const CostAssumptions& load, const Op& op, OperatorCost& cost) const;
+  bool whole_cost(const Graph& graph, const CostAssumptions& load, const Op& op, OperatorCost& cost) const;
 
   const Device& device_;
   double achieved_gbps_ = 0;

@@ -193,7 +193,7 @@ TEST(CostModel, EveryPublishedShapeIsKnown) {
 TEST(CostModel, PartsReadWeightsAgain) {
   const Case s = make_case();
   const auto model = CostModel::create(s.device, 717);
-  StepLoad load = step_load(s.workload);
+  CostAssumptions load = step_load(s.workload);
   load.parts = 1;
   const double once = model->evaluate(s.refine, load)->total.read_bytes;
   load.parts = 2;

@@ -66,11 +66,11 @@ ModelSchedule::ModelSchedule(const ModelShape& shape)
       more_(shape, short_layers(shape)),
       left_out_(static_cast<double>(shape.desc.layers - short_layers(shape))) {}
 
-Expected<double> ModelSchedule::cycles(const Device& device, const RegularStep& step, const ScheduleLoad& like,
+Expected<double> ModelSchedule::cycles(const Device& device, const StepSize& step, const ScheduleAssumptions& like,
                                        std::span<const RowPart> parts) {
   if (parts.empty()) return part_cycles(device, step, like);
   double sum = 0, last = 0;
-  RegularStep part = step;
+  StepSize part = step;
   part.sequences = 0;
   for (const RowPart& rows : parts) {
     if (rows.rows > 0) {
@@ -87,8 +87,8 @@ Expected<double> ModelSchedule::cycles(const Device& device, const RegularStep& 
   return sum;
 }
 
-Expected<double> ModelSchedule::row_cycles(const Device& device, const RegularStep& step, const RowPart& part,
-                                           ScheduleLoad load) {
+Expected<double> ModelSchedule::row_cycles(const Device& device, const StepSize& step, const RowPart& part,
+                                           ScheduleAssumptions load) {
   const std::int64_t scored =
       std::clamp<std::int64_t>(part.first + part.rows - (step.rows - step.scored), 0, part.rows);
   load.sequences = 1;
@@ -106,7 +106,7 @@ Expected<double> ModelSchedule::row_cycles(const Device& device, const RegularSt
   return cycles[1] + left_out_ * (cycles[1] - cycles[0]);
 }
 
-Expected<double> ModelSchedule::part_cycles(const Device& device, const RegularStep& step, ScheduleLoad load) {
+Expected<double> ModelSchedule::part_cycles(const Device& device, const StepSize& step, ScheduleAssumptions load) {
   load.sequences = step.sequences;
   load.keys = step.keys;
   load.phases = false;

@@ -36,12 +36,13 @@ class ModelSchedule {
 
   /// Cycles of the device. `like`: everything but sequences and keys. `parts`: of the step (step_parts()); empty: all
   /// run at once. Errors: those of schedule_step().
-  Expected<double> cycles(const Device& device, const RegularStep& step, const ScheduleLoad& like,
+  Expected<double> cycles(const Device& device, const StepSize& step, const ScheduleAssumptions& like,
                           std::span<const RowPart> parts = {});
 
  private:
-  Expected<double> part_cycles(const Device& device, const RegularStep& step, ScheduleLoad load);
-  Expected<double> row_cycles(const Device& device, const RegularStep& step, const RowPart& part, ScheduleLoad load);
+  Expected<double> part_cycles(const Device& device, const StepSize& step, ScheduleAssumptions load);
+  Expected<double> row_cycles(const Device& device, const StepSize& step, const RowPart& part,
+                              ScheduleAssumptions load);
 
   GraphTemplate fewer_, more_;
   double left_out_ = 0;  ///< layers

@@ -21,7 +21,7 @@ namespace {
 
 class Scheduler {
  public:
-  Scheduler(const Device& device, const Graph& graph, const ScheduleLoad& load)
+  Scheduler(const Device& device, const Graph& graph, const ScheduleAssumptions& load)
       : d_(device),
         a_(device.array),
         t_(device.latency),
@@ -363,7 +363,7 @@ class Scheduler {
   const ArrayKeys& a_;
   const LatencyKeys& t_;
   const Graph& graph_;
-  const ScheduleLoad& load_;
+  const ScheduleAssumptions& load_;
   ScheduleShapes shapes_;
   const SramShape sram_;
   const Mapping mapping_;
@@ -387,7 +387,7 @@ class Scheduler {
 
 }  // namespace
 
-Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleLoad& load) {
+Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleAssumptions& load) {
   return Scheduler(device, graph, load).run();
 }
 

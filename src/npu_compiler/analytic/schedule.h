@@ -16,7 +16,7 @@ struct Device;
 struct Mapping;
 
 /// A step in the compiler's schedule (docs/design/npu-analytic.md, "As scheduled").
-struct ScheduleLoad {
+struct ScheduleAssumptions {
   std::int64_t sequences = 1;        ///< the step's rows are spread evenly over them
   std::int64_t keys = 0;             ///< positions that each row sees
   bool logits = true;                ///< logits go to memory; false: reduced on chip, at no cost
@@ -46,6 +46,6 @@ struct StepSchedule {
 /// The time of a step from the machine's parameters: which operators overlap, ports of vector SRAM, latencies of
 /// chains, fill and drain, panels that wait for memory. No simulation; one constant is measured (kPanelSwitch). Errors:
 /// kUnsupported for operators without a schedule; numbers that contradict each other.
-Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleLoad& load);
+Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleAssumptions& load);
 
 }  // namespace dllm::npu

@@ -4,7 +4,7 @@
 
 namespace dllm::npu {
 
-StepLoad step_load(const Workload& w) {
+CostAssumptions step_load(const Workload& w) {
   return {.sequences = w.batch, .keys = w.context, .fused_head = w.fused_head, .choices = w.choices};
 }
 

@@ -7,7 +7,7 @@
 namespace dllm::npu {
 
 /// The load of both kinds of steps of a workload.
-StepLoad step_load(const Workload& workload);
+CostAssumptions step_load(const Workload& workload);
 
 /// An operator's work in the energy model's terms. Instructions are estimated: three per tile of the array, two per
 /// vector instruction.

@@ -26,7 +26,7 @@ void AnswerClock::reset() {
   if (device_->host.cores > 0) queue_.emplace(*device_);
 }
 
-void AnswerClock::advance(const StepWork& work, const StepProfile& step) {
+void AnswerClock::advance(const StepTotals& work, const StepProfile& step) {
   steps_.push_back({work, step.time, 0, throttled(), step.source == TimeSource::kSimulated});
   begin_ = now_;
   if (queue_ && !queue_->empty()) {
@@ -38,7 +38,7 @@ void AnswerClock::advance(const StepWork& work, const StepProfile& step) {
   steps_.back().rise = heat_.rise();
 }
 
-std::size_t AnswerClock::launch(const StepWork& work, std::vector<Stretch> host) {
+std::size_t AnswerClock::launch(const StepTotals& work, std::vector<Stretch> host) {
   launched_.push_back(work);
   return queue_->push(std::move(host));
 }

@@ -12,7 +12,7 @@ namespace dllm::npu {
 
 /// A step of an answer, and how long it took in virtual time.
 struct TimedStep {
-  StepWork work;
+  StepTotals work;
   StepTime time;
   double rise = 0;         ///< temperature at its end, kelvin above the surroundings
   bool throttled = false;  ///< it ran at the lowered clock
@@ -21,7 +21,7 @@ struct TimedStep {
 
 /// A pass of the second path, on the host.
 struct TimedRefresh {
-  StepWork work;
+  StepTotals work;
   double start = 0, end = 0;  ///< seconds of the clock
 };
 
@@ -37,9 +37,9 @@ class AnswerClock {
   const Device& device() const { return throttled() ? *slow_ : *device_; }
   bool throttled() const { return heat_.throttled(); }
   /// A step, during which the host works on what was launched.
-  void advance(const StepWork& work, const StepProfile& step);
+  void advance(const StepTotals& work, const StepProfile& step);
   /// Adds a refresh to what the host computes; returns its index. Precondition: the device has a described host.
-  std::size_t launch(const StepWork& work, std::vector<Stretch> host);
+  std::size_t launch(const StepTotals& work, std::vector<Stretch> host);
   bool finished(std::size_t refresh) const { return queue_->finished(refresh); }
   /// Waits until it is finished. The time counts for the latest step, which must exist.
   void wait(std::size_t refresh);
@@ -62,7 +62,7 @@ class AnswerClock {
   std::vector<TimedStep> steps_;
   double begin_ = 0, now_ = 0;      ///< of the latest step, and its end
   std::optional<HostQueue> queue_;  ///< absent: no described host
-  std::vector<StepWork> launched_;
+  std::vector<StepTotals> launched_;
 };
 
 }  // namespace dllm::npu

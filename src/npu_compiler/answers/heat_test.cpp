@@ -61,7 +61,7 @@ TEST(Heat, ClockOfAHotPhone) {
   const ModelShape shape = *load_model_shape("llada-8b");
   const auto graph = [&](StepShape step) { return shape.architecture->build(shape.desc, step); };
   const Device device = limited("2");
-  const StepWork work{1, 32, 32, 256};
+  const StepTotals work{1, 32, 32, 256};
   StepTimer full = *StepTimer::create(device, graph, work, {}),
             slow = *StepTimer::create(throttled(device), graph, work, {});
   AnswerClock clock(device, StepProcessor::kDevice);

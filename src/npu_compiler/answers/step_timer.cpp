@@ -70,7 +70,7 @@ StepTime StepTime::scaled(double f) const {
 /// A step on the device, without waiting for memory.
 struct StepTimer::DeviceStep {
   Graph graph;
-  StepLoad load;
+  CostAssumptions load;
   StepCost cost;
   StepTime time;
   OperatorCost sum;
@@ -94,12 +94,12 @@ struct StepTimer::DeviceStep {
   }
 };
 
-StepTimer::StepTimer(const Device& device, GraphFactory graph, const StepWork& most, const TimerOptions& options)
+StepTimer::StepTimer(const Device& device, GraphFactory graph, const StepTotals& most, const TimerOptions& options)
     : device_(std::make_unique<Device>(device)), graph_(std::move(graph)), most_(most), options_(options) {}
 StepTimer::StepTimer(StepTimer&&) noexcept = default;
 StepTimer::~StepTimer() = default;
 
-Expected<StepTimer> StepTimer::create(const Device& device, GraphFactory graph, const StepWork& most,
+Expected<StepTimer> StepTimer::create(const Device& device, GraphFactory graph, const StepTotals& most,
                                       const TimerOptions& options) {
   StepTimer timer(device, std::move(graph), most, options);
   if (options.processor == StepProcessor::kHost && device.host.cores == 0)
@@ -122,8 +122,8 @@ Expected<StepTimer> StepTimer::create(const Device& device, GraphFactory graph, 
   return timer;
 }
 
-StepWork StepTimer::bucket(const StepWork& work) const {
-  StepWork padded = work;
+StepTotals StepTimer::bucket(const StepTotals& work) const {
+  StepTotals padded = work;
   if (!options_.skip_logits) padded.scored = padded.rows;
   if (options_.processor == StepProcessor::kHost) return padded;
   const std::int64_t blen = device_->array.blen;
@@ -135,7 +135,7 @@ StepWork StepTimer::bucket(const StepWork& work) const {
 
 /// Puts simulated cycles in the place of the operators' limiting units. Returns false for a step that cannot be
 /// compiled. Errors: those of the simulation.
-Expected<bool> StepTimer::use_simulated(DeviceStep& step, const StepWork& work) {
+Expected<bool> StepTimer::use_simulated(DeviceStep& step, const StepTotals& work) {
   std::vector<double> modelled;
   for (const OperatorCost& c : step.cost.operators) modelled.push_back(std::max({c.matrix, c.vector, c.memory}));
   const std::int64_t rows = work.rows / work.sequences;
@@ -166,7 +166,7 @@ Expected<bool> StepTimer::use_simulated(DeviceStep& step, const StepWork& work) 
   return true;
 }
 
-Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepWork& work, bool simulate) {
+Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepTotals& work, bool simulate) {
   const Device& device = *device_;
   const bool host = device.host.cores > 0;
   DeviceStep step{graph_({.rows = work.rows, .scored = work.scored}), {}, {}, {}, {}, {}, {}};
@@ -205,7 +205,7 @@ Expected<StepTimer::DeviceStep> StepTimer::device_step(const StepWork& work, boo
 
 /// Which tensors are staged: places have room for the largest step, and transfers hide in an ordinary one.
 Expected<void> StepTimer::place() {
-  StepWork largest = bucket(most_), usual = largest;
+  StepTotals largest = bucket(most_), usual = largest;
   usual.rows = std::min(largest.rows, round_up(kUsualRows, device_->array.blen) * largest.sequences);
   largest.scored = usual.scored = usual.rows;
   DLLM_TRY(const DeviceStep small, device_step(usual, false));
@@ -232,7 +232,7 @@ Expected<double> StepTimer::waiting(const MemoryProgram& program) const {
   return std::max(0.0, StagingTimeline(program, *limits_, slot_bytes_).run(staged_).seconds - computing);
 }
 
-StepProfile StepTimer::host_profile(const StepWork& work) const {
+StepProfile StepTimer::host_profile(const StepTotals& work) const {
   const Device& device = *device_;
   const HostWork host =
       host_step(graph_({.rows = work.rows, .scored = work.scored}), device, work.sequences, work.keys);
@@ -243,7 +243,7 @@ StepProfile StepTimer::host_profile(const StepWork& work) const {
   return {time, {{host.seconds, host.bytes, Stretch::Kind::kHost}}, TimeSource::kBound};
 }
 
-Expected<StepProfile> StepTimer::compute(const StepWork& work) {
+Expected<StepProfile> StepTimer::compute(const StepTotals& work) {
   if (options_.processor == StepProcessor::kHost) return host_profile(work);
   const Device& device = *device_;
   DLLM_TRY(DeviceStep step, device_step(work, options_.simulate));
@@ -264,16 +264,16 @@ Expected<StepProfile> StepTimer::compute(const StepWork& work) {
   return StepProfile{time, std::move(step.stretches), step.simulated ? TimeSource::kSimulated : TimeSource::kBound};
 }
 
-Expected<StepTime> StepTimer::time(const StepWork& work) {
+Expected<StepTime> StepTimer::time(const StepTotals& work) {
   if (work.rows == 0) return StepTime{};
   DLLM_TRY(const StepProfile* const step, profile(work));
   return step->time;
 }
 
-Expected<const StepProfile*> StepTimer::profile(const StepWork& work) {
-  const StepWork key = bucket(work);
+Expected<const StepProfile*> StepTimer::profile(const StepTotals& work) {
+  const StepTotals key = bucket(work);
   if (const auto found = known_.find(key); found != known_.end()) return &found->second;
-  const StepWork room = bucket(most_);
+  const StepTotals room = bucket(most_);
   if (work.sequences < 1 || work.rows < 1 || work.scored > work.rows || work.keys < 1 || key.rows > room.rows ||
       key.keys * key.sequences > room.keys * room.sequences)
     return Error{ErrorCode::kUsage,

@@ -37,13 +37,13 @@ struct TimerOptions {
   std::string timing_cache{};  ///< directory of its reports; "": none
 };
 
-/// The shape of a step.
-struct StepWork {
+/// The size of a step whose sequences may differ (equal ones: StepSize).
+struct StepTotals {
   std::int64_t sequences = 1;
   std::int64_t rows = 0;    ///< of all sequences
   std::int64_t scored = 0;  ///< of these, rows that the LM head computes
   std::int64_t keys = 1;    ///< positions that the rows of a sequence see
-  auto operator<=>(const StepWork&) const = default;
+  auto operator<=>(const StepTotals&) const = default;
 };
 
 /// Seconds of a step by cause; they sum to seconds(). An operator's time on the device counts for the unit that limits
@@ -96,48 +96,48 @@ class StepTimer {
   /// `most`: the largest step; `graph` is copied and must be valid as long as the timer. Errors: kUnsupported
   /// (operators or keys of the device that the model of costs does not know; no host is described where it is to run
   /// steps); kResource if the window cannot hold the step.
-  static Expected<StepTimer> create(const Device& device, GraphFactory graph, const StepWork& most,
+  static Expected<StepTimer> create(const Device& device, GraphFactory graph, const StepTotals& most,
                                     const TimerOptions& options);
 
   StepTimer(StepTimer&&) noexcept;
   ~StepTimer();
 
   /// Errors: kResource if a mapping fails (without the planner); kUsage for a step larger than `most`.
-  Expected<StepTime> time(const StepWork& work);
+  Expected<StepTime> time(const StepTotals& work);
   /// Errors: those of time(). Valid as long as the timer.
-  Expected<const StepProfile*> profile(const StepWork& work);
+  Expected<const StepProfile*> profile(const StepTotals& work);
 
   const Device& device() const { return *device_; }
   const TimerOptions& options() const { return options_; }
-  const StepWork& most() const { return most_; }
+  const StepTotals& most() const { return most_; }
   /// Bytes of weights that are staged in each step with the planner; 0: everything is resident.
   std::int64_t staged_bytes() const { return staged_bytes_; }
   std::size_t buckets() const { return known_.size(); }
   /// Why the model of costs timed a bucket that was to be simulated, the first such one; "": there is none.
   const std::string& unsimulated() const { return unsimulated_; }
   /// The bucket that a step is padded to.
-  StepWork bucket(const StepWork& work) const;
+  StepTotals bucket(const StepTotals& work) const;
 
  private:
-  StepTimer(const Device& device, GraphFactory graph, const StepWork& most, const TimerOptions& options);
+  StepTimer(const Device& device, GraphFactory graph, const StepTotals& most, const TimerOptions& options);
 
   struct DeviceStep;
-  Expected<DeviceStep> device_step(const StepWork& work, bool simulate);
-  Expected<bool> use_simulated(DeviceStep& step, const StepWork& work);
+  Expected<DeviceStep> device_step(const StepTotals& work, bool simulate);
+  Expected<bool> use_simulated(DeviceStep& step, const StepTotals& work);
   Expected<void> place();
   Expected<double> waiting(const MemoryProgram& program) const;
-  Expected<StepProfile> compute(const StepWork& work);
-  StepProfile host_profile(const StepWork& work) const;
+  Expected<StepProfile> compute(const StepTotals& work);
+  StepProfile host_profile(const StepTotals& work) const;
 
   std::unique_ptr<Device> device_;  ///< on the heap: the model of costs borrows it
   GraphFactory graph_;
-  StepWork most_;
+  StepTotals most_;
   TimerOptions options_;
   std::optional<CostModel> model_;
   std::optional<MemoryLimits> limits_;  ///< absent: no window
   std::vector<char> staged_;            ///< by tensor
   std::int64_t slot_bytes_ = 0, staged_bytes_ = 0;
-  std::map<StepWork, StepProfile> known_;
+  std::map<StepTotals, StepProfile> known_;
   std::string unsimulated_;
 };
 

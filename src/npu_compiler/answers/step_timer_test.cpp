@@ -18,9 +18,9 @@ StepTimer::GraphFactory graphs(const std::string& name) {
   return [shape = *load_model_shape(name)](StepShape step) { return shape.architecture->build(shape.desc, step); };
 }
 
-constexpr StepWork kMost{.sequences = 1, .rows = 256, .scored = 0, .keys = 512};
+constexpr StepTotals kMost{.sequences = 1, .rows = 256, .scored = 0, .keys = 512};
 
-StepTimer timer_on(const Device& device, TimerOptions options = {}, const StepWork& most = kMost) {
+StepTimer timer_on(const Device& device, TimerOptions options = {}, const StepTotals& most = kMost) {
   auto timer = StepTimer::create(device, graphs("llada-8b"), most, options);
   EXPECT_TRUE(timer) << timer.error().message();
   return *std::move(timer);
@@ -61,7 +61,7 @@ TEST(StepTimer, SimulatesWhatCompiles) {
   const Device device = *load_device("mobile-sm8750");
   StepTimer model = *StepTimer::create(device, graph, kMost, {});
   StepTimer simulator = *StepTimer::create(device, graph, kMost, {.simulate = true});
-  const StepWork small{.sequences = 1, .rows = 32, .scored = 8, .keys = 256};
+  const StepTotals small{.sequences = 1, .rows = 32, .scored = 8, .keys = 256};
   const StepProfile a = **model.profile(small), b = **simulator.profile(small);
   EXPECT_EQ(b.source, TimeSource::kSimulated);
   EXPECT_EQ(simulator.unsimulated(), "");
@@ -77,7 +77,7 @@ TEST(StepTimer, SimulatesWhatCompiles) {
   const Device tight = *load_device("mobile-sm8750", {{"sram.vector_rows", "1024"}});
   StepTimer tight_model = *StepTimer::create(tight, graph, kMost, {});
   StepTimer tight_simulator = *StepTimer::create(tight, graph, kMost, {.simulate = true});
-  const StepWork large{.sequences = 1, .rows = 256, .scored = 8, .keys = 256};
+  const StepTotals large{.sequences = 1, .rows = 256, .scored = 8, .keys = 256};
   EXPECT_EQ((*tight_simulator.profile(large))->source, TimeSource::kBound);
   EXPECT_NE(tight_simulator.unsimulated(), "");
   EXPECT_EQ(tight_simulator.time(large)->seconds(), tight_model.time(large)->seconds());
@@ -143,7 +143,7 @@ TEST(StepTimer, WindowsAndWaiting) {
 
 TEST(StepTimer, LargeStepsFailWithoutThePlanner) {
   const Device device = *load_device("mobile-sm8750");
-  const StepWork most{.sequences = 1, .rows = 512, .scored = 0, .keys = 512};
+  const StepTotals most{.sequences = 1, .rows = 512, .scored = 0, .keys = 512};
   StepTimer paged = timer_on(device, {.planner = false}, most), planned = timer_on(device, {}, most);
   EXPECT_TRUE(paged.time({.sequences = 1, .rows = 128, .scored = 32, .keys = 512}));
   const auto failed = paged.time({.sequences = 1, .rows = 512, .scored = 32, .keys = 512});

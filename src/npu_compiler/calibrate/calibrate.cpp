@@ -87,7 +87,7 @@ class TimeModel {
 
   /// With room for the largest of the steps.
   Expected<StepTimer> timer(const std::vector<Measurements::MeasuredStep>& steps) const {
-    StepWork most{1, 1, 0, 1};
+    StepTotals most{1, 1, 0, 1};
     for (const Measurements::MeasuredStep& m : steps) {
       most.rows = std::max(most.rows, m.rows);
       most.keys = std::max(most.keys, m.keys);
@@ -98,10 +98,10 @@ class TimeModel {
   /// `timer`: of this device, for its buckets, waiting and the host's part.
   Expected<MeasuredTime> step(const Measurements::MeasuredStep& m, StepTimer& timer) const {
     MeasuredTime time{m.us * 1e-6, 0, {}};
-    const StepWork work{1, m.rows, m.rows, m.keys};
+    const StepTotals work{1, m.rows, m.rows, m.keys};
     DLLM_TRY(const StepTime now, timer.time(work));
     time.constant = now.host + now.staging;
-    const StepWork padded = timer.bucket(work);
+    const StepTotals padded = timer.bucket(work);
     DLLM_CHECK_OK(add_device_operators(graph_({.rows = padded.rows, .scored = padded.scored}), padded, time));
     return time;
   }
@@ -131,7 +131,7 @@ class TimeModel {
   TimeModel(const Device& device, const StepTimer::GraphFactory& graph) : device_(device), graph_(graph) {}
 
   /// As StepTimer adds them: the longest unit of each operator, and its dispatch.
-  Expected<void> add_device_operators(const Graph& graph, const StepWork& work, MeasuredTime& time) const {
+  Expected<void> add_device_operators(const Graph& graph, const StepTotals& work, MeasuredTime& time) const {
     DLLM_TRY(const CostModel model, CostModel::create(device_, 1));
     const bool host = device_.host.cores > 0;
     DLLM_TRY(const StepCost cost,

@@ -99,7 +99,7 @@ class EnergyModel {
   Expected<void> add_steps(const Device& device, const std::vector<Measurements::StepEnergy>& steps,
                            StepProcessor processor, std::vector<StepTime>& result) const {
     if (steps.empty()) return {};
-    StepWork most{1, 1, 0, 1};
+    StepTotals most{1, 1, 0, 1};
     for (const Measurements::StepEnergy& m : steps) {
       most.rows = std::max(most.rows, m.rows);
       most.keys = std::max(most.keys, m.keys);

@@ -137,7 +137,7 @@ Expected<void> fit_shared_memory(const StepTimer::GraphFactory& graph,
   if (device.host.cores == 0)
     return Error{ErrorCode::kUnsupported, "the profile describes no host processor", "device " + device.name,
                  "begin with a phone such as mobile-sm8750"};
-  StepWork most{1, 1, 0, 1};
+  StepTotals most{1, 1, 0, 1};
   for (const Measurements::Shared& m : measured) {
     most.rows = std::max(most.rows, m.rows);
     most.keys = std::max(most.keys, m.keys);

@@ -8,10 +8,10 @@ namespace dllm::npu {
 namespace {
 
 Expected<PhaseCost> evaluate_phase(StepTimes& times, const CostModel& model, const Graph& graph,
-                                   const Workload& workload, const RegularStep& step, std::span<const RowPart> parts,
+                                   const Workload& workload, const StepSize& step, std::span<const RowPart> parts,
                                    const Mapping* mapping, std::span<const std::int32_t> alike) {
   PhaseCost phase;
-  StepLoad load = step_load(workload);
+  CostAssumptions load = step_load(workload);
   load.parts = static_cast<std::int64_t>(parts.size());
   DLLM_TRY(phase.cost, model.evaluate(graph, load, alike));
   DLLM_TRY(phase.time, times.time(model,

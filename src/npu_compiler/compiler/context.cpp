@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -62,7 +63,7 @@ Expected<Buffer> StepContext::acquire(std::int64_t count, std::string_view what)
   if (const auto row = vram_.acquire(count)) return Buffer{*row, count};
   return Error{ErrorCode::kUsage,
                fmt::format("{} of {} needs {} rows of vector SRAM (of {} lanes); of {} rows, {} in one piece are free",
-                           what, op_name(graph.ops[static_cast<std::size_t>(current)]), count, machine.vlen,
+                           what, op_name(graph.ops[to_size(current)]), count, machine.vlen,
                            machine.vram_elements / static_cast<std::uint64_t>(machine.vlen), vram_.largest_free()),
                "npu compiler", "fewer rows per step (--batch, --rows), or --set sram.vector_rows=N with a larger N"};
 }
@@ -76,18 +77,16 @@ Expected<Buffer> StepContext::acquire_forever(std::int64_t count, std::string_vi
                "npu compiler", "fewer rows per step (--batch, --rows), or --set sram.vector_rows=N with a larger N"};
 }
 
-bool StepContext::dies_here(ValueId id) const {
-  return !options.keep_values && lives_[static_cast<std::size_t>(id)].last == current;
-}
+bool StepContext::dies_here(ValueId id) const { return !options.keep_values && lives_[to_size(id)].last == current; }
 
 Expected<ValuePlace> StepContext::place_output(ValueId out, std::span<const ValueId> reusable) {
-  const auto index = static_cast<std::size_t>(out);
+  const auto index = to_size(out);
   ValuePlace place{-1, round_up(value_rows(out), machine.blen), layout.slabs(map(out))};
   for (const ValueId id : reusable) {
-    const ValuePlace& other = result.values[static_cast<std::size_t>(id)];
-    const std::int32_t buffer = buffer_of_[static_cast<std::size_t>(id)];
+    const ValuePlace& other = result.values[to_size(id)];
+    const std::int32_t buffer = buffer_of_[to_size(id)];
     if (!dies_here(id) || other.stride != place.stride || other.slabs != place.slabs ||
-        buffers_[static_cast<std::size_t>(buffer)].users != 1)
+        buffers_[to_size(buffer)].users != 1)
       continue;
     alias(out, id);
     return result.values[index];
@@ -101,17 +100,17 @@ Expected<ValuePlace> StepContext::place_output(ValueId out, std::span<const Valu
 }
 
 void StepContext::alias(ValueId out, ValueId x) {
-  const auto index = static_cast<std::size_t>(out), from = static_cast<std::size_t>(x);
+  const auto index = to_size(out), from = to_size(x);
   result.values[index] = result.values[from];
   buffer_of_[index] = buffer_of_[from];
-  ++buffers_[static_cast<std::size_t>(buffer_of_[from])].users;
+  ++buffers_[to_size(buffer_of_[from])].users;
 }
 
 void StepContext::release_dead() {
   if (options.keep_values) return;
   for (std::size_t id = 0; id < lives_.size(); ++id) {
     if (lives_[id].last > current || buffer_of_[id] < 0 || held_.contains(static_cast<ValueId>(id))) continue;
-    Shared& shared = buffers_[static_cast<std::size_t>(buffer_of_[id])];
+    Shared& shared = buffers_[to_size(buffer_of_[id])];
     buffer_of_[id] = -1;
     if (--shared.users == 0) release(shared.buffer);
   }
@@ -195,7 +194,7 @@ Expected<Buffer> StepContext::resident(WeightId weight, WeightUse use) {
   const WeightPlace* place = layout.find(weight, use);
   assert(place != nullptr);
   const std::int64_t count = static_cast<std::int64_t>(place->tensor.elements) / vlen();
-  DLLM_TRY(const Buffer buffer, acquire_forever(count, graph.weights[static_cast<std::size_t>(weight)].name));
+  DLLM_TRY(const Buffer buffer, acquire_forever(count, graph.weights[to_size(weight)].name));
   load_rows(buffer.row, count, place->tensor.base, 0);
   residents_[{weight, use}] = buffer;
   return buffer;
@@ -219,10 +218,10 @@ Expected<Buffer> StepContext::rope_rows(const RopePlace& rope) {
   DLLM_TRY(const Buffer buffer, acquire_forever(rope.tables * count, "the rows of RoPE's factors"));
   for (std::int64_t first = 0; first < count;) {
     std::int64_t end = first + 1;
-    while (end < count && rows[static_cast<std::size_t>(end)].position ==
-                              rows[static_cast<std::size_t>(first)].position + static_cast<Position>(end - first))
+    while (end < count &&
+           rows[to_size(end)].position == rows[to_size(first)].position + static_cast<Position>(end - first))
       ++end;
-    const std::int64_t at = rows[static_cast<std::size_t>(first)].position;
+    const std::int64_t at = rows[to_size(first)].position;
     for (std::int64_t t = 0; t < rope.tables; ++t)
       load_rows(buffer.row + t * count + first, end - first, rope.tensor.base,
                 static_cast<std::uint64_t>((at * rope.tables + t) * vlen()), rope.tables * vlen());

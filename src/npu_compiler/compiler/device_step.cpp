@@ -39,9 +39,9 @@ Expected<MxFormat> logit_format(const Device& device) {
 
 }  // namespace
 
-Expected<CompiledWorkload> compile_workload(const std::function<Graph(StepShape)>& graph, const Device& device,
-                                            const StepWorkload& work, CompileOptions options, const Mapping* mapping,
-                                            std::span<const RowPart> parts) {
+Expected<CompiledGraph> compile_graph(const std::function<Graph(StepShape)>& graph, const Device& device,
+                                      const StepSize& size, CompileOptions options, const NetworkRows& network,
+                                      const Mapping* mapping, std::span<const RowPart> parts) {
   if (options.head == HeadMode::kLogits && !options.logits) {
     DLLM_TRY(options.logits, logit_format(device));
   }
@@ -49,20 +49,20 @@ Expected<CompiledWorkload> compile_workload(const std::function<Graph(StepShape)
   const Graph any = graph({1, 1});
   std::vector<bool> present;
   for (const WeightDecl& decl : any.weights) present.push_back(decl.required);
-  DLLM_TRY(ModelLayout layout, make_layout(any, present, machine, work.context, mapping));
-  DLLM_TRY(const StepSpec spec, make_step(any, layout, work));
+  DLLM_TRY(ModelLayout layout, make_layout(any, present, machine, size.keys, mapping));
+  DLLM_TRY(const StepSpec spec, make_step(any, layout, size, network));
   DLLM_TRY(SplitStep step, compile_parts(graph, layout, spec, parts, options));
-  return CompiledWorkload{machine, std::move(layout), std::move(step)};
+  return CompiledGraph{machine, std::move(layout), std::move(step)};
 }
 
 Expected<CompiledStep> compile_step(ModelShape shape, Device device, const StepRequest& request) {
-  StepWorkload work = request.work;
-  Workload block{.batch = work.batch, .block = work.rows, .context = work.context, .steps = 1};
+  StepSize size = request.size;
+  Workload block{.batch = size.sequences, .block = size.rows, .context = size.keys, .steps = 1};
   block.cache = request.cache;
   block.suffix = request.suffix;
   DLLM_CHECK_OK(check(block));
-  if (work.scored < 0) work.scored = work.rows;
-  work.rows = refine_rows(block);
+  size.scored = size.scored_rows();
+  size.rows = refine_rows(block);
   if (request.layers > 0) shape.desc.layers = std::min(shape.desc.layers, request.layers);
   DLLM_TRY(const CompileOptions options, head_options(device, request));
   const auto start = std::chrono::steady_clock::now();
@@ -72,15 +72,14 @@ Expected<CompiledStep> compile_step(ModelShape shape, Device device, const StepR
     if (request.reduced)
       return Error{ErrorCode::kUnsupported, "a head that is reduced on chip has no priced schedule", "--mapping search",
                    "leave out --reduced-head, or --mapping rule"};
-    const RegularStep step{.sequences = work.batch, .rows = work.rows, .keys = work.context, .scored = work.scored};
-    DLLM_TRY(found, cached_mapping(device, shape, {.steps = {{step}}, .choices = request.choices}, request.mappings));
+    DLLM_TRY(found, cached_mapping(device, shape, {.steps = {{size}}, .choices = request.choices}, request.mappings));
   }
-  DLLM_TRY(CompiledWorkload compiled,
-           compile_workload(build, device, work, options, found ? &found->mapping : nullptr,
-                            found ? std::span<const RowPart>(found->parts.front()) : std::span<const RowPart>()));
+  DLLM_TRY(CompiledGraph compiled,
+           compile_graph(build, device, size, options, request.network, found ? &found->mapping : nullptr,
+                         found ? std::span<const RowPart>(found->parts.front()) : std::span<const RowPart>()));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
   return CompiledStep{
-      std::move(shape), std::move(device), compiled.machine, std::move(compiled.layout), std::move(compiled.step), work,
+      std::move(shape), std::move(device), compiled.machine, std::move(compiled.layout), std::move(compiled.step), size,
       time.count()};
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "npu_compiler/compiler/layout.h"
+#include "npu_compiler/compiler/make_step.h"
 #include "npu_compiler/compiler/split_step.h"
-#include "npu_compiler/compiler/workload_step.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
 #include "npu_core/device/device.h"
@@ -17,8 +17,9 @@ namespace dllm::npu {
 
 /// What a denoising step computes.
 struct StepRequest {
-  StepWorkload work{.batch = 16, .rows = 32, .context = 256};  ///< rows: of a block
-  std::int64_t layers = 0;                                     ///< the first of the shape; 0: all
+  StepSize size{.sequences = 16, .rows = 32, .keys = 256};  ///< rows: of a block
+  NetworkRows network = {};
+  std::int64_t layers = 0;  ///< the first of the shape; 0: all
   CacheKind cache = CacheKind::kDual;
   std::int64_t suffix = -1;       ///< as Workload::suffix
   bool reduced = false;           ///< arg-max and confidence on chip: no logits in memory
@@ -35,12 +36,12 @@ struct CompiledStep {
   MachineConfig machine;
   ModelLayout layout;
   SplitStep step;
-  StepWorkload work;        ///< rows and scored as the cache makes them
+  StepSize size;            ///< rows and scored as the cache makes them
   double milliseconds = 0;  ///< of compilation, layout included
 };
 
 /// A regular step of any graph on a device, compiled.
-struct CompiledWorkload {
+struct CompiledGraph {
   MachineConfig machine;
   ModelLayout layout;
   SplitStep step;
@@ -48,9 +49,9 @@ struct CompiledWorkload {
 
 /// Logits go to memory in the device's format unless `options` says otherwise. `mapping`, `parts`: by rule if null and
 /// empty. Errors: as compile_step().
-Expected<CompiledWorkload> compile_workload(const std::function<Graph(StepShape)>& graph, const Device& device,
-                                            const StepWorkload& work, CompileOptions options,
-                                            const Mapping* mapping = nullptr, std::span<const RowPart> parts = {});
+Expected<CompiledGraph> compile_graph(const std::function<Graph(StepShape)>& graph, const Device& device,
+                                      const StepSize& size, CompileOptions options, const NetworkRows& network = {},
+                                      const Mapping* mapping = nullptr, std::span<const RowPart> parts = {});
 
 /// Logits go to memory in the device's format, from which the sampling kernels read them, unless the head is reduced.
 /// Errors: kUsage (contradictory numbers), kUnsupported (formats, shapes), kResource (memory).

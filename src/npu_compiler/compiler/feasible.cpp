@@ -7,8 +7,8 @@
 
 #include "base/try.h"
 #include "npu_compiler/compiler/layout.h"
+#include "npu_compiler/compiler/make_step.h"
 #include "npu_compiler/compiler/split_step.h"
-#include "npu_compiler/compiler/workload_step.h"
 #include "npu_core/device/device.h"
 #include "npu_core/machine/device_machine.h"
 
@@ -34,8 +34,8 @@ struct LaidOut {
     bool overlapped = false;
   };
   /// Errors: of compile_step().
-  Expected<Use> use(const StepWorkload& work, const CompileOptions& options) const {
-    DLLM_TRY(const StepSpec spec, make_step(graph, layout, work));
+  Expected<Use> use(const StepSize& size, const CompileOptions& options) const {
+    DLLM_TRY(const StepSpec spec, make_step(graph, layout, size));
     const Graph step = shape.architecture->build(shape.desc, {spec.rows(), spec.scored()});
     DLLM_TRY(const StepProgram program, compile_step(step, layout, spec, options));
     return Use{program.vram_rows, program.overlapped};
@@ -44,13 +44,14 @@ struct LaidOut {
 
 class StepFitter {
  public:
-  static Expected<StepFitter> create(const Device& device, const ModelShape& shape, const RegularStep& step,
+  static Expected<StepFitter> create(const Device& device, const ModelShape& shape, const StepSize& step,
                                      const ChoiceAssumption& choices, const Mapping* mapping) {
     StepFitter fitter;
     if (mapping != nullptr) fitter.mapping_ = *mapping;
     DLLM_TRY(fitter.machine_, machine_config(device));
     fitter.shape_ = shape;
-    fitter.work_ = {.batch = 1, .rows = step.rows, .context = step.keys, .scored = std::min(step.scored, step.rows)};
+    fitter.size_ = step;
+    fitter.size_.sequences = 1, fitter.size_.scored = std::min(step.scored, step.rows);
     fitter.options_.choices = choices;
     if (const auto format = mx_format_from_name(device.numerics.logits)) fitter.options_.logits = *format;
     for (int i = 0; i < 2; ++i) {
@@ -108,7 +109,7 @@ class StepFitter {
   Expected<void> cut_rows(const Error& whole, std::vector<RowPart>& parts) const {
     if (whole.code != ErrorCode::kUsage) return whole;
     const LaidOut& few = few_[1];
-    DLLM_TRY(const StepSpec spec, make_step(few.graph, few.layout, work_));
+    DLLM_TRY(const StepSpec spec, make_step(few.graph, few.layout, size_));
     const auto build = [&few](StepShape rows) { return few.shape.architecture->build(few.shape.desc, rows); };
     for (const std::vector<RowPart>& cut : row_cuts(few.graph, machine_, spec.sequences.front().positions)) {
       const Expected<SplitStep> step = compile_parts(build, few.layout, spec, cut, options_);
@@ -124,24 +125,24 @@ class StepFitter {
   /// Whether work overlaps with products in the compiled step. If a short model's first layers do not fit, the whole
   /// model's do not either, with the same error.
   Expected<bool> fits(std::int64_t sequences) const {
-    StepWorkload work = work_;
-    work.batch = sequences;
-    DLLM_TRY(const LaidOut::Use fewer, few_[0].use(work, options_));
-    DLLM_TRY(const LaidOut::Use more, few_[1].use(work, options_));
+    StepSize size = size_;
+    size.sequences = sequences;
+    DLLM_TRY(const LaidOut::Use fewer, few_[0].use(size, options_));
+    DLLM_TRY(const LaidOut::Use more, few_[1].use(size, options_));
     const std::int64_t left_out = shape_.desc.layers - few_[1].shape.desc.layers;
     // The allocator reserves BLEN rows, into which the last block of a product may write padding.
     const std::int64_t rows =
         static_cast<std::int64_t>(machine_.vram_elements) / machine_.vlen - std::int64_t{machine_.blen};
     if (more.rows + left_out * (more.rows - fewer.rows) <= rows) return more.overlapped;
-    DLLM_TRY(const LaidOut whole, LaidOut::create(shape_, machine_, work_.context, mapping_ ? &*mapping_ : nullptr));
-    DLLM_TRY(const LaidOut::Use all, whole.use(work, options_));
+    DLLM_TRY(const LaidOut whole, LaidOut::create(shape_, machine_, size_.keys, mapping_ ? &*mapping_ : nullptr));
+    DLLM_TRY(const LaidOut::Use all, whole.use(size, options_));
     return all.overlapped;
   }
 
   MachineConfig machine_;
   std::optional<Mapping> mapping_;
   ModelShape shape_;
-  StepWorkload work_;
+  StepSize size_;
   CompileOptions options_;
   LaidOut few_[2];
 };
@@ -166,7 +167,7 @@ Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences) {
       "npu compiler", "a smaller batch or context"};
 }
 
-Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const RegularStep& step,
+Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const StepSize& step,
                                           const ChoiceAssumption& choices) {
   DLLM_TRY(const StepFitter fitter, StepFitter::create(device, shape, step, choices, nullptr));
   std::vector<RowPart> parts;
@@ -174,9 +175,8 @@ Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape
   return parts;
 }
 
-Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const ModelShape& shape,
-                                                  const RegularStep& step, const ChoiceAssumption& choices,
-                                                  const Mapping& mapping) {
+Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const ModelShape& shape, const StepSize& step,
+                                                  const ChoiceAssumption& choices, const Mapping& mapping) {
   DLLM_TRY(const StepFitter fitter, StepFitter::create(device, shape, step, choices, &mapping));
   return fitter.all(step.sequences);
 }
@@ -188,7 +188,7 @@ Expected<BlockParts> block_parts(const Device& device, const ModelShape& shape, 
   return parts;
 }
 
-Expected<std::vector<RowPart>> check_feasible(const Device& device, const ModelShape& shape, const RegularStep& step,
+Expected<std::vector<RowPart>> check_feasible(const Device& device, const ModelShape& shape, const StepSize& step,
                                               const ChoiceAssumption& choices) {
   DLLM_TRY(const MemoryNeed need, memory_need(device, shape, step.keys));
   DLLM_CHECK_OK(check_caches(need, step.sequences));
@@ -196,7 +196,7 @@ Expected<std::vector<RowPart>> check_feasible(const Device& device, const ModelS
 }
 
 Expected<BlockParts> check_feasible(const Device& device, const ModelShape& shape, const Workload& workload) {
-  const RegularStep warm = warm_step(workload);
+  const StepSize warm = warm_step(workload);
   DLLM_TRY(const MemoryNeed need, memory_need(device, shape, warm.keys));
   DLLM_CHECK_OK(check_caches(need, warm.sequences));
   return block_parts(device, shape, workload);

@@ -29,7 +29,7 @@ Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences);
 /// The parts of a step that compile_split() would compile, with logits to memory; one part if the step fits at once.
 /// Two short models that differ by one layer show what all layers keep in vector SRAM; the whole model is compiled only
 /// if that does not fit. Errors: those of compile_step() for a single sequence.
-Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const RegularStep& step,
+Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const StepSize& step,
                                           const ChoiceAssumption& choices);
 
 /// Parts that fit the device's memories.
@@ -38,9 +38,8 @@ struct FittingParts {
   bool overlapped = true;  ///< vector SRAM also holds what CompileOptions::overlap keeps alive; of rows in turn unknown
 };
 /// All at once, in halves, in quarters, ... under a mapping: those that fit. Errors: as step_parts().
-Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const ModelShape& shape,
-                                                  const RegularStep& step, const ChoiceAssumption& choices,
-                                                  const Mapping& mapping);
+Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const ModelShape& shape, const StepSize& step,
+                                                  const ChoiceAssumption& choices, const Mapping& mapping);
 
 /// Of both kinds of steps of a block.
 struct BlockParts {
@@ -53,7 +52,7 @@ Expected<BlockParts> block_parts(const Device& device, const ModelShape& shape, 
 
 /// For models of time that run no program: whether the device can run a step, with its memory, caches and SRAM; and in
 /// which parts. Errors: those of `dllm npu step`.
-Expected<std::vector<RowPart>> check_feasible(const Device& device, const ModelShape& shape, const RegularStep& step,
+Expected<std::vector<RowPart>> check_feasible(const Device& device, const ModelShape& shape, const StepSize& step,
                                               const ChoiceAssumption& choices);
 /// Both steps of a block: a device on which no warm step can be compiled decodes no block.
 Expected<BlockParts> check_feasible(const Device& device, const ModelShape& shape, const Workload& workload);

@@ -32,7 +32,7 @@ Figures figures_of(const std::string& profile, const std::vector<Override>& chan
   d.layers = 1, d.vocab = 1024, d.width = d.ffn_width = 1024;
   d.head_dim = d.rope_dims = 64;
   d.heads = d.kv_heads = 16;
-  const auto step = compile_step(shape, *device, {.work = {.batch = 1, .rows = 32, .context = 128}});
+  const auto step = compile_step(shape, *device, {.size = {.sequences = 1, .rows = 32, .keys = 128}});
   EXPECT_TRUE(step) << step.error().message();
   if (!step) return {};
   TimingOptions options;

@@ -7,6 +7,7 @@
 #include <bit>
 #include <tuple>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/segments.h"
 #include "npu_compiler/compiler/kv_factors.h"
@@ -71,8 +72,8 @@ class LayoutBuilder {
 
  private:
   std::int64_t vlen() const { return layout_.machine.vlen; }
-  const LaneMap& map(ValueId id) const { return layout_.values[static_cast<std::size_t>(id)]; }
-  bool present(WeightId id) const { return id != kNoId && present_[static_cast<std::size_t>(id)]; }
+  const LaneMap& map(ValueId id) const { return layout_.values[to_size(id)]; }
+  bool present(WeightId id) const { return id != kNoId && present_[to_size(id)]; }
 
   WeightPlace* reserve(WeightId weight, WeightUse use) {
     if (layout_.find(weight, use) != nullptr) return nullptr;
@@ -149,7 +150,7 @@ class LayoutBuilder {
     if (place == nullptr) return;
     place->out = out;
     const std::int64_t lanes = use == WeightUse::kHeadRow ? round_up(out.hlen, vlen()) : layout_.slabs(out) * vlen();
-    const std::int64_t rows = use == WeightUse::kTable ? graph_.weights[static_cast<std::size_t>(weight)].shape[1] : 1;
+    const std::int64_t rows = use == WeightUse::kTable ? graph_.weights[to_size(weight)].shape[1] : 1;
     place->tensor = hbm_.tensor(static_cast<std::uint64_t>(rows * lanes), layout_.machine.lane_format());
   }
 
@@ -171,7 +172,7 @@ class LayoutBuilder {
     return matrix(o.weight, map(o.x), map(o.out));
   }
   Expected<void> add(const op::ScoreHead& o) {
-    const LaneMap logits{.width = graph_.weights[static_cast<std::size_t>(o.weight)].shape[1]};
+    const LaneMap logits{.width = graph_.weights[to_size(o.weight)].shape[1]};
     if (present(o.bias)) row(o.bias, logits, WeightUse::kRow);
     return matrix(o.weight, map(o.x), logits);
   }
@@ -220,7 +221,7 @@ class LayoutBuilder {
     return {};
   }
   Expected<void> add(const op::Experts& o) {
-    const LaneMap inner{.width = graph_.weights[static_cast<std::size_t>(o.gate)].shape[1]};
+    const LaneMap inner{.width = graph_.weights[to_size(o.gate)].shape[1]};
     const std::array stacks = {std::tuple{o.gate, map(o.x), inner}, std::tuple{o.up, map(o.x), inner},
                                std::tuple{o.down, inner, map(o.out)}};
     std::int64_t rows = 0;
@@ -252,7 +253,7 @@ class LayoutBuilder {
     const MachineConfig& m = layout_.machine;
     place->in = in;
     place->out = out;
-    place->experts = graph_.weights[static_cast<std::size_t>(weight)].shape[2];
+    place->experts = graph_.weights[to_size(weight)].shape[2];
     place->streamed = streamed;
     MatrixShape& shape = place->matrix;
     shape = expert_shape(in, out, pack && !streamed);
@@ -274,7 +275,7 @@ class LayoutBuilder {
     return {};
   }
 
-  const std::string& name(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)].name; }
+  const std::string& name(WeightId id) const { return graph_.weights[to_size(id)].name; }
 
   const Graph& graph_;
   const std::vector<bool>& present_;
@@ -304,7 +305,7 @@ Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& p
 static std::int64_t query_slabs(const Graph& graph, const ModelLayout& layout, std::int32_t layer) {
   for (const dllm::Op& any : graph.ops)
     if (const auto* o = std::get_if<op::Attention>(&any); o != nullptr && o->layer == layer)
-      return layout.slabs(layout.values[static_cast<std::size_t>(o->q)]);
+      return layout.slabs(layout.values[to_size(o->q)]);
   return 0;
 }
 
@@ -321,7 +322,7 @@ Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std:
     if (o == nullptr) continue;
     KvPlace place;
     place.layer = o->layer;
-    place.map = layout.values[static_cast<std::size_t>(o->k)];
+    place.map = layout.values[to_size(o->k)];
     place.slabs = layout.slabs(place.map);
     const auto elements = static_cast<std::uint64_t>(place.slabs * result.capacity * m.vlen);
     place.scale_offset = m.vector_kv.element_bytes(elements);

@@ -19,7 +19,7 @@ struct Device;
 
 /// A step that a mapping is for, and how often it runs beside the others.
 struct MappedStep {
-  RegularStep step;
+  StepSize step;
   double times = 1;
 };
 

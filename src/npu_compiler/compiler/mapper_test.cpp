@@ -42,13 +42,13 @@ Device device_of(std::vector<Override> changes, const char* name = "dart-1024") 
   return *load_device(name, changes);
 }
 
-double searched(const Device& device, const ModelShape& shape, const RegularStep& step) {
+double searched(const Device& device, const ModelShape& shape, const StepSize& step) {
   const auto found = search_mapping(device, shape, {.steps = {{step}}});
   EXPECT_TRUE(found) << found.error().message();
   return found ? found->cycles : std::numeric_limits<double>::quiet_NaN();
 }
 
-double by_rule(const Device& device, const ModelShape& shape, const RegularStep& step) {
+double by_rule(const Device& device, const ModelShape& shape, const StepSize& step) {
   const auto parts = step_parts(device, shape, step, {});
   EXPECT_TRUE(parts) << parts.error().message();
   return *ModelSchedule(shape).cycles(device, step,
@@ -62,7 +62,7 @@ double by_rule(const Device& device, const ModelShape& shape, const RegularStep&
 /// More of a resource, step by step: never slower, and never slower than the rule.
 using Axes = std::map<std::string, std::vector<std::string>>;
 
-void expect_monotone(const ModelShape& shape, const RegularStep& step, const Axes& axes) {
+void expect_monotone(const ModelShape& shape, const StepSize& step, const Axes& axes) {
   for (const auto& [key, values] : axes) {
     double before = std::numeric_limits<double>::infinity();
     for (const std::string& value : values) {
@@ -102,7 +102,7 @@ TEST(Mapper, IsNearTheBestOfAll) {
   const ModelShape shape = narrow_model();
   for (const char* tiles : {"4", "8", "20"}) {
     const Device device = device_of({{"sram.matrix_tiles", tiles}});
-    const RegularStep step{.sequences = 2, .rows = 64, .keys = 512, .scored = 64};
+    const StepSize step{.sequences = 2, .rows = 64, .keys = 512, .scored = 64};
     const MappingChoices choices = *mapping_choices(device, shape, std::vector<MappedStep>{{step}});
     const SramShape sram = sram_shape(device);
     const double gbps = *achieved_bandwidth(device);
@@ -172,7 +172,7 @@ TEST(Mapper, SimulatesAsItPrices) {
     for (const char* tiles : {"8", "16", "32"}) {
       SCOPED_TRACE(std::string(tiles) + (experts ? " tiles, experts" : " tiles"));
       const Device device = device_of({{"sram.matrix_tiles", tiles}});
-      StepRequest request{.work = {.batch = 4, .rows = 32, .context = 256}};
+      StepRequest request{.size = {.sequences = 4, .rows = 32, .keys = 256}};
       const double rule = simulated(device, narrow_model(experts), request);
       request.search = true;
       const double best = simulated(device, narrow_model(experts), request);
@@ -188,10 +188,10 @@ TEST(Mapper, LongSequencesRunOnPhones) {
   const ModelShape shape = narrow_model();
   const std::vector<Override> quarter = {{"sram.vector_rows", "8192"}};  // for a quarter of an 8B model's width
   const Device device = *load_device("mobile-v79-mx", quarter);
-  StepRequest request{.work = {.batch = 1, .rows = 32, .context = 256}, .cache = CacheKind::kNone};
+  StepRequest request{.size = {.sequences = 1, .rows = 32, .keys = 256}, .cache = CacheKind::kNone};
   const auto step = compile_step(shape, device, request);
   ASSERT_TRUE(step) << step.error().message();
-  EXPECT_EQ(step->work.rows, 256);
+  EXPECT_EQ(step->size.rows, 256);
   EXPECT_GT(step->step.row_parts.size(), 1u);
   EXPECT_EQ(step->step.parts.size(), 3 * step->step.row_parts.size()) << "segments begin at two attentions";
   const auto parts =

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/to_size.h"
 #include "graph/builder.h"
 #include "npu_compiler/compiler/weights_image.h"
 #include "npu_compiler/testing/reference/bench.h"
@@ -73,8 +74,7 @@ TEST_P(NetworkOps, ProgramsComputeWhatTheReferenceDoes) {
   const std::vector<float> hidden = inputs(rows, width);
   reference::Executor executor(layout, weights.views());
   reference::Cache cache;
-  const auto expected =
-      executor.run(graph, spec, std::vector<TokenId>(static_cast<std::size_t>(rows)), {&cache}, hidden);
+  const auto expected = executor.run(graph, spec, std::vector<TokenId>(to_size(rows)), {&cache}, hidden);
   for (const bool keep : {true, false}) {
     const auto compiled = compile_step(graph, layout, spec, {.keep_values = keep});
     ASSERT_TRUE(compiled) << compiled.error().message();
@@ -84,7 +84,7 @@ TEST_P(NetworkOps, ProgramsComputeWhatTheReferenceDoes) {
     for (const HiddenPlace& place : compiled->hidden_in)
       for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t c = 0; c < width; ++c) {
-          const Bf16 bits = f32_to_bf16(hidden[static_cast<std::size_t>(2 * r * width + place.first + c)]);
+          const Bf16 bits = f32_to_bf16(hidden[to_size(2 * r * width + place.first + c)]);
           std::memcpy(state.hbm.data() + place.address + 2 * ((c / 64 * place.stride + r) * 64 + c % 64), &bits, 2);
         }
     for (const HbmBlob& blob : compiled->constants)
@@ -96,20 +96,20 @@ TEST_P(NetworkOps, ProgramsComputeWhatTheReferenceDoes) {
       for (std::size_t r = 0; r < expected.values[id].size(); ++r)
         for (std::size_t lane = 0; lane < expected.values[id][r].size(); ++lane) {
           Bf16 got = 0;
-          const std::size_t at = static_cast<std::size_t>(place.row) * 64;
-          got = run.state().vram[at + (lane / 64 * static_cast<std::size_t>(place.stride) + r) * 64 + lane % 64];
+          const std::size_t at = to_size(place.row) * 64;
+          got = run.state().vram[at + (lane / 64 * to_size(place.stride) + r) * 64 + lane % 64];
           ASSERT_EQ(bf16_to_f32(got), bf16_to_f32(expected.values[id][r][lane]))
               << graph.values[id].name << " row " << r << " lane " << lane;
         }
     }
     const HiddenPlace& out = compiled->hidden_out[0];
-    const auto& last = expected.values[static_cast<std::size_t>(out.value)];
+    const auto& last = expected.values[to_size(out.value)];
     ASSERT_EQ(last.size(), 2U);
-    std::vector<Bf16> stored(static_cast<std::size_t>(layout.slabs({.width = 2 * width}) * out.stride * 64));
+    std::vector<Bf16> stored(to_size(layout.slabs({.width = 2 * width}) * out.stride * 64));
     std::memcpy(stored.data(), state.hbm.data() + out.address, 2 * stored.size());
     for (std::size_t r = 0; r < last.size(); ++r)
-      for (std::size_t lane = 0; lane < static_cast<std::size_t>(2 * width); ++lane)
-        ASSERT_EQ(lane_of(stored, 0, static_cast<std::size_t>(out.stride), r, lane), last[r][lane]) << lane;
+      for (std::size_t lane = 0; lane < to_size(2 * width); ++lane)
+        ASSERT_EQ(lane_of(stored, 0, to_size(out.stride), r, lane), last[r][lane]) << lane;
   }
 }
 
@@ -140,7 +140,7 @@ TEST(NetworkFunctions, AreNearTheirDefinitions) {
   reference::Cache cache;
   const auto values = executor.run(graph, {{sequence}}, std::vector<TokenId>(kRows), {&cache}, hidden).values;
   const auto got = [&](std::size_t which, std::size_t i) {
-    return static_cast<double>(bf16_to_f32(values[static_cast<std::size_t>(made[which])][i / kWidth][i % kWidth]));
+    return static_cast<double>(bf16_to_f32(values[to_size(made[which])][i / kWidth][i % kWidth]));
   };
   for (std::size_t i = 0; i < hidden.size(); ++i) {
     const auto v = static_cast<double>(hidden[i]);

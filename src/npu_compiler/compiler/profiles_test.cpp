@@ -18,10 +18,10 @@ namespace {
 struct ShippedCase {
   std::string device;
   const char* model;
-  StepWorkload work;
+  StepSize size;
 };
 void PrintTo(const ShippedCase& c, std::ostream* out) {
-  *out << c.device << " " << c.model << " " << c.work.batch << "x" << c.work.rows << " of " << c.work.context;
+  *out << c.device << " " << c.model << " " << c.size.sequences << "x" << c.size.rows << " of " << c.size.keys;
 }
 
 /// One layer of a model and a short head, narrow enough that the smallest device simulates it in a second.
@@ -44,8 +44,8 @@ TEST_P(ShippedDevices, AreScheduledAsTheySimulate) {
   const ShippedCase& c = GetParam();
   const auto device = load_device(c.device);
   ASSERT_TRUE(device) << device.error().message();
-  StepRequest request{.work = c.work};
-  if (c.work.rows == c.work.context) request.work.rows = 32, request.cache = CacheKind::kNone;
+  StepRequest request{.size = c.size};
+  if (c.size.rows == c.size.keys) request.size.rows = 32, request.cache = CacheKind::kNone;
   const auto step = compile_step(narrow(c.model, *device), *device, request);
   ASSERT_TRUE(step) << step.error().message();
   TimingOptions options;
@@ -56,7 +56,7 @@ TEST_P(ShippedDevices, AreScheduledAsTheySimulate) {
   for (const StepPart& part : step->step.parts) {
     const auto schedule = schedule_step(*device, part.graph,
                                         {.sequences = static_cast<std::int64_t>(part.spec.sequences.size()),
-                                         .keys = c.work.context,
+                                         .keys = c.size.keys,
                                          .logits = true,
                                          .logit_bytes = device->numerics.logit_bytes,
                                          .gbps = *achieved_bandwidth(*device),
@@ -73,10 +73,10 @@ std::vector<ShippedCase> shipped_cases() {
   std::vector<ShippedCase> cases;
   for (const std::string& name : device_names())
     for (const char* model : {"llada-8b", "llada-moe"})
-      for (const StepWorkload& work : {StepWorkload{.batch = 1, .rows = 32, .context = 64},
-                                       {.batch = 4, .rows = 32, .context = 64},
-                                       {.batch = 2, .rows = 64, .context = 64}})
-        if (work.batch < 4 || std::string_view(model) == "llada-8b") cases.push_back({name, model, work});
+      for (const StepSize& size : {StepSize{.sequences = 1, .rows = 32, .keys = 64},
+                                   {.sequences = 4, .rows = 32, .keys = 64},
+                                   {.sequences = 2, .rows = 64, .keys = 64}})
+        if (size.sequences < 4 || std::string_view(model) == "llada-8b") cases.push_back({name, model, size});
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(All, ShippedDevices, testing::ValuesIn(shipped_cases()));

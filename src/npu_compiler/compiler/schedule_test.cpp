@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "npu_compiler/analytic/model_schedule.h"
-#include "npu_compiler/compiler/workload_step.h"
+#include "npu_compiler/compiler/make_step.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
 #include "npu_core/device/profile.h"
@@ -25,7 +25,7 @@ namespace {
 struct Case {
   const char* device;
   const char* model;
-  StepWorkload work;
+  StepSize size;
   std::vector<Override> overrides = {};
 };
 
@@ -34,14 +34,14 @@ struct Compared {
   double simulated = 0, scheduled = 0;
   std::map<std::string, double> regions, phases;
 };
-void compare(const Device& device, const ModelShape& shape, const StepWorkload& work, const ChoiceAssumption& choices,
+void compare(const Device& device, const ModelShape& shape, const StepSize& size, const ChoiceAssumption& choices,
              Compared& found) {
   const MachineConfig machine = *machine_config(device);
   const Graph any = shape.architecture->build(shape.desc, {1, 1});
   std::vector<bool> present;
   for (const WeightDecl& decl : any.weights) present.push_back(decl.required);
-  const ModelLayout layout = *make_layout(any, present, machine, work.context);
-  const StepSpec spec = *make_step(any, layout, work);
+  const ModelLayout layout = *make_layout(any, present, machine, size.keys);
+  const StepSpec spec = *make_step(any, layout, size);
   const Graph graph = shape.architecture->build(shape.desc, {spec.rows(), spec.scored()});
   CompileOptions options;
   options.choices = choices;
@@ -50,8 +50,8 @@ void compare(const Device& device, const ModelShape& shape, const StepWorkload& 
   const auto simulated = simulate(device, machine, step->program, {});
   ASSERT_TRUE(simulated) << simulated.error().message();
   const auto schedule = schedule_step(device, graph,
-                                      {.sequences = work.batch,
-                                       .keys = work.context,
+                                      {.sequences = size.sequences,
+                                       .keys = size.keys,
                                        .logits = true,
                                        .gbps = *achieved_bandwidth(device),
                                        .choices = choices});
@@ -63,7 +63,7 @@ void compare(const Device& device, const ModelShape& shape, const StepWorkload& 
   for (const ScheduledPhase& phase : schedule->phases) found.phases[phase.name] += phase.cycles;
 }
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.device << " " << c.model << " " << c.work.batch << "x" << c.work.rows << " of " << c.work.context;
+  *out << c.device << " " << c.model << " " << c.size.sequences << "x" << c.size.rows << " of " << c.size.keys;
   for (const Override& o : c.overrides) *out << " " << o.key << "=" << o.value;
 }
 
@@ -76,7 +76,7 @@ TEST_P(Schedules, PredictTheSimulator) {
   shape.desc.layers = 2;
   shape.desc.vocab = 8192;
   Compared step;
-  ASSERT_NO_FATAL_FAILURE(compare(*load_device(c.device, c.overrides), shape, c.work, {}, step));
+  ASSERT_NO_FATAL_FAILURE(compare(*load_device(c.device, c.overrides), shape, c.size, {}, step));
   EXPECT_NEAR(step.scheduled, step.simulated, 0.05 * step.simulated);
   double compared = 0;
   for (const auto& [name, cycles] : step.phases) {
@@ -94,25 +94,25 @@ const std::vector<Override> kSmoothed = {{"numerics.smooth_keys", "mean"}, {"num
 
 INSTANTIATE_TEST_SUITE_P(
     Steps, Schedules,
-    testing::Values(Case{"dart-2048", "llada-8b", {.batch = 16, .rows = 32, .context = 256}},
-                    Case{"dart-2048", "llada-8b", {.batch = 1, .rows = 32, .context = 256}},
-                    Case{"dart-2048", "llada-8b", {.batch = 2, .rows = 64, .context = 1024}},
-                    Case{"dart-2048", "dream-7b", {.batch = 4, .rows = 32, .context = 512}},
-                    Case{"dart-1024", "llada-8b", {.batch = 4, .rows = 32, .context = 300}},
-                    Case{"dart-512", "dream-7b", {.batch = 1, .rows = 32, .context = 256}},
-                    Case{"dart-2048", "llada-8b", {.batch = 16, .rows = 32, .context = 256}, kSmoothed},
-                    Case{"dart-2048", "llada-8b", {.batch = 1, .rows = 256, .context = 256}, kSmoothed}));
+    testing::Values(Case{"dart-2048", "llada-8b", {.sequences = 16, .rows = 32, .keys = 256}},
+                    Case{"dart-2048", "llada-8b", {.sequences = 1, .rows = 32, .keys = 256}},
+                    Case{"dart-2048", "llada-8b", {.sequences = 2, .rows = 64, .keys = 1024}},
+                    Case{"dart-2048", "dream-7b", {.sequences = 4, .rows = 32, .keys = 512}},
+                    Case{"dart-1024", "llada-8b", {.sequences = 4, .rows = 32, .keys = 300}},
+                    Case{"dart-512", "dream-7b", {.sequences = 1, .rows = 32, .keys = 256}},
+                    Case{"dart-2048", "llada-8b", {.sequences = 16, .rows = 32, .keys = 256}, kSmoothed},
+                    Case{"dart-2048", "llada-8b", {.sequences = 1, .rows = 256, .keys = 256}, kSmoothed}));
 
 /// A step of a model with experts: its widths, one layer of experts, a short head, on a variant of a device.
 struct ExpertCase {
   const char* device;
   const char* model;
-  StepWorkload work;
+  StepSize size;
   std::vector<Override> overrides = {};
   ChoiceAssumption choices = {};
 };
 void PrintTo(const ExpertCase& c, std::ostream* out) {
-  *out << c.device << " " << c.model << " " << c.work.batch << "x" << c.work.rows << " of " << c.work.context;
+  *out << c.device << " " << c.model << " " << c.size.sequences << "x" << c.size.rows << " of " << c.size.keys;
   for (const Override& o : c.overrides) *out << " " << o.key << "=" << o.value;
   if (c.choices.balanced) *out << " balanced";
   if (c.choices.lanes > 0) *out << " " << c.choices.lanes << " experts";
@@ -128,7 +128,7 @@ TEST_P(ExpertSchedules, PredictTheSimulator) {
   shape.desc.layers = shape.desc.experts.leading_dense + 1;
   shape.desc.vocab = 2048;
   Compared step;
-  ASSERT_NO_FATAL_FAILURE(compare(*device, shape, c.work, c.choices, step));
+  ASSERT_NO_FATAL_FAILURE(compare(*device, shape, c.size, c.choices, step));
   EXPECT_NEAR(step.scheduled, step.simulated, 0.05 * step.simulated);
   const std::string layer = "blk." + std::to_string(shape.desc.layers - 1) + ".";
   for (const auto& [name, bound] : {std::pair{"ffn_exps", 0.04}, {"ffn_route", 0.1}, {"attn_k_norm", 0.05}}) {
@@ -139,12 +139,12 @@ TEST_P(ExpertSchedules, PredictTheSimulator) {
   EXPECT_GT(step.regions[layer + "ffn_exps"], 0.1 * step.simulated);
 }
 
-constexpr StepWorkload kFew = {.batch = 4, .rows = 32, .context = 64}, kMany = {.batch = 8, .rows = 32, .context = 128};
+constexpr StepSize kFew = {.sequences = 4, .rows = 32, .keys = 64}, kMany = {.sequences = 8, .rows = 32, .keys = 128};
 
 INSTANTIATE_TEST_SUITE_P(
     Steps, ExpertSchedules,
-    testing::Values(ExpertCase{"dart-2048", "llada-moe", {.batch = 16, .rows = 32, .context = 256}},
-                    ExpertCase{"dart-2048", "llada2-mini", {.batch = 16, .rows = 32, .context = 256}},
+    testing::Values(ExpertCase{"dart-2048", "llada-moe", {.sequences = 16, .rows = 32, .keys = 256}},
+                    ExpertCase{"dart-2048", "llada2-mini", {.sequences = 16, .rows = 32, .keys = 256}},
                     ExpertCase{"dart-2048", "llada-moe", kFew},
                     ExpertCase{"dart-2048", "llada-moe", kMany, {}, {.balanced = true}},
                     ExpertCase{"dart-2048", "llada2-mini", kFew, {}, {.lanes = 16}},
@@ -181,13 +181,13 @@ TEST(Schedule, ShortModelsGiveTheWholeOne) {
   for (const char* model : {"llada-8b", "llada-moe", "llada2-mini"}) {
     const ModelShape shape = *load_model_shape(model);
     const Workload work{.batch = 4, .block = 32, .context = 256, .choices = {.lanes = 48}};
-    const ScheduleLoad load{.sequences = work.batch,
-                            .keys = work.context,
-                            .logits = !work.fused_head,
-                            .logit_bytes = device.numerics.logit_bytes,
-                            .gbps = 700,
-                            .choices = work.choices};
-    for (const RegularStep& step : {warm_step(work), refine_step(work)}) {
+    const ScheduleAssumptions load{.sequences = work.batch,
+                                   .keys = work.context,
+                                   .logits = !work.fused_head,
+                                   .logit_bytes = device.numerics.logit_bytes,
+                                   .gbps = 700,
+                                   .choices = work.choices};
+    for (const StepSize& step : {warm_step(work), refine_step(work)}) {
       const auto whole = schedule_step(device, shape.architecture->build(shape.desc, step.shape()), load);
       ASSERT_TRUE(whole) << model;
       const auto extrapolated = ModelSchedule(shape).cycles(device, step, load);

@@ -25,12 +25,9 @@ const std::vector<std::int32_t>* operators_of(const SplitStep& step, const Regio
 double SimulatedStep::total() const { return std::accumulate(cycles.begin(), cycles.end(), other); }
 
 Expected<SimulatedStep> simulate_step(const Device& device, const std::function<Graph(StepShape)>& graph,
-                                      const RegularStep& step, const std::vector<double>& modelled,
+                                      const StepSize& step, const std::vector<double>& modelled,
                                       const std::string& directory) {
-  DLLM_TRY(
-      const CompiledWorkload compiled,
-      compile_workload(graph, device,
-                       {.batch = step.sequences, .rows = step.rows, .context = step.keys, .scored = step.scored}, {}));
+  DLLM_TRY(const CompiledGraph compiled, compile_graph(graph, device, step, {}));
   TimingOptions options;
   apply_issue(device.issue, options);
   options.repeat = true;

@@ -27,7 +27,7 @@ struct SimulatedStep {
 /// simulate(): kUsage for steps that do not fit the device's memories, kUnsupported for formats that the machine does
 /// not have.
 Expected<SimulatedStep> simulate_step(const Device& device, const std::function<Graph(StepShape)>& graph,
-                                      const RegularStep& step, const std::vector<double>& modelled,
+                                      const StepSize& step, const std::vector<double>& modelled,
                                       const std::string& directory);
 
 }  // namespace dllm::npu

@@ -26,7 +26,7 @@ TEST(SimulatedStep, OperatorsSumToTheProgram) {
     const auto step =
         simulate_step(device, graph, {.sequences = sequences, .rows = 32, .keys = 64, .scored = 32}, even, "");
     ASSERT_TRUE(step) << step.error().message();
-    const auto compiled = compile_step(shape, device, {.work = {.batch = sequences, .rows = 32, .context = 64}});
+    const auto compiled = compile_step(shape, device, {.size = {.sequences = sequences, .rows = 32, .keys = 64}});
     ASSERT_TRUE(compiled) << compiled.error().message();
     EXPECT_EQ(compiled->step.parts.size() > 1, sequences == 16);
     TimingOptions options;

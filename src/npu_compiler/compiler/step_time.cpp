@@ -32,7 +32,7 @@ Expected<PricedStep> price(const CompiledStep& compiled, const ChoiceAssumption&
   for (const StepPart& part : compiled.step.parts) {
     DLLM_TRY(StepSchedule schedule, schedule_step(compiled.device, part.graph,
                                                   {.sequences = static_cast<std::int64_t>(part.spec.sequences.size()),
-                                                   .keys = compiled.work.context,
+                                                   .keys = compiled.size.keys,
                                                    .logits = true,
                                                    .logit_bytes = compiled.device.numerics.logit_bytes,
                                                    .gbps = priced.gbps,
@@ -79,11 +79,11 @@ Expected<StepCycles> StepTimes::time(const CostModel& model, const StepQuestion&
 
 Expected<MemoryProgram> StepTimes::program(const CostModel& model, const StepQuestion& question,
                                            const StepCycles& timed) {
-  const StepLoad load{.sequences = question.step.sequences,
-                      .keys = question.step.keys,
-                      .fused_head = !question.logits,
-                      .choices = question.choices,
-                      .parts = static_cast<std::int64_t>(question.parts.size())};
+  const CostAssumptions load{.sequences = question.step.sequences,
+                             .keys = question.step.keys,
+                             .fused_head = !question.logits,
+                             .choices = question.choices,
+                             .parts = static_cast<std::int64_t>(question.parts.size())};
   const Graph& graph = whole_.with(question.step.shape());
   DLLM_TRY(StepCost cost, model.evaluate(graph, load));
   double work = 0, host = 0;

@@ -52,7 +52,7 @@ struct PricedStep {
 Expected<PricedStep> price(const CompiledStep& compiled, const ChoiceAssumption& choices);
 
 struct StepQuestion {
-  RegularStep step;
+  StepSize step;
   ChoiceAssumption choices = {};
   bool logits = true;                   ///< go to memory; false: reduced on chip, at no cost
   const Mapping* mapping = nullptr;     ///< null: by rule

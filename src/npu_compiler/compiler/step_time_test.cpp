@@ -30,15 +30,15 @@ struct TimedModel {
         times(shape) {}
 
   StepCycles of(const StepQuestion& question) {
-    const StepLoad load{.sequences = question.step.sequences,
-                        .keys = question.step.keys,
-                        .parts = static_cast<std::int64_t>(question.parts.size())};
+    const CostAssumptions load{.sequences = question.step.sequences,
+                               .keys = question.step.keys,
+                               .parts = static_cast<std::int64_t>(question.parts.size())};
     const auto cost = model.evaluate(shape.architecture->build(shape.desc, question.step.shape()), load);
     return *times.time(model, question, *cost);
   }
 };
 
-constexpr RegularStep kRefine = {.sequences = 4, .rows = 32, .keys = 256, .scored = 32};
+constexpr StepSize kRefine = {.sequences = 4, .rows = 32, .keys = 256, .scored = 32};
 
 TEST(StepTimes, EveryPartReadsAllWeightsAndIsDispatched) {
   TimedModel t("dart-2048", "llada-8b", {{"host.dispatch_us", "3"}});
@@ -46,7 +46,7 @@ TEST(StepTimes, EveryPartReadsAllWeightsAndIsDispatched) {
   const StepCycles whole = t.of({.step = kRefine, .parts = one}), cut = t.of({.step = kRefine, .parts = four});
   EXPECT_EQ(whole.source, TimeSource::kPriced);
   EXPECT_EQ(source_name(whole.source), "priced schedule");
-  RegularStep single = kRefine;
+  StepSize single = kRefine;
   single.sequences = 1;
   const std::vector<RowPart> alone = {1};
   const StepCycles part = t.of({.step = single, .parts = alone});
@@ -67,7 +67,7 @@ TEST(StepTimes, LogitsTakeTime) {
 
 /// One treatment of the window: what the planner cannot hide.
 TEST(StepTimes, MappingsAreThePlanners) {
-  const RegularStep step{.sequences = 1, .rows = 32, .keys = 64, .scored = 32};
+  const StepSize step{.sequences = 1, .rows = 32, .keys = 64, .scored = 32};
   double before = 0;
   for (const char* window : {"1500000000", "700000000", "450000000"}) {
     TimedModel t("mobile-v79", "llada-8b", {{"window.bytes", window}, {"window.map_us", "20000"}}, 4);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "graph/rope.h"
 #include "npu_compiler/compiler/stored_codes.h"
 #include "npu_core/machine/tiles.h"
@@ -18,7 +19,7 @@ namespace {
 std::vector<float> decode_rows(const WeightView& view, std::int64_t first, std::int64_t count) {
   const Codec& format = codec(view.type);
   const std::int64_t width = view.shape[0];
-  std::vector<float> values(static_cast<std::size_t>(width * count));
+  std::vector<float> values(to_size(width * count));
   format.dequantize(view.data.data() + first * format.row_bytes(width), values.data(), width * count);
   return values;
 }
@@ -41,18 +42,17 @@ class RowEncoder {
         lanes_(place.matrix.k_tiles * m.mlen),
         part_lanes_(m.mlen / place.matrix.parts),
         stored_(part_lanes_ % format_.block == 0 && keeps_codes(view, place.in, format_)),
-        row_of_(static_cast<std::size_t>(place.matrix.n * place.matrix.parts), -1) {
-    for (std::int64_t column = 0; column < place.out.width; ++column)
-      row_of_[static_cast<std::size_t>(place.out.lane(column))] = column;
+        row_of_(to_size(place.matrix.n * place.matrix.parts), -1) {
+    for (std::int64_t column = 0; column < place.out.width; ++column) row_of_[to_size(place.out.lane(column))] = column;
   }
 
   /// Row n of an expert's matrix: the outputs n of all parts, each in its own lanes.
   const LaneCodes& row(std::int64_t expert, std::int64_t n) {
     const std::int64_t parts = place_.matrix.parts;
     row_.reset(format_, lanes_);
-    if (!stored_) values_.assign(static_cast<std::size_t>(lanes_), 0.0f);
+    if (!stored_) values_.assign(to_size(lanes_), 0.0f);
     for (std::int64_t part = 0; part < parts; ++part) {
-      const std::int64_t output = row_of_[static_cast<std::size_t>(part * place_.matrix.n + n)];
+      const std::int64_t output = row_of_[to_size(part * place_.matrix.n + n)];
       if (output < 0) continue;
       const std::int64_t first = part * part_lanes_, from = expert * place_.out.width + output;
       if (stored_) {
@@ -61,7 +61,7 @@ class RowEncoder {
       }
       const std::vector<float> values = decode_rows(view_, from, 1);
       for (std::int64_t k = 0; k < place_.in.width; ++k)
-        values_[static_cast<std::size_t>(first + place_.in.lane(k))] = values[static_cast<std::size_t>(k)];
+        values_[to_size(first + place_.in.lane(k))] = values[to_size(k)];
     }
     if (!stored_) mx_quantize(format_, values_.data(), values_.size(), row_.codes.data(), row_.scales.data());
     return row_;
@@ -87,7 +87,7 @@ void write_matrix(const WeightPlace& place, const WeightView& view, const Machin
   }
   const MatrixShape& s = place.matrix;
   const MxFormat& format = place.tensor.format;
-  const auto mlen = static_cast<std::size_t>(m.mlen);
+  const auto mlen = to_size(m.mlen);
   std::byte* elements = hbm + place.tensor.base;
   std::byte* scale_bytes = elements + place.tensor.scale_offset;
   const WeightTiles tiles(m, format);
@@ -98,9 +98,9 @@ void write_matrix(const WeightPlace& place, const WeightView& view, const Machin
     const std::int64_t panel = n / s.panel, rows = s.panel_lanes(panel);
     for (std::int64_t tile = 0; tile < s.k_tiles; ++tile) {
       // [expert][panel][tile][row][MLEN]
-      const auto at = static_cast<std::size_t>(expert * place.expert_stride +
-                                               (panel * s.panel * s.k_tiles + tile * rows + n % s.panel) * m.mlen);
-      const std::size_t first = static_cast<std::size_t>(tile) * mlen;
+      const auto at =
+          to_size(expert * place.expert_stride + (panel * s.panel * s.k_tiles + tile * rows + n % s.panel) * m.mlen);
+      const std::size_t first = to_size(tile) * mlen;
       std::byte* codes = elements + (format.packed() ? tiles.codes_at(at / mlen) : format.element_bytes(at));
       std::byte* scales =
           format.packed() ? elements + tiles.scales_at(at / mlen) : scale_bytes + format.scale_bytes(at);
@@ -118,21 +118,21 @@ void write_rows(const WeightPlace& place, const WeightView& view, const ModelLay
   const std::int64_t count = place.use == WeightUse::kTable ? view.shape[1] : 1;
   for (std::int64_t r = 0; r < count; ++r) {
     const std::vector<float> values = decode_rows(view, r, 1);
-    std::vector<float> row(static_cast<std::size_t>(lanes), 0.0f);
+    std::vector<float> row(to_size(lanes), 0.0f);
     for (std::size_t i = 0; i < values.size(); ++i)
-      row[static_cast<std::size_t>(place.out.lane(static_cast<std::int64_t>(i)))] = values[i];
-    write_lanes(layout.machine.lanes, row, hbm + place.tensor.base + static_cast<std::size_t>(r * lanes) * 2);
+      row[to_size(place.out.lane(static_cast<std::int64_t>(i)))] = values[i];
+    write_lanes(layout.machine.lanes, row, hbm + place.tensor.base + to_size(r * lanes) * 2);
   }
 }
 
 /// A head's gain in every section of HLEN lanes, or in as many rows as a longer head needs.
 void write_head_row(const WeightPlace& place, const WeightView& view, const MachineConfig& m, std::byte* hbm) {
   const std::vector<float> values = decode_rows(view, 0, 1);
-  const auto slot = static_cast<std::size_t>(place.out.hlen);
-  std::vector<float> row(std::max(slot, static_cast<std::size_t>(m.vlen)), 0.0f);
+  const auto slot = to_size(place.out.hlen);
+  std::vector<float> row(std::max(slot, to_size(m.vlen)), 0.0f);
   for (std::size_t head = 0; head < row.size(); head += slot)
     for (std::size_t j = 0; j < values.size(); ++j)
-      row[head + static_cast<std::size_t>(place.out.lane_in_head(static_cast<std::int64_t>(j)))] = values[j];
+      row[head + to_size(place.out.lane_in_head(static_cast<std::int64_t>(j)))] = values[j];
   write_lanes(m.lanes, row, hbm + place.tensor.base);
 }
 
@@ -140,25 +140,25 @@ void write_head_row(const WeightPlace& place, const WeightView& view, const Mach
 
 std::vector<Bf16> rope_row(const RopePlace& rope, const MachineConfig& machine, std::span<const float> factors,
                            Position position) {
-  const auto vlen = static_cast<std::size_t>(machine.vlen), segment = static_cast<std::size_t>(rope.segment);
+  const auto vlen = to_size(machine.vlen), segment = to_size(rope.segment);
   const op::Rope& spec = rope.spec;
-  std::vector<Bf16> rows(static_cast<std::size_t>(rope.tables) * vlen, 0);
+  std::vector<Bf16> rows(to_size(rope.tables) * vlen, 0);
   for (std::size_t lane = 0; lane < vlen; ++lane) rows[lane] = lane_one(machine.lanes);  // lanes that do not rotate
   const std::int64_t half = spec.dims / 2;
   const std::vector<float> frequencies = rope_frequencies(spec, factors);
   const double magnitude = rope_magnitude(spec, position);
   for (std::int64_t j = 0; j < half; ++j) {
-    const auto angle = static_cast<double>(static_cast<float>(position) * frequencies[static_cast<std::size_t>(j)]);
+    const auto angle = static_cast<double>(static_cast<float>(position) * frequencies[to_size(j)]);
     const double turned = magnitude * std::sin(angle);
     const Bf16 cos = f64_to_lane(machine.lanes, magnitude * std::cos(angle)), sin = f64_to_lane(machine.lanes, turned),
                minus = f64_to_lane(machine.lanes, -turned);
     if (rope.halves) {
-      rows[static_cast<std::size_t>(j)] = cos;
-      rows[vlen + static_cast<std::size_t>(j)] = sin;
+      rows[to_size(j)] = cos;
+      rows[vlen + to_size(j)] = sin;
       continue;
     }
     // In lanes, both layouts are halves (LaneMap).
-    const auto low = static_cast<std::size_t>(j), high = static_cast<std::size_t>(j + half);
+    const auto low = to_size(j), high = to_size(j + half);
     for (std::size_t head = 0; head < vlen; head += segment) {
       rows[head + low] = rows[head + high] = cos;
       rows[vlen + head + high] = sin;                                   // from the lane below
@@ -181,7 +181,7 @@ Expected<ModelLayout> make_layout(const Graph& graph, const Weights& weights, co
 void write_weights(const Graph& graph, const ModelLayout& layout, const Weights& weights, std::byte* hbm) {
   (void)graph;
   for (const WeightPlace& place : layout.weights) {
-    const WeightView& view = weights[static_cast<std::size_t>(place.weight)];
+    const WeightView& view = weights[to_size(place.weight)];
     switch (place.use) {
       case WeightUse::kMatrix:
         write_matrix(place, view, layout.machine, hbm);
@@ -197,7 +197,7 @@ void write_weights(const Graph& graph, const ModelLayout& layout, const Weights&
   }
   for (const RopePlace& rope : layout.ropes) {
     std::vector<float> factors;
-    if (rope.spec.factors != kNoId) factors = decode_rows(weights[static_cast<std::size_t>(rope.spec.factors)], 0, 1);
+    if (rope.spec.factors != kNoId) factors = decode_rows(weights[to_size(rope.spec.factors)], 0, 1);
     std::byte* to = hbm + rope.tensor.base;
     for (std::int64_t p = 0; p < layout.positions; ++p) {
       const std::vector<Bf16> rows = rope_row(rope, layout.machine, factors, static_cast<Position>(p));

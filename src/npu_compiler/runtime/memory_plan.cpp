@@ -8,6 +8,7 @@
 
 #include "base/human_bytes.h"
 #include "base/integers.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/runtime/placement.h"
 #include "npu_compiler/runtime/scratch.h"
@@ -30,7 +31,7 @@ Expected<void> check_program(const MemoryProgram& program) {
       return bad(fmt::format("a time of {} s", op.seconds), "operator " + op.name);
     for (const auto* list : {&op.reads, &op.writes})
       for (const std::int32_t t : *list)
-        if (t < 0 || static_cast<std::size_t>(t) >= program.tensors.size())
+        if (t < 0 || to_size(t) >= program.tensors.size())
           return bad(fmt::format("there is no tensor {}", t), "operator " + op.name);
   }
   return {};
@@ -55,7 +56,7 @@ std::vector<std::int32_t> by_first_use(const MemoryProgram& program, const std::
   std::vector<std::int32_t> found;
   for (std::size_t t = 0; t < program.tensors.size(); ++t)
     if (program.tensors[t].lasting == lasting && used[t].first >= 0) found.push_back(static_cast<std::int32_t>(t));
-  std::ranges::stable_sort(found, {}, [&](std::int32_t t) { return used[static_cast<std::size_t>(t)].first; });
+  std::ranges::stable_sort(found, {}, [&](std::int32_t t) { return used[to_size(t)].first; });
   return found;
 }
 
@@ -111,8 +112,8 @@ class Planner {
     const std::vector<std::int32_t> passing = by_first_use(program_, used_, false);
     std::vector<LiveBuffer> buffers;
     for (const std::int32_t t : passing) {
-      const TensorLife& used = used_[static_cast<std::size_t>(t)];
-      buffers.push_back({program_.tensors[static_cast<std::size_t>(t)].bytes, used.first, used.last});
+      const TensorLife& used = used_[to_size(t)];
+      buffers.push_back({program_.tensors[to_size(t)].bytes, used.first, used.last});
     }
     const ScratchPlan scratch = share_scratch(buffers, limits_.alignment);
     plan_.scratch_bytes = scratch.bytes;
@@ -127,7 +128,7 @@ class Planner {
                      "the window of addresses", "run fewer rows"};
     const std::int64_t address = map(scratch.bytes, MemoryMapping::kScratch);
     for (std::size_t i = 0; i < passing.size(); ++i)
-      plan_.places[static_cast<std::size_t>(passing[i])] = {TensorPlace::kScratch, address + scratch.offsets[i], 0};
+      plan_.places[to_size(passing[i])] = {TensorPlace::kScratch, address + scratch.offsets[i], 0};
     return {};
   }
 
@@ -145,8 +146,8 @@ class Planner {
   void place_lasting(const std::vector<std::int32_t>& lasting, const std::vector<char>& staged) {
     std::vector<std::int32_t> resident;
     for (const std::int32_t t : lasting)
-      if (staged[static_cast<std::size_t>(t)])
-        plan_.places[static_cast<std::size_t>(t)].kind = TensorPlace::kStaged;
+      if (staged[to_size(t)])
+        plan_.places[to_size(t)].kind = TensorPlace::kStaged;
       else
         resident.push_back(t);
     const PackedMappings packed = pack_mappings(program_, resident, room(0));
@@ -155,10 +156,9 @@ class Planner {
     for (const std::int64_t bytes : packed.bytes) address.push_back(map(bytes, MemoryMapping::kResident));
     for (std::size_t i = 0; i < resident.size(); ++i) {
       const PackedMappings::Place& place = packed.places[i];
-      plan_.places[static_cast<std::size_t>(resident[i])] = {
-          TensorPlace::kResident, address[static_cast<std::size_t>(place.mapping)] + place.offset,
-          first + place.mapping};
-      plan_.resident_bytes += program_.tensors[static_cast<std::size_t>(resident[i])].bytes;
+      plan_.places[to_size(resident[i])] = {TensorPlace::kResident, address[to_size(place.mapping)] + place.offset,
+                                            first + place.mapping};
+      plan_.resident_bytes += program_.tensors[to_size(resident[i])].bytes;
     }
   }
 
@@ -175,7 +175,7 @@ std::vector<TensorLife> tensor_lives(const MemoryProgram& program) {
   for (std::size_t o = 0; o < program.ops.size(); ++o)
     for (const auto* list : {&program.ops[o].reads, &program.ops[o].writes})
       for (const std::int32_t t : *list) {
-        TensorLife& life = lives[static_cast<std::size_t>(t)];
+        TensorLife& life = lives[to_size(t)];
         life.last = static_cast<std::int32_t>(o);
         if (life.first < 0) life.first = life.last;
       }

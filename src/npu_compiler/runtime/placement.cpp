@@ -8,6 +8,7 @@
 
 #include "base/human_bytes.h"
 #include "base/integers.h"
+#include "base/to_size.h"
 
 namespace dllm::npu {
 namespace {
@@ -40,7 +41,7 @@ class PlacementSearch {
                   const StagingTimeline& timeline, const ResidentRoom& room)
       : program_(program), lasting_(lasting), timeline_(timeline), room_(room) {
     for (const std::int32_t t : lasting)
-      if (timeline.can_stage(static_cast<std::size_t>(t))) movable_.push_back(t);
+      if (timeline.can_stage(to_size(t))) movable_.push_back(t);
     for (const MemoryOp& op : program.ops) compute_ += op.seconds;
     most_runs_ = std::clamp<std::size_t>(kMostOperators / (program.ops.size() + 1), 100, kMostRuns);
   }
@@ -48,13 +49,13 @@ class PlacementSearch {
   PackedMappings pack(const std::vector<char>& staged) const {
     std::vector<std::int32_t> resident;
     for (const std::int32_t t : lasting_)
-      if (!staged[static_cast<std::size_t>(t)]) resident.push_back(t);
+      if (!staged[to_size(t)]) resident.push_back(t);
     return pack_mappings(program_, resident, room_);
   }
 
   std::vector<char> all_staged() const {
     std::vector<char> staged(program_.tensors.size());
-    for (const std::int32_t t : movable_) staged[static_cast<std::size_t>(t)] = true;
+    for (const std::int32_t t : movable_) staged[to_size(t)] = true;
     return staged;
   }
 
@@ -78,8 +79,7 @@ class PlacementSearch {
     Choice best = scored(all_staged());
     for (unsigned set = 0; set < 1u << movable_.size(); ++set) {
       std::vector<char> tried(program_.tensors.size());
-      for (std::size_t i = 0; i < movable_.size(); ++i)
-        tried[static_cast<std::size_t>(movable_[i])] = (set >> i & 1u) != 0;
+      for (std::size_t i = 0; i < movable_.size(); ++i) tried[to_size(movable_[i])] = (set >> i & 1u) != 0;
       accept(best, tried);
     }
     return best;
@@ -95,12 +95,11 @@ class PlacementSearch {
   void fill(std::vector<char>& staged) const {
     std::vector<std::int32_t> order = movable_;
     const auto density = [&](std::int32_t t) {
-      return timeline_.transfer_seconds(static_cast<std::size_t>(t)) /
-             static_cast<double>(program_.tensors[static_cast<std::size_t>(t)].bytes);
+      return timeline_.transfer_seconds(to_size(t)) / static_cast<double>(program_.tensors[to_size(t)].bytes);
     };
     std::ranges::stable_sort(order, std::greater(), density);
     for (const std::int32_t t : order) {
-      char& place = staged[static_cast<std::size_t>(t)];
+      char& place = staged[to_size(t)];
       if (!place) continue;
       place = false;
       if (!fits(staged)) place = true;
@@ -116,11 +115,11 @@ class PlacementSearch {
       std::vector<char> tried(program_.tensors.size());
       double owed = 0;
       for (const std::int32_t t : movable_) {
-        const auto bytes = static_cast<double>(program_.tensors[static_cast<std::size_t>(t)].bytes);
+        const auto bytes = static_cast<double>(program_.tensors[to_size(t)].bytes);
         owed += share * bytes;
         if (owed < bytes) continue;
         owed -= bytes;
-        tried[static_cast<std::size_t>(t)] = true;
+        tried[to_size(t)] = true;
       }
       if (fits(tried)) {
         high = share;
@@ -142,12 +141,12 @@ class PlacementSearch {
       Choice next;
       std::pair<double, double> most = {-1, -1};
       for (const std::int32_t t : movable_) {
-        if (!now.staged[static_cast<std::size_t>(t)]) continue;
+        if (!now.staged[to_size(t)]) continue;
         std::vector<char> tried = now.staged;
-        tried[static_cast<std::size_t>(t)] = false;
+        tried[to_size(t)] = false;
         if (!fits(tried)) continue;
         Choice choice = scored(std::move(tried));
-        const auto bytes = static_cast<double>(program_.tensors[static_cast<std::size_t>(t)].bytes);
+        const auto bytes = static_cast<double>(program_.tensors[to_size(t)].bytes);
         const std::pair<double, double> gain = {(now.score.seconds - choice.score.seconds) / bytes,
                                                 (now.score.transfer - choice.score.transfer) / bytes};
         if (gain <= most) continue;
@@ -164,9 +163,9 @@ class PlacementSearch {
   /// The placement with about a quarter of its tensors switched, and the remaining room filled.
   std::vector<char> disturbed(std::vector<char> staged) {
     for (const std::int32_t t : movable_)
-      if (random_() % 4 == 0) staged[static_cast<std::size_t>(t)] ^= 1;
+      if (random_() % 4 == 0) staged[to_size(t)] ^= 1;
     for (std::size_t i = 0; !fits(staged) && i < 64 * movable_.size(); ++i)
-      staged[static_cast<std::size_t>(movable_[random_() % movable_.size()])] = true;
+      staged[to_size(movable_[random_() % movable_.size()])] = true;
     if (!fits(staged)) return all_staged();
     fill(staged);
     return staged;
@@ -180,7 +179,7 @@ class PlacementSearch {
       changed = false;
       std::ranges::shuffle(order, random_);
       for (const std::int32_t in : order) {
-        if (!now.staged[static_cast<std::size_t>(in)]) continue;
+        if (!now.staged[to_size(in)]) continue;
         if (all_hidden(now) || !more()) return now;
         if (try_resident(now, in, order)) changed = true;
       }
@@ -190,16 +189,16 @@ class PlacementSearch {
 
   bool try_resident(Choice& now, std::int32_t in, const std::vector<std::int32_t>& order) {
     std::vector<char> tried = now.staged;
-    tried[static_cast<std::size_t>(in)] = false;
+    tried[to_size(in)] = false;
     if (accept(now, tried)) return true;
     for (std::size_t i = 0; i < order.size() && more(); ++i) {
-      const auto out = static_cast<std::size_t>(order[i]);
+      const auto out = to_size(order[i]);
       if (order[i] == in || now.staged[out]) continue;
       tried[out] = true;
       if (accept(now, tried)) return true;
       // Two for one: only if there are not too many pairs.
       for (std::size_t k = i + 1; order.size() <= 24 && k < order.size() && more(); ++k) {
-        const auto second = static_cast<std::size_t>(order[k]);
+        const auto second = to_size(order[k]);
         if (order[k] == in || now.staged[second]) continue;
         tried[second] = true;
         if (accept(now, tried)) return true;
@@ -236,7 +235,7 @@ PackedMappings pack_mappings(const MemoryProgram& program, const std::vector<std
   bool each_fits = true;
   std::int64_t end = 0;  // of the last mapping's contents
   for (const std::int32_t t : tensors) {
-    const std::int64_t bytes = program.tensors[static_cast<std::size_t>(t)].bytes;
+    const std::int64_t bytes = program.tensors[to_size(t)].bytes;
     if (room.mapping_bytes > 0 && round_up(bytes, room.page_bytes) > room.mapping_bytes) each_fits = false;
     std::int64_t offset = round_up(end, room.alignment);
     const bool opens = packed.bytes.empty() || (room.mapping_bytes > 0 && offset + bytes > room.mapping_bytes);

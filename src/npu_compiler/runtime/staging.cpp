@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 
 namespace dllm::npu {
 namespace {
@@ -39,13 +40,13 @@ StagingTimeline::StagingTimeline(const MemoryProgram& program, const MemoryLimit
     cut.last_seconds = staging_seconds(limits, cut.last_bytes);
   }
   for (const MemoryOp& op : program.ops)
-    for (const std::int32_t t : op.writes) can_stage_[static_cast<std::size_t>(t)] = false;
+    for (const std::int32_t t : op.writes) can_stage_[to_size(t)] = false;
   for (std::size_t o = 0; o < program.ops.size(); ++o) {
     first_use_.push_back(uses_.size());
     for (const std::int32_t t : program.ops[o].reads)
-      if (can_stage_[static_cast<std::size_t>(t)]) {
+      if (can_stage_[to_size(t)]) {
         uses_.push_back({t, static_cast<std::int32_t>(o)});
-        ++uses_of_[static_cast<std::size_t>(t)];
+        ++uses_of_[to_size(t)];
       }
   }
   first_use_.push_back(uses_.size());
@@ -68,24 +69,24 @@ StagingTimeline::Times StagingTimeline::run(const std::vector<char>& staged, std
       const double seconds = program_.ops[o].seconds;
       double bytes = 0;
       for (std::size_t u = first_use_[o]; u < first_use_[o + 1]; ++u)
-        if (staged[static_cast<std::size_t>(uses_[u].tensor)])
-          bytes += static_cast<double>(program_.tensors[static_cast<std::size_t>(uses_[u].tensor)].bytes);
+        if (staged[to_size(uses_[u].tensor)])
+          bytes += static_cast<double>(program_.tensors[to_size(uses_[u].tensor)].bytes);
       if (bytes == 0) {
         now += seconds;
         continue;
       }
       for (std::size_t u = first_use_[o]; u < first_use_[o + 1]; ++u) {
-        const auto t = static_cast<std::size_t>(uses_[u].tensor);
+        const auto t = to_size(uses_[u].tensor);
         if (!staged[t]) continue;
         const Cut& cut = cuts_[t];
         for (std::int64_t p = 0; p < cut.count; ++p) {
           const bool last = p + 1 == cut.count;
           const std::int64_t size = last ? cut.last_bytes : cut.part_bytes;
-          const double moved = std::max(channel, released[static_cast<std::size_t>(slot)]);
+          const double moved = std::max(channel, released[to_size(slot)]);
           channel = moved + (last ? cut.last_seconds : cut.part_seconds);
           const double begin = std::max(now, channel), waited = begin - now;
           now = begin + seconds * static_cast<double>(size) / bytes;
-          released[static_cast<std::size_t>(slot)] = now;
+          released[to_size(slot)] = now;
           if (last_round) {
             times.transfer += channel - moved;
             if (parts != nullptr)

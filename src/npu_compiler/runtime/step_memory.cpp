@@ -34,7 +34,7 @@ std::vector<WeightId> weights_of(const Op& op) {
 
 class StepProgram {
  public:
-  StepProgram(const Graph& graph, const Device& device, const StepLoad& load) : graph_(graph), device_(device) {
+  StepProgram(const Graph& graph, const Device& device, const CostAssumptions& load) : graph_(graph), device_(device) {
     for (const Value& value : graph.values)
       program_.tensors.push_back({.name = value.name, .bytes = value.rows * value.width * kVectorBytes});
     for (const WeightDecl& weight : graph.weights) add_weight(weight);
@@ -72,7 +72,7 @@ class StepProgram {
     program_.tensors.push_back(std::move(tensor));
   }
 
-  void add_cache(const op::StoreKv& store, const StepLoad& load) {
+  void add_cache(const op::StoreKv& store, const CostAssumptions& load) {
     const auto width = [this](ValueId id) { return graph_.values[static_cast<std::size_t>(id)].width; };
     const double elements = static_cast<double>(load.sequences * load.keys * (width(store.k) + width(store.v)));
     caches_[store.layer] = static_cast<std::int32_t>(program_.tensors.size());
@@ -103,7 +103,8 @@ Expected<MemoryLimits> memory_limits(const Device& device) {
                       .map_us_per_page = window.map_us_per_page};
 }
 
-MemoryProgram step_program(const Graph& graph, const Device& device, const StepLoad& load, const StepCost& cost) {
+MemoryProgram step_program(const Graph& graph, const Device& device, const CostAssumptions& load,
+                           const StepCost& cost) {
   return StepProgram(graph, device, load).take(cost);
 }
 

@@ -14,6 +14,6 @@ Expected<MemoryLimits> memory_limits(const Device& device);
 /// of BLEN outputs (a stack of experts: expert by expert); keys and values of `load.keys` positions of each sequence;
 /// and the activations between operators. Times are those of `cost`, operator by operator. Not included: the embedding
 /// table, whose rows the host looks up; weights that a file may lack (biases); the logits.
-MemoryProgram step_program(const Graph& graph, const Device& device, const StepLoad& load, const StepCost& cost);
+MemoryProgram step_program(const Graph& graph, const Device& device, const CostAssumptions& load, const StepCost& cost);
 
 }  // namespace dllm::npu

@@ -16,7 +16,7 @@ namespace {
 struct Fixture {
   Device device;
   Graph graph;
-  StepLoad load;
+  CostAssumptions load;
   MemoryProgram program;
 };
 

@@ -13,8 +13,8 @@
 #include "npu_compiler/analytic/schedule.h"
 #include "npu_compiler/compiler/block_cost.h"
 #include "npu_compiler/compiler/feasible.h"
+#include "npu_compiler/compiler/make_step.h"
 #include "npu_compiler/compiler/split_step.h"
-#include "npu_compiler/compiler/workload_step.h"
 #include "npu_compiler/sweep/run.h"
 #include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
@@ -59,8 +59,7 @@ Expected<SplitStep> compile(const Device& device, const MachineConfig& machine, 
   for (const WeightDecl& decl : any.weights) present.push_back(decl.required);
   const auto layout = make_layout(any, present, machine, kWork.context);
   if (!layout) return layout.error();
-  const auto spec =
-      make_step(any, *layout, {.batch = kWork.batch, .rows = kWork.block, .context = kWork.context, .scored = -1});
+  const auto spec = make_step(any, *layout, {.sequences = kWork.batch, .rows = kWork.block, .keys = kWork.context});
   if (!spec) return spec.error();
   CompileOptions options;
   options.logits = *mx_format_from_name(device.numerics.logits);

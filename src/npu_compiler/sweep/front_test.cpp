@@ -28,10 +28,9 @@ constexpr const char* kSpace =
     "context = [256]\n";
 
 /// Seconds of a step of the compiled program.
-Expected<double> simulated_seconds(const Device& device, const ModelShape& shape, const RegularStep& step) {
+Expected<double> simulated_seconds(const Device& device, const ModelShape& shape, const StepSize& step) {
   const auto build = [&](StepShape rows) { return shape.architecture->build(shape.desc, rows); };
-  const auto compiled = compile_workload(
-      build, device, {.batch = step.sequences, .rows = step.rows, .context = step.keys, .scored = step.scored}, {});
+  const auto compiled = compile_graph(build, device, step, {});
   if (!compiled) return compiled.error();
   const auto report = simulate(device, compiled->machine, compiled->step.program, {});
   if (!report) return report.error();

@@ -26,8 +26,8 @@ Expected<void> check(const Workload& w) {
   return {};
 }
 
-RegularStep warm_step(const Workload& w) { return {w.batch, w.context, w.context, w.block}; }
-RegularStep refine_step(const Workload& w) { return {w.batch, refine_rows(w), w.context, w.block}; }
+StepSize warm_step(const Workload& w) { return {w.batch, w.context, w.context, w.block}; }
+StepSize refine_step(const Workload& w) { return {w.batch, refine_rows(w), w.context, w.block}; }
 StepShape warm_shape(const Workload& w) { return warm_step(w).shape(); }
 StepShape refine_shape(const Workload& w) { return refine_step(w).shape(); }
 

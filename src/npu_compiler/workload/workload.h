@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "dllm/error.h"
+#include "graph/step_size.h"
 #include "model/architecture.h"
 #include "npu_core/assembler/choices.h"
 
@@ -39,12 +40,6 @@ std::int64_t usual_suffix(std::int64_t block, std::int64_t context);
 /// Positions of each sequence that a step after the first runs.
 std::int64_t refine_rows(const Workload& workload);
 
-/// A step of equal sequences.
-struct RegularStep {
-  std::int64_t sequences = 1, rows = 32, keys = 256;  ///< rows of each sequence, positions that they see
-  std::int64_t scored = 0;                            ///< of each sequence's rows, the last
-  StepShape shape() const { return {.rows = sequences * rows, .scored = sequences * scored}; }
-};
 /// Some rows of a step that run at once, while weights are read once for them.
 struct RowPart {
   std::int64_t sequences = 1;
@@ -53,9 +48,9 @@ struct RowPart {
   RowPart(std::int64_t of, std::int64_t begin = 0, std::int64_t count = 0) : sequences(of), first(begin), rows(count) {}
   bool operator==(const RowPart&) const = default;
 };
-/// The two kinds of steps.
-RegularStep warm_step(const Workload& workload);
-RegularStep refine_step(const Workload& workload);
+/// The two kinds of steps of a block.
+StepSize warm_step(const Workload& workload);
+StepSize refine_step(const Workload& workload);
 /// Their shapes.
 StepShape warm_shape(const Workload& workload);
 StepShape refine_shape(const Workload& workload);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/to_size.h"
 #include "graph/rope.h"
 #include "npu_compiler/compiler/stored_codes.h"
 #include "numerics/hadamard.h"
@@ -33,16 +34,15 @@ StepResult Executor::run(const Graph& graph, const StepSpec& spec, const std::ve
       rows_.push_back({s, i, spec.sequences[s].positions[i], tokens[rows_.size()]});
   result_ = {};
   for (std::size_t i = 0; i < graph.values.size(); ++i)
-    result_.values.emplace_back(static_cast<std::size_t>(graph.values[i].rows),
-                                std::vector<Bf16>(lanes(layout_.values[i]), Bf16{0}));
+    result_.values.emplace_back(to_size(graph.values[i].rows), std::vector<Bf16>(lanes(layout_.values[i]), Bf16{0}));
   for (const dllm::Op& any : graph.ops) std::visit([this](const auto& o) { run(o); }, any);
   return std::move(result_);
 }
 
 std::vector<float> Executor::weight_row(WeightId id, std::int64_t row) const {
-  const WeightView& view = weights_[static_cast<std::size_t>(id)];
+  const WeightView& view = weights_[to_size(id)];
   const Codec& format = codec(view.type);
-  std::vector<float> values(static_cast<std::size_t>(view.shape[0]));
+  std::vector<float> values(to_size(view.shape[0]));
   format.dequantize(view.data.data() + row * format.row_bytes(view.shape[0]), values.data(), view.shape[0]);
   return values;
 }
@@ -50,7 +50,7 @@ std::vector<float> Executor::weight_row(WeightId id, std::int64_t row) const {
 const std::vector<QuantizedRow>& Executor::matrix(WeightId id, const LaneMap& in) {
   std::vector<QuantizedRow>& rows = matrices_[id];
   if (!rows.empty()) return rows;
-  const WeightView& view = weights_[static_cast<std::size_t>(id)];
+  const WeightView& view = weights_[to_size(id)];
   const Shape& shape = view.shape;
   const bool stored = keeps_codes(view, in, m_.weight);
   LaneCodes codes;
@@ -63,8 +63,7 @@ const std::vector<QuantizedRow>& Executor::matrix(WeightId id, const LaneMap& in
     }
     const std::vector<float> values = weight_row(id, n);
     std::vector<float> laid(lanes(in), 0.0f);
-    for (std::size_t k = 0; k < values.size(); ++k)
-      laid[static_cast<std::size_t>(in.lane(static_cast<std::int64_t>(k)))] = values[k];
+    for (std::size_t k = 0; k < values.size(); ++k) laid[to_size(in.lane(static_cast<std::int64_t>(k)))] = values[k];
     rows.push_back(quantize(m_.weight, laid));
   }
   return rows;
@@ -104,18 +103,16 @@ void Executor::run(const op::RmsNorm& o) {
       Bf16 sum = 0;
       if (o.groups > 1 && lanes_of.hlen > m_.hlen)  // a head of whole rows of VLEN
         for (std::int64_t slab = 0; slab < lanes_of.hlen; slab += m_.vlen)
-          sum = sum_tree(squares, static_cast<std::size_t>(lanes_of.lane(g * n) + slab),
-                         static_cast<std::size_t>(m_.vlen), running);
+          sum = sum_tree(squares, to_size(lanes_of.lane(g * n) + slab), to_size(m_.vlen), running);
       else if (o.groups > 1)
-        sum = sum_tree(squares, static_cast<std::size_t>(lanes_of.lane(g * n)), static_cast<std::size_t>(m_.hlen),
-                       running);
+        sum = sum_tree(squares, to_size(lanes_of.lane(g * n)), to_size(m_.hlen), running);
       else
-        for (std::size_t slab = 0; slab < x.size(); slab += static_cast<std::size_t>(m_.vlen))
-          sum = sum_tree(squares, slab, static_cast<std::size_t>(m_.vlen), running);
+        for (std::size_t slab = 0; slab < x.size(); slab += to_size(m_.vlen))
+          sum = sum_tree(squares, slab, to_size(m_.vlen), running);
       const Bf16 factor = bf16_reciprocal(bf16_sqrt(bf16_add(bf16_mul(sum, inverse), eps)));
       for (std::int64_t i = 0; i < n; ++i) {
-        const auto lane = static_cast<std::size_t>(lanes_of.lane(g * n + i));
-        out[lane] = bf16_mul(bf16_mul(x[lane], factor), round(gain[static_cast<std::size_t>(i)]));
+        const auto lane = to_size(lanes_of.lane(g * n + i));
+        out[lane] = bf16_mul(bf16_mul(x[lane], factor), round(gain[to_size(i)]));
       }
     }
   }
@@ -125,19 +122,19 @@ std::vector<Bf16> Executor::product(const std::vector<Bf16>& x, WeightId weight,
                                     std::size_t expert) {
   const std::vector<QuantizedRow>& w = matrix(weight, in);
   // The array processes MLEN lanes at a time, and K ends with the last tile that has a column.
-  const auto tile = static_cast<std::size_t>(m_.mlen);
-  const auto end = static_cast<std::size_t>(round_up(in.used(), m_.mlen));
+  const auto tile = to_size(m_.mlen);
+  const auto end = to_size(round_up(in.used(), m_.mlen));
   const QuantizedRow a = quantize(m_.matrix_input, widen(x));
-  const auto group = static_cast<std::size_t>(std::min({m_.matrix_input.block, m_.weight.block, m_.mlen}));
+  const auto group = to_size(std::min({m_.matrix_input.block, m_.weight.block, m_.mlen}));
   std::vector<Bf16> out;
-  const auto outputs = static_cast<std::size_t>(weights_[static_cast<std::size_t>(weight)].shape[1]);
+  const auto outputs = to_size(weights_[to_size(weight)].shape[1]);
   for (std::size_t n = expert * outputs; n < (expert + 1) * outputs; ++n) {
     WindowSum sum(m_.matrix_input, m_.weight, m_.contraction_bits);
     for (std::size_t first = 0; first < end; first += tile)
       sum.add(a, first, {.row = &w[n], .first = first}, tile, group);
     out.push_back(sum.bf16());
   }
-  if (bias != kNoId && weights_[static_cast<std::size_t>(bias)].present()) {
+  if (bias != kNoId && weights_[to_size(bias)].present()) {
     const std::vector<float> b = weight_row(bias, 0);
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = bf16_add(out[i], round(b[i]));
   }
@@ -148,7 +145,7 @@ void Executor::run(const op::Linear& o) {
   for (std::size_t r = 0; r < value(o.x).size(); ++r) {
     const std::vector<Bf16> columns = product(value(o.x)[r], o.weight, o.bias, map(o.x));
     for (std::size_t i = 0; i < columns.size(); ++i)
-      value(o.out)[r][static_cast<std::size_t>(map(o.out).lane(static_cast<std::int64_t>(i)))] = columns[i];
+      value(o.out)[r][to_size(map(o.out).lane(static_cast<std::int64_t>(i)))] = columns[i];
   }
 }
 
@@ -158,7 +155,7 @@ void Executor::run(const op::ScoreHead& o) {
 
 void Executor::run(const op::Rope& o) {
   std::vector<float> factors;
-  if (o.factors != kNoId && weights_[static_cast<std::size_t>(o.factors)].present()) factors = weight_row(o.factors, 0);
+  if (o.factors != kNoId && weights_[to_size(o.factors)].present()) factors = weight_row(o.factors, 0);
   const std::vector<float> frequencies = rope_frequencies(o, factors);
   const std::int64_t half = o.dims / 2;
   for (std::size_t r = 0; r < rows_.size(); ++r)
@@ -167,17 +164,15 @@ void Executor::run(const op::Rope& o) {
       const std::vector<Bf16>& x = value(o.x)[r];
       std::vector<Bf16>& out = value(o.out)[r];
       for (std::int64_t d = o.dims; d < o.head_dim; ++d) {
-        const auto lane = static_cast<std::size_t>(map(o.x).lane(head * o.head_dim + d));
+        const auto lane = to_size(map(o.x).lane(head * o.head_dim + d));
         out[lane] = bf16_add(bf16_mul(x[lane], kBf16One), 0);
       }
       for (std::int64_t j = 0; j < half; ++j) {
         const bool interleaved = o.layout == RopeLayout::kInterleaved;
-        const auto a = static_cast<std::size_t>(map(o.x).lane(head * o.head_dim + (interleaved ? 2 * j : j))),
-                   b = static_cast<std::size_t>(
-                       map(o.x).lane(head * o.head_dim + (interleaved ? 2 * j + 1 : j + half)));
+        const auto a = to_size(map(o.x).lane(head * o.head_dim + (interleaved ? 2 * j : j))),
+                   b = to_size(map(o.x).lane(head * o.head_dim + (interleaved ? 2 * j + 1 : j + half)));
         // Angles in double, rounded once.
-        const auto angle =
-            static_cast<double>(static_cast<float>(rows_[r].position) * frequencies[static_cast<std::size_t>(j)]);
+        const auto angle = static_cast<double>(static_cast<float>(rows_[r].position) * frequencies[to_size(j)]);
         const Bf16 cos = f64_to_bf16(magnitude * std::cos(angle)), sin = f64_to_bf16(magnitude * std::sin(angle));
         const Bf16 minus = static_cast<Bf16>(sin ^ 0x8000);
         out[a] = bf16_add(bf16_mul(x[a], cos), bf16_mul(x[b], minus));
@@ -214,7 +209,7 @@ void Executor::run(const op::StoreKv& o) {
 void Executor::run(const op::Glu& o) {
   if (o.activation != Activation::kSilu || o.up == kNoId) return run_activation(o);
   for (std::size_t r = 0; r < value(o.out).size(); ++r)
-    for (std::size_t i = 0; i < static_cast<std::size_t>(map(o.out).width); ++i) {
+    for (std::size_t i = 0; i < to_size(map(o.out).width); ++i) {
       const Bf16 gate = value(o.gate)[r][i];
       const Bf16 sigmoid = bf16_reciprocal(bf16_add(bf16_exp(bf16_sub(0, gate)), kBf16One));
       value(o.out)[r][i] = bf16_mul(bf16_mul(sigmoid, gate), value(o.up)[r][i]);
@@ -223,14 +218,14 @@ void Executor::run(const op::Glu& o) {
 
 void Executor::run(const op::Add& o) {
   for (std::size_t r = 0; r < value(o.out).size(); ++r)
-    for (std::size_t i = 0; i < static_cast<std::size_t>(map(o.out).width); ++i)
+    for (std::size_t i = 0; i < to_size(map(o.out).width); ++i)
       value(o.out)[r][i] = bf16_add(value(o.a)[r][i], value(o.b)[r][i]);
 }
 
 void Executor::run(const op::GatherScored& o) {
   std::size_t target = 0, first = 0;
   for (const SequenceSpec& s : spec_->sequences) {
-    for (const std::int32_t i : s.scored) value(o.out)[target++] = value(o.x)[first + static_cast<std::size_t>(i)];
+    for (const std::int32_t i : s.scored) value(o.out)[target++] = value(o.x)[first + to_size(i)];
     first += s.positions.size();
   }
 }
