@@ -1,6 +1,10 @@
 #include "base/instruction_set.h"
 
 #include <gtest/gtest.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <fstream>
 #include <initializer_list>
@@ -41,9 +45,9 @@ TEST(InstructionSet, AreThoseOfTheSystemsList) {
   EXPECT_EQ(runs(InstructionSet::kAvx512), avx512);
   EXPECT_EQ(runs(InstructionSet::kAvx512Vnni), vnni);
   EXPECT_EQ(runs(InstructionSet::kAvx512Bf16), vnni && all({"avx512_bf16"}));
-  // The system may refuse the tiles' state to a process, but not twice in different ways.
-  EXPECT_LE(runs(InstructionSet::kAmx), vnni && all({"amx_tile", "amx_int8"}));
-  EXPECT_EQ(runs(InstructionSet::kAmx), runs(InstructionSet::kAmx));
+  // The system may refuse the tiles' state: ARCH_REQ_XCOMP_PERM, component 18.
+  EXPECT_EQ(runs(InstructionSet::kAmx),
+            vnni && all({"amx_tile", "amx_int8"}) && syscall(SYS_arch_prctl, 0x1023, 18) == 0);
   EXPECT_FALSE(runs(InstructionSet::kNeon));
 }
 #endif
