@@ -6,20 +6,8 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/simd_avx512.h"
 // the policy and the tiles must precede the kernels based on them
-#include "cpu/kernels/bf16-inl.h"
-#include "cpu/kernels/half_parts-inl.h"
-#include "cpu/kernels/math-inl.h"
-#include "cpu/kernels/tiles-inl.h"
-// after these
-#include "cpu/kernels/bf16-tiles-inl.h"
-#include "cpu/kernels/cached_rows-inl.h"
-#include "cpu/kernels/super-tiles-inl.h"
-// after these
-#include "cpu/kernels/attention-inl.h"
-// after attention-inl.h
-#include "cpu/kernels/attention-bf16-inl.h"
-// after attention-bf16-inl.h
 #include "cpu/kernels/attention-tiles-inl.h"
+#include "cpu/kernels/super-tiles-inl.h"
 
 namespace dllm::cpu {
 namespace avx512 {

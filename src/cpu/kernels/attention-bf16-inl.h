@@ -1,5 +1,9 @@
-// No include guard: compiled once per instruction set, after bf16-inl.h and attention-inl.h.
-//
+#pragma once
+
+#include "cpu/kernels/attention-inl.h"
+#include "cpu/kernels/bf16-inl.h"
+#include "cpu/kernels/kernel_set.h"
+
 // Attention in the arithmetic `bf16` (docs/design/arithmetic.md): what its forms share, and the form of multiply-adds,
 // which in the scalar set defines what the others must compute. Lanes, tiles of keys and the online softmax are those
 // of attention-inl.h; the two products are sums in steps of 32, as TDPBF16PS computes them.

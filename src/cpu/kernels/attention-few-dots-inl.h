@@ -1,4 +1,10 @@
-// No include guard: compiled once per instruction set with VDPBF16PS, after attention-dots-inl.h.
+#pragma once
+
+#include "cpu/kernels/attention-dots-inl.h"
+#include "cpu/kernels/attention-few-inl.h"
+#include "cpu/kernels/kernel_set.h"
+
+// Once per instruction set with VDPBF16PS (kernels-inl.h).
 //
 // Attention in the arithmetic `bf16` of at most eight queries, which have two neighbouring lanes each, as in
 // attention-few-inl.h: for scores they hold two keys, for outputs two dimensions. K is interleaved by two keys, and a

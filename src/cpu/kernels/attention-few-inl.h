@@ -1,5 +1,8 @@
-// No include guard: compiled once per instruction set, after attention-inl.h.
-//
+#pragma once
+
+#include "cpu/kernels/attention-inl.h"
+#include "cpu/kernels/kernel_set.h"
+
 // Attention of at most eight queries per kv head. With a query per lane most lanes would idle, and on a model without
 // shared kv heads a step of few rows would be bound by arithmetic instead of by reading K and V. Here a query has kSpan
 // neighbouring lanes (2 or 4): for scores they hold kSpan keys, for outputs kSpan dimensions. Every sum has the same

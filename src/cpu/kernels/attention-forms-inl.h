@@ -1,4 +1,13 @@
-// No include guard: compiled once per instruction set, after all kinds of attention.
+#pragma once
+
+#include "cpu/kernels/attention-bf16-inl.h"
+#include "cpu/kernels/attention-few-inl.h"
+#include "cpu/kernels/attention-inl.h"
+#include "cpu/kernels/kernel_set.h"
+#ifdef DLLM_BF16_DOTS
+#include "cpu/kernels/attention-dots-inl.h"
+#include "cpu/kernels/attention-few-dots-inl.h"
+#endif
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

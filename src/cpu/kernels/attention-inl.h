@@ -1,5 +1,9 @@
-// No include guard: compiled once per instruction set, after cached_rows-inl.h.
-//
+#pragma once
+
+#include "cpu/kernels/cached_rows-inl.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/math-inl.h"
+
 // Attention with one pass over the keys (online softmax: Milakov and Gimelshein 2018, "Online normalizer calculation
 // for softmax"; tiled as in FlashAttention, Dao et al. 2022). A lane is a query. All operations are then vertical:
 // scores are sums over dimensions of (key element, broadcast) x (queries), outputs are sums over keys of (value

@@ -1,4 +1,10 @@
-// No include guard: compiled once per set of tiles, after attention-bf16-inl.h and bf16-tiles-inl.h.
+#pragma once
+
+#include "cpu/kernels/attention-bf16-inl.h"
+#include "cpu/kernels/bf16-tiles-inl.h"
+#include "cpu/kernels/kernel_set.h"
+
+// Once per set of tiles.
 //
 // Attention in the arithmetic `bf16` on matrix tiles (AMX-BF16, or tile_emulation.h). A lane is a query while scores
 // become weights, as in the other forms:

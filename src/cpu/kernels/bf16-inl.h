@@ -1,4 +1,6 @@
-// No include guard: compiled once per instruction set, after a simd_<isa>.h.
+#pragma once
+
+#include "cpu/kernels/math-inl.h"
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

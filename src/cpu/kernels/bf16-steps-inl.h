@@ -1,5 +1,9 @@
-// No include guard: compiled once per instruction set, after half_parts-inl.h and floats-inl.h.
-//
+#pragma once
+
+#include "cpu/kernels/floats-inl.h"
+#include "cpu/kernels/half_parts-inl.h"
+#include "cpu/kernels/kernel_set.h"
+
 // BF16 and F16 weights in the arithmetic `super` (docs/design/arithmetic.md) without tiles. In the scalar set this
 // defines what tiles must compute. Panels are those of packed floats; only the order of additions differs, and an F16
 // weight is multiplied as the sum of two BF16 numbers, so where there are no tiles, `exact` is faster.

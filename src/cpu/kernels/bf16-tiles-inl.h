@@ -1,4 +1,10 @@
-// No include guard: compiled once per set of tiles, after half_parts-inl.h and tiles-inl.h.
+#pragma once
+
+#include "cpu/kernels/half_parts-inl.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/tiles-inl.h"
+
+// Once per set of tiles.
 //
 // BF16 and F16 weights in the arithmetic `super` on matrix tiles (AMX-BF16, or tile_emulation.h): eight tiles of 16
 // rows of 64 bytes.

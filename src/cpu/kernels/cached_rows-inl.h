@@ -1,5 +1,9 @@
-// No include guard: compiled once per instruction set, before attention-inl.h.
-//
+#pragma once
+
+#include "cpu/kernels/bf16-inl.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/math-inl.h"
+
 // How rows of the KV cache become floats, and queries what fits them. row_operators-inl.h (encode, encode_key) is the
 // way into the cache.
 

@@ -1,5 +1,9 @@
-// No include guard: compiled once per instruction set.
-//
+#pragma once
+
+#include "cpu/kernels/bf16-inl.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/packed-inl.h"
+
 // Products with packed F32, F16 and BF16 weights (packed.h): R rows of x times P panels in registers; weights are
 // widened when they are loaded.
 //

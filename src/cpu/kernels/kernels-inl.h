@@ -1,52 +1,17 @@
-// No include guard: the body of a kernel set. A translation unit defines DLLM_ISA, includes its simd_<isa>.h and then
-// this file, and is compiled with the flags of its instruction set.
+#pragma once
+
+#include "cpu/kernels/attention-forms-inl.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/linear-inl.h"
+#include "cpu/kernels/reduce-inl.h"
+#include "cpu/kernels/row_operators-inl.h"
+
+// The body of a kernel set. A source is one set: it defines DLLM_ISA, then includes its simd_<isa>.h, the policy that
+// all `-inl.h` files build on, and then this file, and is compiled with the flags of its instruction set. So a guard
+// per source is one per instruction set; sources are never joined.
 //
 // Everything is in an anonymous namespace and no template of the standard library is used: otherwise an inline function
 // compiled here with, say, AVX-512 instructions could be the copy that the linker keeps for the whole program.
-
-#include "cpu/kernels/kernel_set.h"
-
-#include "cpu/kernels/math-inl.h"
-// first: the others use exp
-#include "cpu/kernels/bf16-inl.h"
-#include "cpu/kernels/packed-inl.h"
-#include "cpu/kernels/row_operators-inl.h"
-// linear and attention are based on them
-#include "cpu/kernels/cached_rows-inl.h"
-// before attention-inl.h
-#include "cpu/kernels/attention-inl.h"
-// after attention-inl.h
-#include "cpu/kernels/attention-bf16-inl.h"
-#include "cpu/kernels/attention-few-inl.h"
-#ifdef DLLM_BF16_DOTS
-#include "cpu/kernels/attention-dots-inl.h"
-// after attention-dots-inl.h
-#include "cpu/kernels/attention-few-dots-inl.h"
-#endif
-// after all kinds of attention
-#include "cpu/kernels/attention-forms-inl.h"
-#ifdef DLLM_PAIR_TILES
-#include "cpu/kernels/pairs-inl.h"
-// after the tiles
-#include "cpu/kernels/pair_blocks-inl.h"
-#endif
-#ifdef DLLM_PANEL_TILES
-#include "cpu/kernels/panels-inl.h"
-#endif
-#include "cpu/kernels/floats-inl.h"
-#include "cpu/kernels/half_parts-inl.h"
-// after the two
-#include "cpu/kernels/bf16-steps-inl.h"
-#include "cpu/kernels/super-inl.h"
-// after super-inl.h
-#ifdef DLLM_WORD_PRODUCTS
-#include "cpu/kernels/super-words-inl.h"
-#else
-#include "cpu/kernels/super-bytes-inl.h"
-#endif
-// linear chooses among them
-#include "cpu/kernels/linear-inl.h"
-#include "cpu/kernels/reduce-inl.h"
 
 #define DLLM_STRINGIFY_IMPL(name) #name
 #define DLLM_STRINGIFY(name) DLLM_STRINGIFY_IMPL(name)

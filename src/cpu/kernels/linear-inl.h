@@ -1,5 +1,20 @@
-// No include guard: compiled once per instruction set.
-//
+#pragma once
+
+#include "cpu/kernels/bf16-steps-inl.h"
+#include "cpu/kernels/floats-inl.h"
+#include "cpu/kernels/kernel_set.h"
+#ifdef DLLM_PAIR_TILES
+#include "cpu/kernels/pair_blocks-inl.h"
+#endif
+#ifdef DLLM_PANEL_TILES
+#include "cpu/kernels/panels-inl.h"
+#endif
+#ifdef DLLM_WORD_PRODUCTS
+#include "cpu/kernels/super-words-inl.h"
+#else
+#include "cpu/kernels/super-bytes-inl.h"
+#endif
+
 // linear(): for each panel of 16 outputs, decode the weights into scratch memory, one block of K at a time, and
 // multiply every row of x by the decoded block. Decoding costs about as much as 4 rows of x, so it becomes negligible
 // beyond some 16 rows; and because a block has a fixed length, scratch fits L1/L2 for every K. Partial sums are kept in

@@ -1,4 +1,4 @@
-// No include guard: this file is compiled once per instruction set, after a simd_<isa>.h.
+#pragma once
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

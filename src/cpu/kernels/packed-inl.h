@@ -1,5 +1,5 @@
-// No include guard: compiled once per instruction set.
-//
+#pragma once
+
 // Reading packed panels (packed.h): scales and minima as floats, codes as bytes.
 
 namespace dllm::cpu::DLLM_ISA {

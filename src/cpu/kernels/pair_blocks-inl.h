@@ -1,4 +1,9 @@
-// No include guard: compiled once per instruction set that defines DLLM_PAIR_TILES.
+#pragma once
+
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/pairs-inl.h"
+
+// Once per instruction set with DLLM_PAIR_TILES (kernels-inl.h).
 //
 // Products of pairs of panels, block of K by block of K: scales as floats, prefetching, sums between blocks.
 

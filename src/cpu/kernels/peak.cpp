@@ -1,9 +1,6 @@
 #include "cpu/kernels/peak.h"
 
-#if defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
+#include "base/instruction_set.h"
 
 namespace dllm::cpu {
 namespace {
@@ -90,25 +87,15 @@ DLLM_PEAK_NEON(f32_fmla, DLLM_FMLA, kSmall)
 int list_peak_loops(PeakLoop (&loops)[kMaxPeakLoops]) {
   int count = 0;
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool avx512 = __builtin_cpu_supports("avx512f") != 0;
-  if (avx512 && __builtin_cpu_supports("avx512vnni"))
-    loops[count++] = {"vpdpbusd zmm", PeakKind::kInt8, 16 * 128, int8_zmm};
-  if (__builtin_cpu_supports("avxvnni")) loops[count++] = {"vpdpbusd ymm", PeakKind::kInt8, 12 * 64, int8_ymm};
-  if (__builtin_cpu_supports("avx2"))
+  if (runs(InstructionSet::kAvx512Vnni)) loops[count++] = {"vpdpbusd zmm", PeakKind::kInt8, 16 * 128, int8_zmm};
+  if (runs(InstructionSet::kAvxVnni)) loops[count++] = {"vpdpbusd ymm", PeakKind::kInt8, 12 * 64, int8_ymm};
+  if (runs(InstructionSet::kAvx2))
     loops[count++] = {"vpmaddubsw+vpmaddwd+vpaddd ymm", PeakKind::kInt8, 12 * 64, maddubs_ymm};
-  if (avx512 && __builtin_cpu_supports("avx512bf16"))
-    loops[count++] = {"vdpbf16ps zmm", PeakKind::kBf16, 16 * 64, bf16_zmm};
-  if (avx512) loops[count++] = {"vfmadd231ps zmm", PeakKind::kF32, 16 * 32, f32_zmm};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    loops[count++] = {"vfmadd231ps ymm", PeakKind::kF32, 12 * 16, f32_ymm};
+  if (runs(InstructionSet::kAvx512Bf16)) loops[count++] = {"vdpbf16ps zmm", PeakKind::kBf16, 16 * 64, bf16_zmm};
+  if (runs(InstructionSet::kAvx512)) loops[count++] = {"vfmadd231ps zmm", PeakKind::kF32, 16 * 32, f32_zmm};
+  if (runs(InstructionSet::kAvx2)) loops[count++] = {"vfmadd231ps ymm", PeakKind::kF32, 12 * 16, f32_ymm};
 #elif defined(__aarch64__)
-#if defined(__linux__)
-  const bool dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
-#else
-  const bool dot = true;  // every 64-bit Apple machine has it
-#endif
-  if (dot) loops[count++] = {"sdot", PeakKind::kInt8, 24 * 32, int8_sdot};
+  if (runs(InstructionSet::kNeon)) loops[count++] = {"sdot", PeakKind::kInt8, 24 * 32, int8_sdot};
   loops[count++] = {"fmla", PeakKind::kF32, 24 * 8, f32_fmla};
 #endif
   return count;

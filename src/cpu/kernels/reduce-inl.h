@@ -1,4 +1,9 @@
-// No include guard: compiled once per instruction set. Reductions of logits: searches over float32, sums in float64.
+#pragma once
+
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/math-inl.h"
+
+// Reductions of logits: searches over float32, sums in float64.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

@@ -1,16 +1,5 @@
+#include "base/instruction_set.h"
 #include "cpu/kernels/kernel_set.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-#endif
-#if defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
 
 namespace dllm::cpu {
 
@@ -51,63 +40,18 @@ bool same_name(const char* a, const char* b) {
   return *a == *b;
 }
 
-#if defined(__x86_64__)
-// __builtin_cpu_supports checks CPUID and the register state that the operating system saves (XCR0).
-bool runs_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-}
-/// CPUID leaf 7, subleaf 1, EAX bit 4; __builtin_cpu_supports of GCC 12 does not know the name.
-bool runs_avxvnni() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return runs_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0;
-}
-bool runs_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
-}
-
-/// Tiles of bytes: CPUID leaf 7, EDX bits 24 and 25. The system saves their 8 KiB of state only for processes that
-/// request it (arch_prctl ARCH_REQ_XCOMP_PERM, Linux 5.16); permission holds for all threads. It is requested once: the
-/// system may refuse, for instance if a thread has an alternate signal stack too small for the state.
-bool runs_amx() {
-#if defined(__linux__)
-  static const bool runs = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    constexpr unsigned kTiles = 3u << 24;
-    if (!runs_avx512() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTiles) != kTiles) return false;
-    constexpr long kRequestPermission = 0x1023, kTileData = 18;
-    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  }();
-  return runs;
-#else
-  return false;
-#endif
-}
-#elif defined(__aarch64__)
-bool runs_neon() {
-#if defined(__linux__)
-  const unsigned long caps = getauxval(AT_HWCAP);
-  return (caps & HWCAP_ASIMDDP) != 0 && (caps & HWCAP_ASIMDHP) != 0;
-#else
-  return true;  // every 64-bit Apple machine has both
-#endif
-}
-#endif
-
 }  // namespace
 
 int list_kernel_sets(KernelSetEntry (&entries)[kMaxKernelSets]) {
   int count = 0;
-  entries[count++] = {&scalar::kKernels, true};
+  entries[count++] = {&scalar::kKernels, runs(InstructionSet::kScalar)};
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  entries[count++] = {&avx2::kKernels, runs_avx2()};
-  entries[count++] = {&avxvnni::kKernels, runs_avxvnni()};
-  entries[count++] = {&avx512::kKernels, runs_avx512()};
-  entries[count++] = {&amx::kernels(), runs_amx()};
+  entries[count++] = {&avx2::kKernels, runs(InstructionSet::kAvx2)};
+  entries[count++] = {&avxvnni::kKernels, runs(InstructionSet::kAvxVnni)};
+  entries[count++] = {&avx512::kKernels, runs(InstructionSet::kAvx512Vnni)};
+  entries[count++] = {&amx::kernels(), runs(InstructionSet::kAmx)};
 #elif defined(__aarch64__)
-  entries[count++] = {&neon::kKernels, runs_neon()};
+  entries[count++] = {&neon::kKernels, runs(InstructionSet::kNeon)};
 #elif defined(__wasm__)
   entries[count++] = {&simd128::kKernels, runs_simd128()};
   if (relaxed_set() != nullptr) entries[count++] = {relaxed_set(), runs_relaxed()};

@@ -1,4 +1,10 @@
-// No include guard: compiled once per instruction set. Kernels that process one row at a time.
+#pragma once
+
+#include "cpu/kernels/bf16-inl.h"
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/math-inl.h"
+
+// Kernels that process one row at a time.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

@@ -1,4 +1,5 @@
-// No include guard: the end of simd_avx2.h.
+// The end of simd_avx2.h, which alone includes it.
+#pragma once
 
 #include "cpu/kernels/packed.h"
 

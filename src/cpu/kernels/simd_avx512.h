@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/instruction_set.h"
 #include "cpu/kernels/super.h"
 
 // AVX-512 F/BW/VL/DQ/VNNI (Ice Lake, Zen 4 and later).
@@ -113,7 +114,7 @@ inline void store_bytes(std::int8_t* p, I32 a) {
 }
 
 #define DLLM_BF16_DOTS
-inline bool bf16_dots() { return __builtin_cpu_supports("avx512bf16"); }
+inline bool bf16_dots() { return runs(InstructionSet::kAvx512Bf16); }
 /// sum + w x of pairs of BF16 numbers: the odd one's product first. As text, so that the set needs no more than the
 /// instructions that every processor with AVX-512 VNNI has.
 inline F32 dot_bf16(F32 sum, F32 w, F32 x) {

@@ -1,4 +1,5 @@
-// No include guard: the end of simd_neon.h.
+// The end of simd_neon.h, which alone includes it.
+#pragma once
 
 #include "cpu/kernels/super.h"
 

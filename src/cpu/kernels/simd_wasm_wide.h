@@ -1,4 +1,5 @@
-// No include guard: the end of simd_wasm.h. Lanes of 64 bits, and the codes of weights.
+// The end of simd_wasm.h, which alone includes it. Lanes of 64 bits, and the codes of weights.
+#pragma once
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

@@ -1,5 +1,8 @@
-// No include guard: compiled once per instruction set.
-//
+#pragma once
+
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/super-inl.h"
+
 // The arithmetic `super` in dot products of four bytes: a super-block of a panel is decoded to bytes [k / 4][16
 // outputs][4 k] in scratch and multiplied by the two planes of the rows. In the scalar set this defines what the other
 // kernels must compute.

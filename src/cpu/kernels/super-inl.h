@@ -1,5 +1,8 @@
-// No include guard: compiled once per instruction set.
-//
+#pragma once
+
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/packed-inl.h"
+
 // The arithmetic `super` (super.h) without tiles: what its two kinds of products share (super-bytes-inl.h,
 // super-words-inl.h), and the quantization of rows.
 

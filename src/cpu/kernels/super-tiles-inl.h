@@ -1,4 +1,9 @@
-// No include guard: compiled once per set of tiles, over a policy's decode_nibbles() and vectors.
+#pragma once
+
+#include "cpu/kernels/kernel_set.h"
+#include "cpu/kernels/tiles-inl.h"
+
+// Once per set of tiles.
 //
 // The arithmetic `super` on matrix tiles (AMX, or tile_emulation.h): eight tiles of 16 rows of 64 bytes.
 //

@@ -1,4 +1,6 @@
-// No include guard: compiled once per set of tiles, before the kernels that use them.
+#pragma once
+
+// Once per set of tiles.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

@@ -1,3 +1,5 @@
+#pragma once
+
 // Loops over lanes as the compiler vectorises them. Included once per instruction set, like window_kernel-inl.h, and
 // likewise without functions that other sources share.
 

@@ -1,3 +1,5 @@
+#pragma once
+
 // The integer windows with AVX-512. Included once per instruction set by a source that defines DLLM_WINDOW_ISA and is
 // compiled with that set's flags; the float windows are those of window_kernel-inl.h.
 //

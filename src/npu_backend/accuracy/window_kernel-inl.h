@@ -1,3 +1,5 @@
+#pragma once
+
 // The integer windows with the compiler's vector types. Included once per instruction set by a source that defines
 // DLLM_WINDOW_ISA and is compiled with that set's flags; includes no functions that other sources share. All values are
 // integers, exact floats, or one float operation per element, so all sets give the same bits.

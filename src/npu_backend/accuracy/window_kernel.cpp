@@ -1,5 +1,7 @@
 #include "npu_backend/accuracy/window_kernel.h"
 
+#include "base/instruction_set.h"
+
 namespace dllm::npu::accuracy {
 
 namespace plain {
@@ -25,12 +27,9 @@ const std::vector<WindowKernel>& window_kernels() {
   static const std::vector<WindowKernel> kernels = [] {
     std::vector<WindowKernel> all = {{"plain", plain::add_windows, plain::widen}};
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) all.push_back({"avx2", avx2::add_windows, avx2::widen});
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq")) {
-      all.push_back({"avx512", avx512::add_windows, avx512::widen});
-      if (__builtin_cpu_supports("avx512vnni")) all.push_back({"vnni", vnni::add_windows, vnni::widen});
-    }
+    if (runs(InstructionSet::kAvx2)) all.push_back({"avx2", avx2::add_windows, avx2::widen});
+    if (runs(InstructionSet::kAvx512)) all.push_back({"avx512", avx512::add_windows, avx512::widen});
+    if (runs(InstructionSet::kAvx512Vnni)) all.push_back({"vnni", vnni::add_windows, vnni::widen});
 #endif
     return all;
   }();
