@@ -1,5 +1,5 @@
-// What glibc 2.28 lacks and the compiler's and Debian's libraries call, for programs that scripts/glibc_stubs.py links for
-// that version. Each function is hidden: a driver that the program loads must go on finding the C library's own.
+// What glibc 2.28 lacks and the compiler's and Debian's libraries call, for programs that scripts/glibc_stubs.py links
+// for that version. Each function is hidden: a driver that the program loads must go on finding the C library's own.
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -69,8 +69,8 @@ uint32_t arc4random() {
   return value;
 }
 
-// 2.30. Where the system has it, it is called. Elsewhere the deadline is that of the other clock, and a waiter that it woke
-// too early, since that clock was set, is told of no time-out: a spurious wakeup, which waiters expect.
+// 2.30. Where the system has it, it is called. Elsewhere the deadline is that of the other clock, and a waiter that it
+// woke too early, since that clock was set, is told of no time-out: a spurious wakeup, which waiters expect.
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {
   using Wait = int (*)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*);
   // Not a static local: its guard is a function of libstdc++, which a program in C does not have.

@@ -11,7 +11,8 @@ void _init();
 namespace {
 void run_constructors(int count, char** arguments, char** environment) {
   _init();
-  for (const Function* each = __init_array_start; each != __init_array_end; ++each) (*each)(count, arguments, environment);
+  for (const Function* each = __init_array_start; each != __init_array_end; ++each)
+    (*each)(count, arguments, environment);
 }
 }  // namespace
 
@@ -23,7 +24,8 @@ asm(".symver start_of_glibc, __libc_start_main@GLIBC_2.2.5");
 asm(".symver start_of_glibc, __libc_start_main@GLIBC_2.17");
 #endif
 
-int __libc_start_main(Main program, int count, char** arguments, Function, void (*)(), void (*loaders_end)(), void* stack) {
+int __libc_start_main(Main program, int count, char** arguments, Function, void (*)(), void (*loaders_end)(),
+                      void* stack) {
   return start_of_glibc(program, count, arguments, run_constructors, nullptr, loaders_end, stack);
 }
 

@@ -120,8 +120,7 @@ std::int64_t gathered_bytes(const RankGraph& own, int rank, int ranks, double st
       const Value& out = graph.values[to_size(gather->out)];
       const bool coded =
           gather->codes && std::ranges::all_of(gather->parts, [](std::int64_t p) { return p % 32 == 0; });
-      bytes += (coded ? code_bytes : 4.0) *
-               static_cast<double>(out.rows * (out.width - gather->parts[to_size(rank)]));
+      bytes += (coded ? code_bytes : 4.0) * static_cast<double>(out.rows * (out.width - gather->parts[to_size(rank)]));
     }
   }
   return static_cast<std::int64_t>(bytes);
