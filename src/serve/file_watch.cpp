@@ -48,6 +48,7 @@ void FileWatch::report_replaced() {
 void FileWatch::work(const std::stop_token& stop) {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);  // of this thread; answers come first
   bool known = files_.record(stop);
+  if (known) log_("the digest of the model's file is known: it may be touched", "");
   while (known && wait(stop)) {
     report_replaced();
     unfit();

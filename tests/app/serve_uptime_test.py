@@ -281,10 +281,14 @@ class Files(unittest.TestCase):
     def settled(self, server):
         wait_until(lambda: server.get("/health").status == 200)
 
+    def watched(self, server):
+        """The digest is taken with what time others leave."""
+        wait_until(lambda: any("digest" in str(line.get("event")) for line in server.log()))
+
     def test_touched(self):
         with Server("-m", self.path) as server:
             answer = self.ask(server).json["choices"][0]["message"]["content"]
-            time.sleep(0.5)  # until the digest is taken
+            self.watched(server)
             os.utime(self.path, (1, 1))
             reply = self.ask(server)
             if reply.status != 200:
@@ -304,7 +308,7 @@ class Files(unittest.TestCase):
         self.assertTrue(cache.exists())
         with Server(*given) as server:
             answer = self.ask(server).json["choices"][0]["message"]["content"]
-            time.sleep(0.5)
+            self.watched(server)
             os.utime(cache, (1, 1))
             self.ask(server)
             self.settled(server)
@@ -324,7 +328,7 @@ class Files(unittest.TestCase):
     def lost(self, change):
         server = Server("-m", self.path)
         self.assertEqual(self.ask(server).status, 200)
-        time.sleep(0.5)
+        self.watched(server)
         change()
         seen = set()
         try:
