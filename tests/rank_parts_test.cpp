@@ -88,7 +88,7 @@ TEST_F(RankParts, EachRankGetsItsPartAlone) {
       for (const WeightPart& needed : own.parts) {
         const WeightView &theirs = got.weights()[static_cast<std::size_t>(needed.source)],
                          &ours = model->weights()[static_cast<std::size_t>(needed.source)];
-        if (needed.count == 0 || theirs.shape.size() > 2) continue;
+        if (needed.count == 0 || !ours.present() || theirs.shape.size() > 2) continue;
         const std::size_t row = ours.data.size() / static_cast<std::size_t>(ours.shape.back());
         const std::size_t first = row * static_cast<std::size_t>(needed.first),
                           count = row * static_cast<std::size_t>(needed.count);
