@@ -345,6 +345,9 @@ class LoadOptions(TypedDict, total=False):
     draft_model: str | os.PathLike[str] | None
     #: kernel set; 'list' shows the sets that this machine supports; if left out: the best
     isa: str | None
+    #: when a rank is lost, serve goes on with so many, this one included; if left out: those whose memory holds
+    #: the model
+    least_ranks: str | None
     #: low-rank adapter, a GGUF file or a PEFT folder; may be repeated
     lora: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     #: the same for drafts only, with --mode; may be repeated
@@ -376,7 +379,7 @@ class LoadOptions(TypedDict, total=False):
     #: store packed weights in this file and map it in later runs; auto: <model>.dllm-packed
     weight_cache: str | os.PathLike[str] | None
     #: the other ranks: where 'dllm worker' listens, separated by commas; mpi for those that mpirun or srun has
-    #: started
+    #: started; asks for --backend ranks
     workers: str | None
     #: a file with the secret line that the workers have too; if left out: none, for workers on this machine
     #: only

@@ -44,10 +44,10 @@ std::vector<nlohmann::ordered_json> rank_records(const BenchModel& model, const 
                          static_cast<double>(t.bytes) * shares.facts.seconds_per_byte;
     nlohmann::ordered_json record = {{"test", "ranks"}};
     record.update(model.describe());
-    record["batch"] = size.batch;
+    record["batch"] = size.sequences;
     record["rows"] = size.rows;
-    record["context"] = size.context;
-    record["scored"] = size.scored;
+    record["context"] = size.keys;
+    record["scored"] = size.scored_rows();
     record["split"] = split_name(shares.facts.split);
     record["rank"] = r;
     record["ranks"] = shares.ranks.size();
