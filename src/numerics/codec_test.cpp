@@ -230,7 +230,7 @@ TEST(CodecRegistry, FindsEveryFormatByNumberAndName) {
     EXPECT_EQ(each->row_bytes(512), 512 / each->block_elems * each->block_bytes);
     EXPECT_EQ(each->is_block(), each->block_elems > 1);
   }
-  EXPECT_EQ(all_codecs().size(), 16u);
+  EXPECT_EQ(all_codecs().size(), 17u);
   EXPECT_EQ(find_codec(4), nullptr);  // Q4_2, removed from GGML
   EXPECT_EQ(find_codec(0xffffffffu), nullptr);
   EXPECT_EQ(tensor_type_from_name("q4_k"), TensorType::kQ4_K);
