@@ -7,7 +7,6 @@ Needs root, `ip` and `tc`: where they are not, or not permitted, the tests are s
 
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
