@@ -26,12 +26,12 @@ class Meeting {
   Expected<void> meet(int rank, std::span<const std::byte> own, const Take& take) {
     std::unique_lock lock(mutex_);
     brought_[static_cast<std::size_t>(rank)] = own;
-    if (auto failed = arrive(lock)) return *std::move(failed);
+    if (auto failed = arrive(lock, /*leaves=*/true)) return *std::move(failed);
     lock.unlock();
     Expected<void> taken = take(brought_);
     lock.lock();
     if (!taken && !failed_) fail(taken.error());
-    auto failed = arrive(lock);
+    auto failed = arrive(lock, /*leaves=*/false);
     return failed ? Expected<void>(*std::move(failed)) : Expected<void>();
   }
 
@@ -46,7 +46,9 @@ class Meeting {
 
  private:
   /// The failure of this meeting. One that comes after all have met, before all have woken, is the next meeting's.
-  std::optional<Error> arrive(std::unique_lock<std::mutex>& lock) {
+  /// `leaves`: at a failure, without waiting for the others. Not while they may read what this rank brought; then all
+  /// are on their way here.
+  std::optional<Error> arrive(std::unique_lock<std::mutex>& lock, bool leaves) {
     if (++here_ == brought_.size()) {
       here_ = 0;
       ++generation_;
@@ -55,7 +57,7 @@ class Meeting {
       return met_;
     }
     const std::uint64_t now = generation_;
-    changed_.wait(lock, [&] { return failed_ || generation_ != now; });
+    changed_.wait(lock, [&] { return (leaves && failed_) || generation_ != now; });
     return generation_ != now ? met_ : failed_;
   }
   void fail(Error error) {
