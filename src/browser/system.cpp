@@ -46,6 +46,7 @@ time_t time(time_t* to) {
   abort();
 }
 
+double emscripten_get_now() { return dllm_now(); }
 std::size_t emscripten_get_heap_max() { return 0xffff0000u; }
 int sched_getaffinity(pid_t, std::size_t, cpu_set_t*) {
   errno = ENOSYS;
@@ -75,6 +76,11 @@ long __syscall_getdents64(long, long, long) { return -ENOSYS; }
 long __syscall_unlinkat(long, long, long) { return -ENOSYS; }
 long __syscall_renameat(long, long, long, long) { return -ENOSYS; }
 long __syscall_linkat(long, long, long, long, long) { return -ENOSYS; }
+long __syscall_unlink(long) { return -ENOSYS; }
+long __syscall_rename(long, long) { return -ENOSYS; }
+long __syscall_fchmodat(long, long, long, ...) { return -ENOSYS; }
+long __syscall_ftruncate64(long, long, long) { return -ENOSYS; }
+long __syscall_utimensat(long, long, long, long) { return -ENOSYS; }
 long __syscall_madvise(long, long, long) { return 0; }  // advice
 long __syscall_geteuid32() { return 0; }
 // Of files; the C library itself maps memory without one.
