@@ -54,6 +54,10 @@ export function systemImports(system: System): WebAssembly.Imports {
     wasi_snapshot_preview1: {
       fd_close: () => NO_FILE,
       fd_seek: () => NO_FILE,
+      fd_pwrite: () => NO_FILE,
+      proc_exit: (status: number) => {
+        throw new Error(`the engine has ended with status ${status}`);
+      },
       fd_read: () => NO_FILE,
       fd_sync: () => NO_FILE,
       fd_fdstat_get: () => NO_FILE,
