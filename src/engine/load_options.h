@@ -14,7 +14,7 @@ namespace dllm {
 /// (BackendEntry::options), the others in load_options.cpp.
 struct LoadOption {
   OptionRow<LoadOptions> row;  ///< of a list: `store` appends one text
-  std::string placeholder;     ///< of the value in the help: "NAME"
+  std::string value_name;      ///< of the value, in the help: "FILE"; empty: a switch
   bool usual = false;          ///< also in the short help
   bool of_model = false;       ///< changes the model before a backend sees it, so that all of them read it
   bool of_backend = false;     ///< a value in LoadOptions::backend_options

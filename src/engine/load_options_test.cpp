@@ -55,7 +55,7 @@ TEST(LoadOptions, DeclarationsAreWhole) {
     for (const std::string& flag : info.flags) EXPECT_TRUE(names.insert(flag).second) << flag;
     EXPECT_TRUE(info.flags.back().starts_with("--")) << "errors name the long spelling";
     EXPECT_FALSE(info.meaning.empty());
-    EXPECT_EQ(one.placeholder.empty(), info.type == OptionType::kBool);
+    EXPECT_EQ(one.value_name.empty(), info.type == OptionType::kBool);
     EXPECT_TRUE(!info.standard_text.empty() || info.type == OptionType::kBool) << "what is the default?";
     EXPECT_EQ(info.choices.empty(), info.type != OptionType::kChoice);
     EXPECT_TRUE(std::ranges::any_of(readers(), [&](const LoadReader* reader) { return reader->reads(one); }));

@@ -5,17 +5,17 @@
 
 namespace dllm::load_rows {
 
-LoadOption text(const char* key, std::string LoadOptions::* member, const char* placeholder, const char* otherwise,
+LoadOption text(const char* key, std::string LoadOptions::* member, const char* value_name, const char* otherwise,
                 const std::string& meaning) {
-  LoadOption one{option(key, member, meaning), placeholder};
+  LoadOption one{option(key, member, meaning), value_name};
   one.row.info.standard.reset();
   one.row.info.standard_text = otherwise;
   return one;
 }
 
 LoadOption named(const char* key, std::string LoadOptions::* member, const std::vector<std::string>& names,
-                 const char* placeholder, const char* otherwise, const std::string& meaning) {
-  LoadOption one = text(key, member, placeholder, otherwise, meaning);
+                 const char* value_name, const char* otherwise, const std::string& meaning) {
+  LoadOption one = text(key, member, value_name, otherwise, meaning);
   one.row.info.type = OptionType::kChoice;
   one.row.info.choices = names;
   return one;
@@ -39,9 +39,9 @@ LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meani
   return {option(key, member, meaning), ""};
 }
 
-LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* placeholder,
+LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* value_name,
                 const char* meaning) {
-  LoadOption one{{}, placeholder};
+  LoadOption one{{}, value_name};
   OptionInfo& info = one.row.info;
   info.key = key;
   info.flags = {detail::flag_of(key)};
@@ -86,7 +86,7 @@ LoadOption own(const char* key, OptionType type, const OptionValue& none, const 
 LoadOption own_named(const char* key, const std::vector<std::string>& names, const char* otherwise,
                      const std::string& meaning) {
   LoadOption one = own(key, OptionType::kChoice, std::string(), meaning);
-  one.placeholder = "NAME";
+  one.value_name = "NAME";
   one.row.info.choices = names;
   one.row.info.standard_text = otherwise;
   return one;
@@ -98,9 +98,9 @@ LoadOption own_toggle(const char* key, const char* meaning) {
   return one;
 }
 
-LoadOption own_words(const char* key, const char* placeholder, const char* otherwise, const std::string& meaning) {
+LoadOption own_words(const char* key, const char* value_name, const char* otherwise, const std::string& meaning) {
   LoadOption one = own(key, OptionType::kText, std::string(), meaning);
-  one.placeholder = placeholder;
+  one.value_name = value_name;
   one.row.info.standard_text = otherwise;
   return one;
 }

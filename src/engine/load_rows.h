@@ -14,11 +14,11 @@
 /// The flag follows from the key. An empty text of LoadOptions means the default, of which `otherwise` speaks.
 namespace dllm::load_rows {
 
-LoadOption text(const char* key, std::string LoadOptions::* member, const char* placeholder, const char* otherwise,
+LoadOption text(const char* key, std::string LoadOptions::* member, const char* value_name, const char* otherwise,
                 const std::string& meaning);
 /// One of `names`.
 LoadOption named(const char* key, std::string LoadOptions::* member, const std::vector<std::string>& names,
-                 const char* placeholder, const char* otherwise, const std::string& meaning);
+                 const char* value_name, const char* otherwise, const std::string& meaning);
 /// 0 to `most`; 0 means the default.
 LoadOption number(const char* key, std::int32_t LoadOptions::* member, double most, const char* unit,
                   const char* otherwise, const char* meaning);
@@ -27,14 +27,14 @@ LoadOption factor(const char* key, double LoadOptions::* member, double most, co
                   const char* meaning);
 LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meaning);
 /// May be given several times.
-LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* placeholder,
+LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* value_name,
                 const char* meaning);
 
 /// Options of one backend, whose values are in LoadOptions::backend_options: one of `names`, a switch, and any text.
 LoadOption own_named(const char* key, const std::vector<std::string>& names, const char* otherwise,
                      const std::string& meaning);
 LoadOption own_toggle(const char* key, const char* meaning);
-LoadOption own_words(const char* key, const char* placeholder, const char* otherwise, const std::string& meaning);
+LoadOption own_words(const char* key, const char* value_name, const char* otherwise, const std::string& meaning);
 /// Their values; empty, and false, if they are not given.
 std::string own_text(const LoadOptions& load, std::string_view key);
 bool own_flag(const LoadOptions& load, std::string_view key);

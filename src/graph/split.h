@@ -14,7 +14,7 @@ enum class SplitKind : std::uint8_t {
   kOutputs,
   /// Each rank has all layers' weights and computes a part of the step's rows. New K and V are gathered in each layer.
   kRows,
-  /// Each rank has some successive operators. What the others read is gathered between them; ranks work in turns.
+  /// Each rank has some successive layers. One computes while the others wait; its activations are gathered after it.
   kLayers,
 };
 

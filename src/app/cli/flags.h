@@ -24,7 +24,7 @@ struct Flag {
   /// "-m", "--model"; single-dash names may have several letters, as llama.cpp's "-sys". The first long name is the
   /// flag's name in messages and determines its environment variable: "--block-length" -> DLLM_ARG_BLOCK_LENGTH.
   std::vector<std::string> names = {};
-  std::string value = {};  ///< placeholder in the help; empty: a switch
+  std::string value = {};  ///< its name in the help: "FILE"; empty: a switch
   std::string help = {};
   std::string default_text = {};          ///< empty: not shown
   std::vector<std::string> choices = {};  ///< for help and completion; `apply` checks them

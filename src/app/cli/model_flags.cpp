@@ -32,7 +32,7 @@ void add_load_flags(Flags& flags, LoadOptions& load, const std::vector<std::stri
     const OptionInfo& info = one.info();
     if (std::ranges::find(without, info.key) != without.end()) continue;
     flags.add({.names = info.flags,
-               .value = one.placeholder,
+               .value = one.value_name,
                .help = info.meaning,
                .default_text = info.standard_text,
                .choices = info.choices,

@@ -246,7 +246,7 @@ class NpuAnalyze final : public Verb {
  private:
   Expected<npu::BlockParts> find_parts(const npu::Device& device, const npu::ModelShape& shape) const {
     const npu::Workload& w = workload_.workload;
-    return search_ ? npu::search_block(device, shape, w, mapping_directory()) : npu::check_feasible(device, shape, w);
+    return search_ ? npu::search_block(device, shape, w, npu_cache_folder()) : npu::check_feasible(device, shape, w);
   }
 
   struct Analysis {

@@ -118,7 +118,7 @@ void add_mapping_flag(Flags& flags, bool& search) {
              }});
 }
 
-std::string mapping_directory() {
+std::string npu_cache_folder() {
   const std::string base = cache_directory();
   return base.empty() ? "" : base + "/npu";
 }

@@ -44,8 +44,8 @@ struct RoutingFlags {
 
 /// --mapping: how matrices, keys and rows use the on-chip memories.
 void add_mapping_flag(Flags& flags, bool& search);
-/// Where found mappings are kept; "": nowhere.
-std::string mapping_directory();
+/// Where found mappings and reports of simulated time are kept; "": nowhere.
+std::string npu_cache_folder();
 
 /// --cache and --suffix: which positions a step recomputes.
 void add_cache_flags(Flags& flags, npu::CacheKind& cache, std::int64_t& suffix);

@@ -13,7 +13,6 @@
 #include "app/npu/flags.h"
 #include "app/npu/network_values.h"
 #include "app/npu/timing_flags.h"
-#include "base/cache_directory.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/device_step.h"
 #include "npu_compiler/compiler/listing.h"
@@ -45,12 +44,7 @@ class NpuNetwork final : public Verb {
     flags.add({.names = {"--plan"},
                .help = "also where tensors are placed in the device's window of addresses (npu-runtime.md)",
                .apply = into(plan_)});
-    flags.add({.names = {"--timing-cache"},
-               .value = "DIR|auto|off",
-               .help = "cache directory of reports; auto: $XDG_CACHE_HOME/dllm/npu or ~/.cache/dllm/npu",
-               .default_text = "auto",
-               .takes_path = true,
-               .apply = into(cache_)});
+    issue_.add_cache(flags);
     add_output_flag(flags, output_, {"text", "json"});
   }
 
@@ -65,9 +59,9 @@ class NpuNetwork final : public Verb {
     DLLM_TRY(npu::Device device, device_.load(use));
     DLLM_CHECK_OK(issue_.resolve(device));
     DLLM_TRY(const npu::CompiledStep compiled, compile(*network, device));
-    DLLM_TRY(
-        const npu::MemoisedTiming timing,
-        npu::memoised_timing(compiled.device, compiled.machine, compiled.step.program, issue_.options, directory()));
+    DLLM_TRY(const npu::MemoisedTiming timing,
+             npu::memoised_timing(compiled.device, compiled.machine, compiled.step.program, issue_.options,
+                                  issue_.cache_folder()));
     Json json = provenance(session.command);
     describe(*network, compiled, timing, json);
     if (analytic_) {
@@ -92,7 +86,7 @@ class NpuNetwork final : public Verb {
                     .scored = static_cast<std::int64_t>(network.scored.size())};
     request.network = {network.scored, network.visible, network.causal ? 1 : 0};
     request.search = search_;
-    request.mappings = mapping_directory();
+    request.mappings = npu_cache_folder();
     return npu::compile_step(network.shape(), device, request);
   }
 
@@ -160,20 +154,13 @@ class NpuNetwork final : public Verb {
     return text + NetworkValues::text(json);
   }
 
-  std::string directory() const {
-    if (cache_ == "off") return "";
-    if (cache_ != "auto") return cache_;
-    const std::string base = cache_directory();
-    return base.empty() ? "" : base + "/npu";
-  }
-
   DeviceFlags device_;
   TimingFlags issue_;
   NetworkValues values_;
   std::vector<std::string> files_;
   std::int64_t batch_ = 1;
   bool search_ = false, analytic_ = false, plan_ = false;
-  std::string cache_ = "auto", output_;
+  std::string output_;
 };
 
 }  // namespace

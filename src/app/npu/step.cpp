@@ -10,7 +10,6 @@
 #include "app/cli/written_files.h"
 #include "app/npu/step_flags.h"
 #include "app/npu/timing_flags.h"
-#include "base/cache_directory.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/step_time.h"
 #include "npu_core/timing/memo.h"
@@ -41,12 +40,7 @@ class NpuStep final : public Verb {
     flags.add({.names = {"--analytic"},
                .help = "also the analytical schedule, phase by phase (npu-analytic.md)",
                .apply = into(analytic_)});
-    flags.add({.names = {"--timing-cache"},
-               .value = "DIR|auto|off",
-               .help = "cache directory of reports; auto: $XDG_CACHE_HOME/dllm/npu or ~/.cache/dllm/npu",
-               .default_text = "auto",
-               .takes_path = true,
-               .apply = into(cache_)});
+    issue_.add_cache(flags);
     flags.add({.names = {"--perfetto"},
                .value = "FILE",
                .help = "write a Chrome JSON trace of the first million events, for ui.perfetto.dev",
@@ -69,9 +63,9 @@ class NpuStep final : public Verb {
     }
     if (!perfetto_.empty()) DLLM_CHECK_OK(write_trace(session, compiled));
     const auto start = std::chrono::steady_clock::now();
-    DLLM_TRY(
-        const npu::MemoisedTiming timing,
-        npu::memoised_timing(compiled.device, compiled.machine, compiled.step.program, issue_.options, directory()));
+    DLLM_TRY(const npu::MemoisedTiming timing,
+             npu::memoised_timing(compiled.device, compiled.machine, compiled.step.program, issue_.options,
+                                  issue_.cache_folder()));
     const std::chrono::duration<double, std::milli> simulated = std::chrono::steady_clock::now() - start;
     if (verbose_ && !timing.doubt.empty()) session.terminal.err << fmt::format("timing cache: {}\n", timing.doubt);
     const double seconds = static_cast<double>(timing.total) / (compiled.device.clock.ghz * 1e9);
@@ -151,13 +145,6 @@ class NpuStep final : public Verb {
     return Json{{"achieved_gbps", priced.gbps}, {"total_cycles", priced.time.device}, {"phases", phases}};
   }
 
-  std::string directory() const {
-    if (cache_ == "off") return "";
-    if (cache_ != "auto") return cache_;
-    const std::string base = cache_directory();
-    return base.empty() ? "" : base + "/npu";
-  }
-
   static TimingFlags repeating() {
     TimingFlags flags;
     flags.options.repeat = true;
@@ -167,7 +154,7 @@ class NpuStep final : public Verb {
   StepFlags step_;
   TimingFlags issue_ = repeating();
   static constexpr std::uint64_t kTraceEvents = 1000000;
-  std::string cache_ = "auto", output_, perfetto_;
+  std::string output_, perfetto_;
   bool analytic_ = false, verbose_ = false;
 };
 

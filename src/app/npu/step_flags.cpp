@@ -49,7 +49,7 @@ Expected<CompiledStep> StepFlags::compile(npu::VerbUse use) const {
   DLLM_TRY(npu::Device loaded, device.load(use));
   npu::StepRequest asked = request;
   asked.choices = routing.choices;
-  asked.mappings = mapping_directory();
+  asked.mappings = npu_cache_folder();
   return npu::compile_step(std::move(shape), std::move(loaded), asked);
 }
 

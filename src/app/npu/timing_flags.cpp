@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/options.h"
+#include "app/npu/flags.h"
 #include "base/try.h"
 #include "npu_core/device/keys.h"
 #include "npu_core/device/profile.h"
@@ -19,6 +20,20 @@ void TimingFlags::number(Flags& flags, const char* name, const char* help, Membe
                given_.emplace_back(member, *value);  // resolve() knows the upper limits
                return {};
              }});
+}
+
+void TimingFlags::add_cache(Flags& flags) {
+  flags.add({.names = {"--timing-cache"},
+             .value = "DIR|auto|off",
+             .help = "cache directory of reports; auto: $XDG_CACHE_HOME/dllm/npu or ~/.cache/dllm/npu",
+             .default_text = "auto",
+             .takes_path = true,
+             .apply = into(cache_)});
+}
+
+std::string TimingFlags::cache_folder() const {
+  if (cache_ == "auto") return npu_cache_folder();
+  return cache_ == "off" ? "" : cache_;
 }
 
 Expected<void> TimingFlags::resolve(npu::Device& device) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,10 @@ struct TimingFlags {
   npu::TimingOptions options;
 
   void add(Flags& flags);
+  /// --timing-cache, of the verbs that keep reports of simulated time.
+  void add_cache(Flags& flags);
+  /// Where they are kept; "": nowhere.
+  std::string cache_folder() const;
   /// Makes device and options consistent: given numbers change the device, so that its area and energy follow. Serial
   /// issue is a device without queues, chaining and double buffering. Errors: numbers out of range.
   Expected<void> resolve(npu::Device& device);
@@ -25,6 +30,7 @@ struct TimingFlags {
   void number(Flags& flags, const char* name, const char* help, Member member);
 
   std::vector<std::pair<Member, std::int64_t>> given_;
+  std::string cache_ = "auto";
 };
 
 }  // namespace dllm::app

@@ -95,10 +95,23 @@ inline F32 fma(const F32& a, const F32& b, const F32& c) {
   return load(z);
 }
 
-/// In double precision the products are exact and the sums are rounded; rounding them once more, to floats, is right
-/// unless a sum lies in the middle of two floats: its own rounding may have put it there. In the range of normal floats
-/// the low 29 bits of such a sum are those of 2^28. Sums whose float is subnormal, or the smallest normal one, are
-/// always computed again; what is rounded to zero is exact before (a product has 48 bits).
+inline F32 fma(const F32& a, const F32& b, const F32& c) {
+  return map([&](int i) { return wasm_f32x4_relaxed_madd(a.v[i], b.v[i], c.v[i]); });
+}
+#else
+[[gnu::noinline]] F32 fma_by_lanes(const F32& a, const F32& b, const F32& c) {
+  float x[16], y[16], z[16];
+  store(x, a);
+  store(y, b);
+  store(z, c);
+  for (int i = 0; i < 16; ++i) z[i] = exact_fma(x[i], y[i], z[i]);
+  return load(z);
+}
+
+/// In double precision the products are exact and the sums are rounded. Rounding them once more, to floats, is right
+/// unless a double is exactly halfway between two neighbouring floats, where the first rounding may have put it. The
+/// low 29 bits of such a double, in the range of normal floats, are those of 2^28. Sums whose float is subnormal, or
+/// the smallest normal one, are always computed again; what is rounded to zero is exact before (a product has 48 bits).
 inline F32 fma(const F32& a, const F32& b, const F32& c) {
   v128_t lowest = wasm_i32x4_const_splat(0), least = wasm_i32x4_const_splat(-1);
   const auto half = [](v128_t x, v128_t y, v128_t z) {

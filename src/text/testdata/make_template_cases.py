@@ -4,7 +4,8 @@
     python3 make_template_cases.py > template_cases.json        (jinja2 3.1)
 
 A case is {"name", "template", "variables", "expected"} or, where jinja2 raises, {"name", "template", "variables",
-"error": true}. What is rendered stands in template_models.py and template_language.py.
+"error": true}. What is rendered stands in template_models.py, template_expressions.py
+and template_statements.py.
 """
 import json
 import sys
@@ -14,8 +15,9 @@ from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from template_language import DATA, EXPRESSIONS, STATEMENTS
+from template_expressions import DATA, EXPRESSIONS
 from template_models import CONVERSATIONS, MODELS, TOOLS
+from template_statements import STATEMENTS
 
 
 class Generation(Extension):
