@@ -13,7 +13,7 @@ Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:Schedule
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb libraries tarball wheels release reproduce run test check bench bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
+.PHONY: help setup build deb libraries tarball wheels release release-files reproduce run test check bench bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -47,14 +47,18 @@ wheels: libraries  ## wheels of the Python package for glibc >= 2.28, tested in 
 RELEASE_FORMS ?= deb tarball wheels wasm
 release: setup  ## everything that a release has, with notes, bills of materials and digests: build/assets
 	@scripts/release.py check
-	@rm -rf build/dllm-*-linux-* build/wheels build/release/dllm_*.deb build/wasm/dllm-*
+	@$(MAKE) --no-print-directory release-files
+
+# Without the checks, which may fail for an old commit: what it is made from has newer versions.
+release-files: setup
+	@rm -rf build/dllm-*-linux-* build/dllm-*-browser.tar.gz build/wheels build/release/dllm_*.deb
 	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}; set -e; \
 	  for form in $(RELEASE_FORMS); do $(MAKE) --no-print-directory $$form; done; \
 	  case "$(RELEASE_FORMS)" in *wasm*) scripts/tarball.py --site build/wasm/site;; esac; \
 	  scripts/release.py assets --url "$(RELEASE_URL)" $$(ls build/dllm-*-linux-*.tar.?z build/dllm-*.cdx.json build/dllm-*-browser.tar.gz \
 	    build/release/dllm_*.deb build/wheels/*.whl 2>/dev/null)
 
-reproduce:  ## whether two builds in two folders give the same bytes, without a cache of the compiler's (an hour)
+reproduce:  ## whether two builds in two folders give the same bytes, without a cache of the compiler's
 	@scripts/reproduce.py
 
 run: build  ## install, build, and answer a prompt with the embedded model

@@ -22,5 +22,7 @@ if(DLLM_PORTABLE)
   if(NOT EXISTS ${DLLM_GLIBC}/libc.so)
     message(FATAL_ERROR "${DLLM_GLIBC}/libc.so is missing: run scripts/glibc_stubs.py")
   endif()
+  # Of what is linked with them: CMake sees only options.
+  set(DLLM_LINK_DEPENDS ${DLLM_GLIBC}/libc.so ${DLLM_GLIBC}/libcompat.a)
   add_link_options(-L${DLLM_GLIBC} -static-libstdc++ -static-libgcc)
 endif()

@@ -68,6 +68,9 @@ main() {
   case $url in
     '' | @*) fail "no address: set DLLM_URL to the folder of the release's files" ;;
   esac
+  case $version in
+    @*) fail "this copy has no version: take the one among the release's files" ;;
+  esac
   [ "$(uname -s)" = Linux ] || fail "there is a program for Linux only; build it from source"
   machine=$(uname -m)
   case $machine in
@@ -89,7 +92,8 @@ main() {
   name=dllm-$version-linux-$machine-$form
   wanted=$(listed "$name.$suffix")
   if [ -z "$wanted" ] && [ -z "${DLLM_FORM:-}" ]; then
-    name=dllm-$version-linux-$machine-static
+    form=static
+    name=dllm-$version-linux-$machine-$form
     wanted=$(listed "$name.$suffix")
   fi
   [ -n "$wanted" ] || fail "$url/SHA256SUMS lists no $name.$suffix: this release has no such program for $machine"
@@ -98,7 +102,10 @@ main() {
   [ "$found" = "$wanted" ] || fail "$name.$suffix has the SHA-256 $found instead of $wanted: nothing was installed"
 
   if [ "$suffix" = tar.xz ]; then xz -dc "$work/archive"; else gzip -dc "$work/archive"; fi | tar -xf - -C "$work"
-  told=$("$work/$name/bin/dllm" --version) || fail "the program does not start here: try DLLM_FORM=static"
+  told=$("$work/$name/bin/dllm" --version) || {
+    [ "$form" = static ] || fail "the program does not start here: try DLLM_FORM=static"
+    fail "the program does not start here"
+  }
   mkdir -p "$prefix/bin" "$prefix/share"
   cp -R "$work/$name/share/." "$prefix/share"
   # A program that runs keeps its file; the new one takes its name.

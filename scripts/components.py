@@ -15,7 +15,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = "static-libraries"  # of scripts/static_libraries, in build/
 
-# Licences of what a program contains, by Debian source package, in SPDX's words.
+# Licences of what a program contains, by Debian source package: expressions of SPDX where it has one.
 LICENCES = {
     "boost1.74": "BSL-1.0", "boost1.83": "BSL-1.0",
     "cli11": "BSD-3-Clause",
@@ -41,7 +41,8 @@ BUILT = {"libcurl.a": "libcurl4-openssl-dev", "libfmt.a": "libfmt-dev", "libtoml
          "libzmq.a": "libzmq3-dev"}
 STUBS = "libcompat.a"  # ours: packaging/glibc
 # Header libraries: nothing of them is in a map.
-HEADERS = ["/usr/include/nlohmann/json.hpp", "/usr/include/CLI/CLI.hpp", "/usr/include/boost/version.hpp"]
+LIBRARY_HEADERS = ("/usr/include/nlohmann/json.hpp",)
+PROGRAM_HEADERS = (*LIBRARY_HEADERS, "/usr/include/CLI/CLI.hpp", "/usr/include/boost/version.hpp")
 
 
 class Failure(Exception):
@@ -69,7 +70,7 @@ def archives_of(link_map: str) -> set[str]:
                      re.S)
     if head is None:
         raise Failure("the linker's map lists no archives")
-    found = set(re.findall(r"^(/\S+\.a|\S+\.a)\(", head[1], re.M))
+    found = set(re.findall(r"^(\S+\.a)\(", head[1], re.M))
     found |= set(re.findall(r"^LOAD (\S+/(?:r?crt\w*|\w*crt\w+)\.o)$", link_map, re.M))
     return found
 
@@ -84,8 +85,8 @@ def package_of(path: str) -> str:
     raise Failure(f"{path}: no package owns it, so its licence is unknown")
 
 
-def components_of(link_map: str, build: pathlib.Path) -> list[Component]:
-    packages = {package_of(header) for header in HEADERS}
+def components_of(link_map: str, build: pathlib.Path, headers: tuple[str, ...] = PROGRAM_HEADERS) -> list[Component]:
+    packages = {package_of(header) for header in headers}
     for archive in archives_of(link_map):
         path = archive if archive.startswith("/") else str(build / archive)
         name = pathlib.Path(path).name

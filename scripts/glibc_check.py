@@ -6,16 +6,21 @@
 The list of scripts/glibc_stubs.py comes from the builder's glibc, zig's from those of every release (scripts/setup --zig).
 """
 
+import argparse
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
+from glibc_stubs import NEWEST
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ZIG = ROOT / "build" / "zig" / "bin" / "python"
 # packaging/glibc/start.cpp calls it by its version; zig has a start of its own.
 START = "__libc_start_main"
+TARGET = f"{os.uname().machine}-linux-gnu.{NEWEST[0]}.{NEWEST[1]}"
 
 
 def output(*command: str | pathlib.Path) -> str:
@@ -44,7 +49,7 @@ def differences(file: pathlib.Path, folder: pathlib.Path) -> list[str]:
     names = sorted(set(asked) - {START})
     source, linked = folder / "imports.c", folder / "imports.so"
     source.write_text("".join(f"extern char {name}[];\n" for name in names) + f"void* table[] = {{{', '.join(names)}}};\n")
-    told = subprocess.run([ZIG, "-m", "ziglang", "cc", "-w", "-fno-builtin", "-target", "x86_64-linux-gnu.2.28", "-shared", "-fPIC",
+    told = subprocess.run([ZIG, "-m", "ziglang", "cc", "-w", "-fno-builtin", "-target", TARGET, "-shared", "-fPIC",
                            "-Wl,--no-undefined", "-o", linked, source, "-lm", "-lpthread", "-ldl", "-lrt"],
                           capture_output=True, text=True, check=False)
     if told.returncode != 0:
@@ -56,13 +61,16 @@ def differences(file: pathlib.Path, folder: pathlib.Path) -> list[str]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE")
+    files = parser.parse_args().files
     if not ZIG.exists():
         sys.exit("glibc_check: there is no zig: run scripts/setup --zig")
     bad = False
-    for argument in sys.argv[1:]:
+    for file in files:
         with tempfile.TemporaryDirectory() as folder:
-            wrong = differences(pathlib.Path(argument), pathlib.Path(folder))
-        print("\n".join(wrong) or f"{argument}: all {len(imports(pathlib.Path(argument)))} are in glibc 2.28")
+            wrong = differences(file, pathlib.Path(folder))
+        print("\n".join(wrong) or f"{file}: all {len(imports(file))} are in glibc {NEWEST[0]}.{NEWEST[1]}")
         bad = bad or bool(wrong)
     sys.exit(bad)
 

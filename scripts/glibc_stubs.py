@@ -97,14 +97,18 @@ def libraries_of(symbols: list[Symbol], moved: set[str]) -> dict[str, list[Symbo
     return parts
 
 
-def assembly_of(symbols: list[Symbol], hidden: frozenset[str] = frozenset({"__libc_start_main"})) -> str:
-    """A library without code. `hidden`: only for those who name the version, as compat.cpp does."""
+# Only for those who name the version, as start.cpp does.
+HIDDEN = {"__libc_start_main"}
+
+
+def assembly_of(symbols: list[Symbol]) -> str:
+    """A library without code."""
     lines = ['.section .note.GNU-stack,"",%progbits']
     for at, symbol in enumerate(symbols):
         kind = {"OBJECT": "object", "TLS": "tls_object"}.get(symbol.kind, "function")
         section = {"object": ".data", "tls_object": '.section .tdata,"awT",%progbits'}.get(kind, ".text")
         size = max(symbol.size, 1) if kind != "function" else 1
-        sign = "@" if symbol.name in hidden else "@@"
+        sign = "@" if symbol.name in HIDDEN else "@@"
         lines += [section, f".globl stub_{at}", f".type stub_{at}, %{kind}", f".size stub_{at}, {size}",
                   ".balign 32" if kind != "function" else "", f"stub_{at}: .skip {size}",
                   f".symver stub_{at}, {symbol.name}{sign}{symbol.version}, remove"]

@@ -123,6 +123,13 @@ class Steps(Case):
         self.assertEqual(status, 0, text)
         self.assertEqual((self.runs("a"), self.runs("b")), (1, 1))
 
+    def test_what_is_skipped_is_named(self):
+        status, text = self.run_steps([self.counted("a"), self.counted("b", "exit 77")])
+        self.assertEqual(status, 0)
+        self.assertIn("every step has passed, but skipped: b", text)
+        self.run_steps([self.counted("a"), self.counted("b", "exit 77")])
+        self.assertEqual((self.runs("a"), self.runs("b")), (1, 2))
+
     def test_the_night_is_short_enough(self):
         self.assertLessEqual(sum(step.minutes for step in nightly.STEPS), 60 * nightly.HOURS)
         self.assertEqual(len({step.name for step in nightly.STEPS}), len(nightly.STEPS))

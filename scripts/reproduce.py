@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the files of a release twice, in two folders with other names, and compares their bytes. Takes an hour or more.
+"""Builds the files of a release twice, in two folders with other names, and compares their bytes.
 
     scripts/reproduce.py [--forms tarball deb wheels wasm] [--cached] [--keep FOLDER]
 
@@ -22,14 +22,13 @@ FOLDERS = ("one", "the-other/in-a-deeper-folder")
 
 def build(folder: pathlib.Path, forms: list[str], cached: bool) -> dict[str, str]:
     """The digests of a release's files."""
-    if not (folder / "Makefile").exists():
-        subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
     environment = {**os.environ}
     if cached:
         environment |= {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
     else:
         environment["CCACHE_DISABLE"] = "1"
-    subprocess.run(["make", "--no-print-directory", "release", f"RELEASE_FORMS={' '.join(forms)}"], cwd=folder, env=environment,
+    subprocess.run(["make", "--no-print-directory", "release-files", f"RELEASE_FORMS={' '.join(forms)}"], cwd=folder, env=environment,
                    check=True, stdout=sys.stderr)
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted((folder / "build" / "assets").iterdir())}
 
@@ -47,12 +46,14 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         base = (arguments.keep or pathlib.Path(temporary)).resolve()
+        if there := [str(base / name) for name in FOLDERS if (base / name).exists()]:
+            sys.exit(f"reproduce: {', '.join(there)}: builds start from scratch: remove it, or name another folder")
         try:
             one, other = (build(base / name, arguments.forms, arguments.cached) for name in FOLDERS)
         except subprocess.CalledProcessError as failure:
             sys.exit(f"reproduce: {failure}")
     wrong = compare(one, other)
-    for name in sorted(set(one) - set(wrong)):
+    for name in sorted(set(one) - set(wrong) - {"SHA256SUMS"}):
         print(f"{name}: the same bytes")
     if wrong:
         sys.exit(f"reproduce: not the same: {', '.join(wrong)}")

@@ -24,11 +24,11 @@ import tarfile
 import tempfile
 
 from components import ROOT, Failure, bill_of_materials, components_of, notice_of, output_of
+from glibc_stubs import NEWEST
 from release import version_of
 
 # A portable program's: glibc's own, which are always together.
 GLIBC = re.compile(r"lib(c|m|pthread|dl|rt|util)\.so\.\d+|ld-linux-(x86-64|aarch64)\.so\.\d+")
-NEWEST_GLIBC = (2, 28)
 
 
 def contents(folder: pathlib.Path, name: str, when: int) -> bytes:
@@ -66,7 +66,7 @@ def form_of(program: pathlib.Path) -> str:
         raise Failure(f"{program} is linked dynamically, with {', '.join(others)}")
     versions = {tuple(map(int, found.split(".")))
                 for found in re.findall(r"Name: GLIBC_([0-9.]+)", output_of("readelf", "-WV", program))}
-    if young := sorted(version for version in versions if version > NEWEST_GLIBC):
+    if young := sorted(version for version in versions if version > NEWEST):
         raise Failure(f"{program} is linked dynamically, with glibc {'.'.join(map(str, young[-1]))}: "
                       "build it with -DDLLM_PORTABLE=ON")
     return "portable"
@@ -74,8 +74,11 @@ def form_of(program: pathlib.Path) -> str:
 
 def pack(content: bytes) -> dict[str, bytes]:
     """By suffix."""
-    return {".tar.xz": lzma.compress(content, preset=9 | lzma.PRESET_EXTREME),
-            ".tar.gz": gzip.compress(content, compresslevel=9, mtime=0)}
+    return {".tar.xz": lzma.compress(content, preset=9 | lzma.PRESET_EXTREME), ".tar.gz": zipped(content)}
+
+
+def zipped(content: bytes) -> bytes:
+    return gzip.compress(content, compresslevel=9, mtime=0)
 
 
 def make(build: pathlib.Path, output: pathlib.Path) -> list[pathlib.Path]:
@@ -112,7 +115,7 @@ def make_site(site: pathlib.Path, output: pathlib.Path) -> list[pathlib.Path]:
     if not (site / "index.html").exists():
         raise Failure(f"{site} has no page: make wasm")
     target = output / f"{name}.tar.gz"
-    target.write_bytes(pack(contents(site, name, release_time()))[".tar.gz"])
+    target.write_bytes(zipped(contents(site, name, release_time())))
     return [target]
 
 

@@ -20,13 +20,14 @@ import sys
 import tempfile
 import zipfile
 
-from components import ROOT, Component, Failure, bill_of_materials, components_of, notice_of, output_of
+from components import LIBRARY_HEADERS, ROOT, Component, Failure, bill_of_materials, components_of, notice_of, output_of
+from glibc_stubs import NEWEST
 from tarball import release_time
 
 LOCKS = ROOT / "scripts" / "requirements"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 STABLE = (3, 12)  # the first one whose stable interface has what nanobind needs
-PLATFORM = f"manylinux_2_28_{os.uname().machine}"
+PLATFORM = f"manylinux_{NEWEST[0]}_{NEWEST[1]}_{os.uname().machine}"
 
 
 def interpreters(given: list[str]) -> dict[tuple[int, int], str]:
@@ -70,7 +71,7 @@ def environment(program: str, folder: pathlib.Path, lock: str) -> pathlib.Path:
 
 def complete(wheel: pathlib.Path, build: pathlib.Path, python: pathlib.Path) -> None:
     """Adds what the module holds: notices, and a bill of materials where PEP 770 wants it."""
-    components = components_of((build / "python" / "dllm.map").read_text(), build)
+    components = components_of((build / "python" / "dllm.map").read_text(), build, LIBRARY_HEADERS)
     text = 'from importlib.metadata import version; print(version("nanobind"))'
     components.append(Component("nanobind", output_of(python, "-c", text).strip(), (), "BSD-3-Clause", "pypi"))
     with tempfile.TemporaryDirectory() as temporary:
@@ -80,6 +81,8 @@ def complete(wheel: pathlib.Path, build: pathlib.Path, python: pathlib.Path) -> 
         module, = stage.glob("dllm/_dllm*.so")
         about, = stage.glob("dllm-*.dist-info")
         version = about.name.removeprefix("dllm-").removesuffix(".dist-info")
+        # The builder's own package has these headers under the name of its binary package.
+        (stage / "dllm" / "third-party" / "nlohmann-json").unlink(missing_ok=True)
         for component in components:
             if component.registry == "deb":
                 (stage / "dllm" / "third-party" / component.source).write_bytes(notice_of(component))
@@ -160,8 +163,13 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         found = interpreters(arguments.python)
+        for what, there in (("3.11", any(version < STABLE for version in found)),
+                            ("3.12 or later", any(version >= STABLE for version in found))):
+            if not there and not arguments.python:
+                raise Failure(f"there is no Python {what}, for which a wheel is made: install one, or name those wanted "
+                              "with --python")
         if not found:
-            raise Failure("there is no Python of 3.11 or later")
+            raise Failure("none of these is a Python")
         wheels = [build_one(found[version], version, arguments.output.resolve()) for version in chosen(list(found))]
         for wheel in wheels:
             print(f"{wheel} ({wheel.stat().st_size / 1e6:.1f} MB)", flush=True)

@@ -1,5 +1,5 @@
-"""The Vulkan backend on the driver of a later Debian: its Mesa runs what this release's cannot, cooperative matrices
-among it. The programs run in a folder that holds that release; libraries it has not got come from this one.
+"""The Vulkan backend on the driver of a later Debian: its Mesa supports features that this release's lacks. The programs
+run in a folder that holds that release; libraries it has not got come from this one.
 
     python3 newer_mesa_test.py BUILD [--suite trixie] [--roots FOLDER]
 
