@@ -131,6 +131,7 @@ std::string Arithmetic::description() const {
   std::string text(name_of(form));
   if (correct_division) text += ", corrected division";
   if (correct_roots) text += ", corrected square roots";
+  if (kernels) text += ", CUDA kernels";
   return text;
 }
 
@@ -283,6 +284,7 @@ Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device) {
   DLLM_TRY(arithmetic.fused64, choose_fused64(device->facts(), [&](const Cases64& cases, Fused64 form) {
              return observe64_on(device, cases, arithmetic, form);
            }));
+  DLLM_TRY(arithmetic.kernels, kernels_agree(device, arithmetic));
   return arithmetic;
 }
 
