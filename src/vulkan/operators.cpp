@@ -103,17 +103,21 @@ static_assert(sizeof(RowArgument) == 32);
 
 // The arguments of the kernels in cuda/.
 struct NormKernelPush {
-  Address x, gain, result, count;
-  std::uint32_t slice, groups, has_gain;
+  Address x, other, sum, gain, result, count;
+  DeviceCodes codes;
+  std::uint32_t slice, groups, exact;
   float epsilon;
 };
 struct QuantizeKernelPush {
-  Address x, values, scales, sums, count;
-  std::uint32_t k, pairs;
+  Address x;
+  DeviceCodes codes;
+  Address count;
+  std::uint32_t k, pairs, exact;
 };
 struct GluKernelPush {
   Address gate, up, result, count;
-  std::uint32_t width, has_up, pairs;
+  DeviceCodes codes;
+  std::uint32_t width, pairs, exact;
 };
 struct FloatsKernelPush {
   Address panels, x, bias, result, count, route;
@@ -128,9 +132,11 @@ struct ProductKernelPush {
 };
 struct AttentionKernelPush {
   Address query, result, rows, visible, tiles, count;
+  DeviceCodes codes;
   std::uint32_t heads, kv_heads, head_dim, tile_words, key_words, value_words;
   std::int32_t window;
   float scale;
+  std::uint32_t exact;
 };
 
 /// Invocations of a workgroup of most shaders.
@@ -166,6 +172,11 @@ std::uint32_t number_of_cache(TensorType type) {
 bool multiplies(const cpu::PackedFormat& format) {
   if (cpu::packs_floats(format)) return true;
   return number_of(kShaderCodes, format.codes).has_value() && number_of(kShaderScales, format.scales).has_value();
+}
+
+bool Operators::fuses(const op::Attention& o, const CacheFormat& cache) const {
+  const bool halves = cache.type == TensorType::kF16 || cache.type == TensorType::kBF16;
+  return arithmetic_.kernels && halves && o.head_dim <= 128 && o.head_dim % 8 == 0;
 }
 
 Expected<const Operators::Compiled*> Operators::pipeline(std::string_view shader, const Constants& extra) {
@@ -226,11 +237,11 @@ Expected<Launch> Operators::copy_rows(Address from, Address order, Address to, s
 }
 
 Expected<Launch> Operators::rms_norm(const op::RmsNorm& o, std::int64_t width, Address x, Address gain, Address out,
-                                     const CountedRows& rows) {
-  if (arithmetic_.kernels)
+                                     const KernelPart& part) {
+  if (fuses(width / o.groups))
     return kernel("rows", "rms_norm", width / o.groups <= 128 ? 128 : 256,
-                  NormKernelPush{x, gain, out, rows.count, word(width / o.groups), word(o.groups), gain != 0 ? 1U : 0U,
-                                 o.eps},
+                  NormKernelPush{x, part.other, part.sum, gain, out, part.count, part.codes, word(width / o.groups),
+                                 word(o.groups), part.exact ? 1U : 0U, o.eps},
                   o.groups);
   return launch("rms_norm", {},
                 RmsNormPush{x, gain, out, word(width / o.groups), word(o.groups), gain != 0 ? 1U : 0U, o.eps, 0},
@@ -242,11 +253,11 @@ Expected<Launch> Operators::add(std::int64_t width, Address a, Address b, Addres
 }
 
 Expected<Launch> Operators::glu(const op::Glu& o, std::int64_t width, Address gate, Address up, Address out,
-                                const CountedRows& rows) {
+                                const KernelPart& part) {
   if (arithmetic_.kernels)
     return kernel("rows", o.activation == Activation::kGeluTanh ? "glu_gelu" : "glu_silu", 256,
-                  GluKernelPush{gate, up, out, rows.count, word(width), up != 0 ? 1U : 0U, word(rows.pairs)},
-                  (width + 255) / 256);
+                  GluKernelPush{gate, up, out, part.count, part.codes, word(width), word(part.pairs), part.exact ? 1U : 0U},
+                  (width + 1023) / 1024);
   return launch("glu", {o.activation == Activation::kGeluTanh ? 1U : 0U},
                 GluPush{gate, up, out, word(width), up != 0 ? 1U : 0U, 0}, columns_of(width));
 }
@@ -275,10 +286,10 @@ Expected<Launch> Operators::rope(const op::Rope& o, Address x, Address cos, Addr
 }
 
 Expected<Launch> Operators::quantize(std::int64_t k, bool exact, Address x, const DeviceCodes& to,
-                                     const CountedRows& rows) {
+                                     const KernelPart& part) {
   if (arithmetic_.kernels)
-    return kernel("rows", exact ? "quantize_exact" : "quantize_rounded", 256,
-                  QuantizeKernelPush{x, to.values, to.scales, to.sums, rows.count, word(k), word(rows.pairs)},
+    return kernel("rows", "quantize_rows", 256,
+                  QuantizeKernelPush{x, to, part.count, word(k), word(part.pairs), exact ? 1U : 0U},
                   (k / 32 + 31) / 32);
   return launch("quantize", {exact ? 1U : 0U}, QuantizePush{x, to.values, to.scales, to.sums, word(k), 0},
                 columns_of(k / 32));
@@ -452,15 +463,14 @@ Expected<Launch> Operators::store_kv(const CacheFormat& cache, std::int64_t kv_h
 
 Expected<Launch> Operators::attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
                                       Address q, Address rows, Address visible, Address tiles, Address out,
-                                      const CountedRows& counted) {
+                                      const KernelPart& part) {
   // Rotated queries and keys are 32 times too large together; keys have an eighth of it already.
   const float scale = o.scale * 1.44269504f * (cache.rotates_keys() ? 0.25f : 1.f);
-  const bool halves = cache.type == TensorType::kF16 || cache.type == TensorType::kBF16;
-  if (arithmetic_.kernels && counted.count != 0 && halves && o.head_dim <= 128 && o.head_dim % 8 == 0)
+  if (part.count != 0 && fuses(o, cache))
     return kernel("attention", cache.type == TensorType::kF16 ? "attention_f16" : "attention_bf16", 128,
-                  AttentionKernelPush{q, out, rows, visible, tiles, counted.count, word(o.heads), word(o.kv_heads),
-                                      word(o.head_dim), place.tile_words, place.key_words, place.value_words, o.window,
-                                      scale},
+                  AttentionKernelPush{q, out, rows, visible, tiles, part.count, part.codes, word(o.heads),
+                                      word(o.kv_heads), word(o.head_dim), place.tile_words, place.key_words,
+                                      place.value_words, o.window, scale, part.exact ? 1U : 0U},
                   o.heads, 4);
   return launch("attention",
                 {number_of_cache(cache.type), cache.rotates_keys() ? 1U : 0U, word((o.head_dim + 63) / 64)},

@@ -26,6 +26,8 @@ namespace dllm::vulkan {
 inline constexpr std::uint32_t kProductRows = 8;
 /// Largest head_dim of attention.
 inline constexpr std::int64_t kMostHeadDim = 1024;
+/// Longest slice of cuda/rows.cu's norm.
+inline constexpr std::int64_t kMostNormKernel = 8192;
 /// Positions of a tile of the cache and of the softmax: cpu::kKeyTile.
 inline constexpr std::int64_t kTilePositions = 64;
 
@@ -95,12 +97,7 @@ struct ExpertPairs {
   bool shared_rows = false;  ///< all pairs of a row read the same row of x, which is [rows]; else it is [rows][used]
   std::int64_t experts = 0;  ///< matrices of the stack; 0: unknown, each pair reads its own
 };
-/// How many rows an operator runs over, where a kernel of CUDA has to ask: `count` times `pairs`. No address: over all
-/// that it is dispatched for.
-struct CountedRows {
-  VkDeviceAddress count = 0;
-  std::int64_t pairs = 1;
-};
+
 
 /// Where op::Route keeps the scores of all experts.
 struct RouteScratch {
@@ -142,6 +139,17 @@ struct DeviceCodes {
   VkDeviceAddress values = 0, scales = 0, sums = 0;
 };
 
+/// What a kernel of CUDA is told beyond its operator. A shader reads none of it: Operators::fuses() says who runs.
+struct KernelPart {
+  /// It asks for how many rows it runs: `count` times `pairs`. No address: over all that it is dispatched for.
+  VkDeviceAddress count = 0;
+  std::int64_t pairs = 1;
+  DeviceCodes codes;  ///< where codes of the result go, if they have an address
+  bool exact = false;
+  VkDeviceAddress other = 0;  ///< rms_norm: added to x first, if there is one
+  VkDeviceAddress sum = 0;    ///< where that goes
+};
+
 /// The operators of the Graph as shaders with arguments, compiled when they are first asked for. Every one has the bits
 /// of the CPU's kernels. Errors of all: kUnsupported, kResource.
 class Operators {
@@ -152,16 +160,19 @@ class Operators {
   const std::shared_ptr<Device>& device() const { return device_; }
   const Arithmetic& arithmetic() const { return arithmetic_; }
 
+  /// Whether rms_norm() of slices of this width, glu() and attention() can do what a KernelPart asks for.
+  bool fuses(std::int64_t slice) const { return arithmetic_.kernels && slice <= kMostNormKernel; }
+  bool fuses(const op::Attention& o, const CacheFormat& cache) const;
   /// Rows of `width` floats; `order`: which row comes where, or 0. `stride`: from row to row of `to`, 0: `width`.
   Expected<Launch> copy_rows(VkDeviceAddress from, VkDeviceAddress order, VkDeviceAddress to, std::int64_t width,
                              std::int64_t stride = 0);
   /// `gain` may be 0: 1.
   Expected<Launch> rms_norm(const op::RmsNorm& o, std::int64_t width, VkDeviceAddress x, VkDeviceAddress gain,
-                            VkDeviceAddress out, const CountedRows& rows = {});
+                            VkDeviceAddress out, const KernelPart& part = {});
   Expected<Launch> add(std::int64_t width, VkDeviceAddress a, VkDeviceAddress b, VkDeviceAddress out);
   /// `up` may be 0.
   Expected<Launch> glu(const op::Glu& o, std::int64_t width, VkDeviceAddress gate, VkDeviceAddress up,
-                       VkDeviceAddress out, const CountedRows& rows = {});
+                       VkDeviceAddress out, const KernelPart& part = {});
   Expected<Launch> scale(std::int64_t width, const RegionFactors& factors, VkDeviceAddress x, VkDeviceAddress rows,
                          VkDeviceAddress out);
   Expected<Launch> select(std::int64_t width, VkDeviceAddress canvas, VkDeviceAddress context, VkDeviceAddress rows,
@@ -173,7 +184,7 @@ class Operators {
                         VkDeviceAddress out);
   /// `exact`: scales are not rounded (KernelSet::quantize_row).
   Expected<Launch> quantize(std::int64_t k, bool exact, VkDeviceAddress x, const DeviceCodes& to,
-                            const CountedRows& rows = {});
+                            const KernelPart& part = {});
   /// Products with packed codes read `codes`, those with packed floats `x`. `bias` may be 0.
   Expected<Launch> linear(const DeviceMatrix& matrix, VkDeviceAddress x, const DeviceCodes& codes, VkDeviceAddress bias,
                           const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs = {});
@@ -198,7 +209,7 @@ class Operators {
                             const CachePlace& place, VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
   Expected<Launch> attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
                              VkDeviceAddress q, VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles,
-                             VkDeviceAddress out, const CountedRows& counted = {});
+                             VkDeviceAddress out, const KernelPart& part = {});
 
  private:
   using Constants = std::array<std::uint32_t, 8>;  ///< from constant_id 2 on

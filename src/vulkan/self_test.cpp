@@ -132,6 +132,7 @@ std::string Arithmetic::description() const {
   if (correct_division) text += ", corrected division";
   if (correct_roots) text += ", corrected square roots";
   if (kernels) text += ", CUDA kernels";
+  if (!kernels_fault.empty()) text += ", no CUDA kernels: " + kernels_fault;
   return text;
 }
 
@@ -284,7 +285,7 @@ Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device) {
   DLLM_TRY(arithmetic.fused64, choose_fused64(device->facts(), [&](const Cases64& cases, Fused64 form) {
              return observe64_on(device, cases, arithmetic, form);
            }));
-  DLLM_TRY(arithmetic.kernels, kernels_agree(device, arithmetic));
+  DLLM_CHECK_OK(test_kernels(device, arithmetic));
   return arithmetic;
 }
 

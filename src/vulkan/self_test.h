@@ -36,6 +36,8 @@ struct Arithmetic {
   Fused64 fused64 = Fused64::kNone;
   /// The kernels of cuda/ run on the device, with the bits of the shaders.
   bool kernels = false;
+  /// Why they do not, on a device that lists what they need.
+  std::string kernels_fault{};
 
   /// With the constants of shaders/exact.glsl in front; the others are 0.
   PipelineConstants constants() const { return {correct_division ? 1U : 0U, correct_roots ? 1U : 0U}; }
@@ -84,9 +86,9 @@ using Observe64 = std::function<Expected<Cases64>(const Cases64& cases, Fused64 
 /// The form whose results are right, the native one first; kNone if neither is. Errors: those of `observe`.
 Expected<Fused64> choose_fused64(const DeviceFacts& facts, const Observe64& observe);
 
-/// Whether the kernels of cuda/ run on a device and give what its shaders do in `arithmetic`, in a case of every kind.
-/// Errors: kResource, of the shaders.
-Expected<bool> kernels_agree(const std::shared_ptr<Device>& device, const Arithmetic& arithmetic);
+/// Whether the kernels of cuda/ run on a device and give what its shaders do in `arithmetic`, in a case of every kind:
+/// sets `kernels` and `kernels_fault`. Errors: kResource, of the shaders.
+Expected<void> test_kernels(const std::shared_ptr<Device>& device, Arithmetic& arithmetic);
 
 /// All three for a device, by running the tests on it: some milliseconds, and where it runs kernels the time to compile
 /// some of them. Errors: also kResource.

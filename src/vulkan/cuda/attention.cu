@@ -1,4 +1,5 @@
 // op::Attention over caches of F16 and BF16, as shaders/attention.comp.
+#include "codes.cuh"
 #include "exact.cuh"
 
 struct PlanRow {
@@ -12,9 +13,11 @@ struct AttentionPush {
   const int* visible;
   const int* tiles;
   const int* count;
+  Codes codes;  // of the result, if it has places
   std::uint32_t heads, kv_heads, head_dim, tile_words, key_words, value_words;
   int window;
   float scale;
+  std::uint32_t exact;
 };
 
 constexpr int kRows = 4, kThreads = 128, kKeys = 64, kMostDim = 128, kStride = kMostDim + 8;  // of halves: no bank twice
@@ -197,9 +200,15 @@ __device__ inline void attention(const AttentionPush& p) {
   }
   if (lane == 0) inverses[warp] = sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, sum);
   __syncthreads();
+  const auto place = [&](int r) { return (static_cast<std::size_t>(row + r) * p.heads + head) * dim; };
   if (thread < dim)
     for (int r = 0; r < rows; ++r)
-      p.result[(static_cast<std::size_t>(row + r) * p.heads + head) * dim + thread] = __fmul_rn(mixed[r], inverses[r]);
+      p.result[place(r) + thread] = query[r][thread] = __fmul_rn(mixed[r], inverses[r]);
+  if (p.codes.values == nullptr) return;
+  __syncthreads();
+  const int r = thread / (dim / 4), i = thread % (dim / 4) * 4;
+  const bool inside = r < rows;
+  quantize(*reinterpret_cast<const float4*>(&query[inside ? r : 0][i]), p.exact, p.codes, (place(r) + i) / 32, inside);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) attention_f16(const __grid_constant__ AttentionPush p) { attention<false>(p); }
