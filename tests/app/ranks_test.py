@@ -257,8 +257,8 @@ class Ranks(RanksCase):
 
     def test_simulated_ranks_of_lists(self):
         """Each context is predicted and measured by itself; batches and --scored are of other measurements."""
-        words = ["bench", "load", "--ranks", "--simulate", "2,1,2", "--rows", "8", "--context", "64,8,4", "--batch", "1,4",
-                 "--scored", "none", "--min-time", "0", "--repetitions", "1", "--no-peak", "-o", "json"]
+        words = ["bench", "load", "--ranks", "--simulate", "2,1,2", "--rows", "8", "--context", "64,8,4", "--batch", "1,32",
+                 "--scored", "none", "--min-time", "0", "--repetitions", "5", "--no-peak", "-o", "json"]
         records = [r for r in json.loads(self.ok(*words, *ranks(self.workers(1, "--stay"), "--split", "outputs")).stdout)
                    if r["test"] == "simulate"]
         self.assertEqual([(r["context"], r["ranks"], r["split"]) for r in records],
@@ -266,6 +266,10 @@ class Ranks(RanksCase):
         for r in records:
             self.assertEqual("measured_ms" in r, (r["ranks"], r["split"]) == (2, "outputs"))
         self.assertEqual(len({r["alone_ms"] for r in records}), 2)
+        one = json.loads(self.ok("bench", "--simulate", "1", "--exchange-us", "1", "--exchange-mbps", "1", "--rows", "8",
+                                 "--context", "8", "-t", "1", "--min-time", "0", "-o", "json").stdout)[0]
+        for r in records[-6:]:
+            self.assertLess(r["alone_ms"], 8 * one["alone_ms"], "the time of one step, not of all batches")
         csv = self.ok(*words[:-1], "csv", *ranks(self.workers(1, "--stay"), "--split", "outputs")).stdout.splitlines()
         rows = [row for row in DictReader(csv) if row["test"] == "simulate"]
         self.assertEqual({row["pays"] for row in rows if row["ranks"] == "2"} - {"yes", "no"}, set())
