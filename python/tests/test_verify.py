@@ -110,8 +110,10 @@ class Parts(unittest.TestCase):
                     folder.mkdir()
                     (folder / "config.json").write_text(json.dumps(sizes | {"architectures": [kind]} | changes))
                     self.assertEqual(_dllm.describe_model(str(folder)), (architecture, attention))
-            (folder / "generation_config.json").write_text(json.dumps({"block_length": 8}))
-            self.assertEqual(_dllm.describe_model(str(folder)), ("sdar", 16), "config.json counts first")
+            for name, found in [("SDAR-8B-Chat-b32", ("sdar", 8)), ("sdar", ("sdar", 16))]:
+                folder = pathlib.Path(temporary, name)  # config.json, generation_config.json, the name, in this order
+                (folder / "generation_config.json").write_text(json.dumps({"block_length": 8}))
+                self.assertEqual(_dllm.describe_model(str(folder)), found)
         self.assertEqual(_dllm.describe_model(str(TINY)), ("llada", 0))
         with self.assertRaises(Error):
             _dllm.describe_model("/nonexistent/model.gguf")
