@@ -14,6 +14,7 @@ import argparse
 import gzip
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ SUMS = FOLDER / "sources.sha256"
 # PTX of this architecture runs on Ampere and all later cards: it has the matrix operations and the copies that are used.
 # Without fused operations that the source does not have: their bits are defined (docs/design/arithmetic.md).
 FLAGS = ("-std=c++17", "-O3", "-fmad=false", "-arch=compute_80", "-ptx")
+NUMBERED = re.compile(r"(?<=[A-Za-z])(\d+)_GLOBAL__N__.*")
 # Of product.cu: its kinds of codes, with minima or without.
 PRODUCTS = {
     "product_nibble": ("kNibble", "false"),
@@ -39,7 +41,7 @@ PRODUCTS = {
 
 def outputs() -> dict[str, list[str]]:
     """The modules, each with the arguments that make it."""
-    made = {name: [f"{name}.cu"] for name in ("attention", "floats", "rows")}
+    made = {name: [f"{name}.cu"] for name in ("attention", "floats", "route", "rows")}
     for name, (codes, minimum) in PRODUCTS.items():
         made[name] = [f"-DDLLM_CODES={codes}", f"-DDLLM_MINIMUM={minimum}", "product.cu"]
     return made
@@ -57,11 +59,17 @@ def compiler() -> list[str] | None:
     return command if shutil.which(command[0]) else None
 
 
+def without_number(match: re.Match[str]) -> str:
+    """A name's part for an anonymous namespace, of the length that it says, has the compiler's process number at its end."""
+    rest = match.string[match.end(1):]
+    return f"12_GLOBAL__N_1{rest[int(match[1]):]}"
+
+
 def ptx_of(text: str) -> str:
     """Without comments, which name the compiler's build, and without blanks at the begin of lines. It says the oldest version
     that has what it uses, so that older drivers take it; hints of newer ones are left out."""
     lines = (line.split("//", 1)[0].strip() for line in text.splitlines())
-    kept = (line for line in lines if line and not line.startswith('.pragma "used_bytes_mask'))
+    kept = (NUMBERED.sub(without_number, line) for line in lines if line and not line.startswith('.pragma "used_bytes_mask'))
     return "".join(f"{line}\n" if not line.startswith(".version") else ".version 7.4\n" for line in kept)
 
 

@@ -84,8 +84,10 @@ struct Worlds {
     rig.run(device.store_kv(layout->format(), kKvHeads, head_dim, layout->layer(1), rig.put(k), rig.put(v),
                             arguments->rows()),
             size.rows);
+    KernelPart part;
+    part.count = arguments->count(false);
     rig.run(device.attention(attention, layout->format(), layout->layer(1), rig.put(q), arguments->rows(),
-                             arguments->visible(), arguments->tiles(), out),
+                             arguments->visible(), arguments->tiles(), out, part),
             size.rows);
     return rig.get(out, static_cast<std::int64_t>(q.size()));
   }

@@ -128,6 +128,15 @@ void Commands::barrier() {
   device_->calls().CmdPipelineBarrier(handle_, kStages, kStages, 0, 1, &memory, 0, nullptr, 0, nullptr);
 }
 
+void Commands::arguments_barrier() {
+  auto memory = structure<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
+  memory.srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT;
+  memory.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_INDIRECT_COMMAND_READ_BIT;
+  device_->calls().CmdPipelineBarrier(handle_, VK_PIPELINE_STAGE_TRANSFER_BIT,
+                                      VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, 0, 1,
+                                      &memory, 0, nullptr, 0, nullptr);
+}
+
 void Commands::stamp(const Timestamps& times, std::uint32_t place) {
   const DeviceCalls& calls = device_->calls();
   if (place == 0) calls.CmdResetQueryPool(handle_, times.handle(), 0, times.count());

@@ -107,6 +107,7 @@ class Device {
   /// For tests that let a driver fail, or have a smaller device.
   DeviceCalls& calls_for_faults() { return calls_; }
   DeviceFacts& facts_for_faults() { return facts_; }
+  std::optional<CudaCalls>& cuda_calls_for_tests() { return cuda_calls_; }
 
  private:
   Device() = default;

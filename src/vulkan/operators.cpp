@@ -130,6 +130,11 @@ struct ProductKernelPush {
   std::int32_t zero_point;
   std::uint32_t scale_kind, table;
 };
+struct RouteKernelPush {
+  Address logits, bias, expert_scale, result, count;
+  std::uint32_t experts, used, softmax, normalize;
+  float scale;
+};
 struct AttentionKernelPush {
   Address query, result, rows, visible, tiles, count;
   DeviceCodes codes;
@@ -198,7 +203,7 @@ Expected<Launch> Operators::launch(std::string_view shader, const Constants& ext
 template <class Push>
 Expected<Launch> Operators::kernel(const std::string& module, const std::string& name, std::uint32_t threads,
                                    const Push& push, std::int64_t columns, std::uint32_t rows_per_group) {
-  std::pair<std::string, Constants> key(module + "/" + name, Constants());
+  std::pair<std::string, Constants> key(module + "/" + name, Constants{threads});
   auto found = pipelines_.find(key);
   if (found == pipelines_.end()) {
     std::shared_ptr<const CudaModule>& made = modules_[module];
@@ -422,6 +427,18 @@ Expected<Launch> Operators::route_choice(const op::Route& o, std::int64_t expert
                 1);
 }
 
+bool Operators::fuses(const op::Route& o, std::int64_t experts) const {
+  return arithmetic_.kernels && o.groups <= 1 && o.capacity == 0 && o.used <= 32 && experts <= 256;
+}
+
+Expected<Launch> Operators::route(const op::Route& o, std::int64_t experts, Address logits, Address bias,
+                                  Address scale, Address count, Address out) {
+  return kernel("route", "route", 128,
+                RouteKernelPush{logits, bias, scale, out, count, word(experts), word(o.used),
+                                o.score == GateScore::kSoftmax ? 1U : 0U, o.normalize ? 1U : 0U, o.scale},
+                1, 4);
+}
+
 Expected<Launch> Operators::mix_experts(std::int64_t used, std::int64_t width, Address products, Address route,
                                         Address out) {
   return launch("mix_experts", {}, MixExpertsPush{products, route, out, word(width), word(used), 0}, columns_of(width));
@@ -467,7 +484,7 @@ Expected<Launch> Operators::attention(const op::Attention& o, const CacheFormat&
   // Rotated queries and keys are 32 times too large together; keys have an eighth of it already.
   const float scale = o.scale * 1.44269504f * (cache.rotates_keys() ? 0.25f : 1.f);
   if (part.count != 0 && fuses(o, cache))
-    return kernel("attention", cache.type == TensorType::kF16 ? "attention_f16" : "attention_bf16", 128,
+    return kernel("attention", cache.type == TensorType::kF16 ? "attention_f16" : "attention_bf16", 256,
                   AttentionKernelPush{q, out, rows, visible, tiles, part.count, part.codes, word(o.heads),
                                       word(o.kv_heads), word(o.head_dim), place.tile_words, place.key_words,
                                       place.value_words, o.window, scale, part.exact ? 1U : 0U},

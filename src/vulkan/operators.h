@@ -161,8 +161,10 @@ class Operators {
   const Arithmetic& arithmetic() const { return arithmetic_; }
 
   /// Whether rms_norm() of slices of this width, glu() and attention() can do what a KernelPart asks for.
-  bool fuses(std::int64_t slice) const { return arithmetic_.kernels && slice <= kMostNormKernel; }
+  bool fuses(std::int64_t slice) const { return arithmetic_.kernels && slice <= kMostNormKernel && slice % 4 == 0; }
   bool fuses(const op::Attention& o, const CacheFormat& cache) const;
+  /// Whether route() runs in the place of its two halves.
+  bool fuses(const op::Route& o, std::int64_t experts) const;
   /// Rows of `width` floats; `order`: which row comes where, or 0. `stride`: from row to row of `to`, 0: `width`.
   Expected<Launch> copy_rows(VkDeviceAddress from, VkDeviceAddress order, VkDeviceAddress to, std::int64_t width,
                              std::int64_t stride = 0);
@@ -199,6 +201,8 @@ class Operators {
   Expected<Launch> route_choice(const op::Route& o, std::int64_t experts, const RouteScratch& from,
                                 VkDeviceAddress scale, VkDeviceAddress rows, VkDeviceAddress count,
                                 VkDeviceAddress out);
+  Expected<Launch> route(const op::Route& o, std::int64_t experts, VkDeviceAddress logits, VkDeviceAddress bias,
+                         VkDeviceAddress scale, VkDeviceAddress count, VkDeviceAddress out);
   /// The weighted sums of [rows][used][width].
   Expected<Launch> mix_experts(std::int64_t used, std::int64_t width, VkDeviceAddress products, VkDeviceAddress route,
                                VkDeviceAddress out);

@@ -249,6 +249,10 @@ class Products : public OperatorBits, public testing::WithParamInterface<TensorT
           ProductPlan{ProductShader::kMatrices, 32, 2, 8, layout},
           ProductPlan{ProductShader::kMatrices, 32, 2, 16, layout}})
       if (runs(plan, format, **units)) all.emplace_back(plan);
+    for (std::uint32_t kernel = 0; kernel < kPairsKernel; ++kernel) {
+      const ProductPlan plan{ProductShader::kKernel, kProductKernels[kernel].rows, 0, 0, 0, kernel};
+      if (runs(plan, format, **units)) all.emplace_back(plan);
+    }
     return all;
   }
 };

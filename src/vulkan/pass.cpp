@@ -54,6 +54,10 @@ class Pass::Recorder {
     return product(o.x, weights().matrix(o.weight), weights().vector(o.bias), value(o.out));
   }
   Expected<void> record(const op::Rope& o) {
+    // The one of K does not wait for that of Q.
+    const auto* const before = done_ >= 2 ? std::get_if<op::Rope>(&graph_.ops[done_ - 2]) : nullptr;
+    if (before != nullptr && apart(o.out, before->out) && apart(o.out, before->x) && apart(o.x, before->out))
+      waits_ = false;
     return add(operators().rope(o, value(o.x), arguments().cos(o), arguments().sin(o), value(o.out)), o.out);
   }
   Expected<void> record(const op::StoreKv& o) {
@@ -157,6 +161,10 @@ class Pass::Recorder {
 
   Expected<void> record(const op::Route& o) {
     const std::int64_t experts = width(o.logits);
+    if (operators().fuses(o, experts))
+      return add(operators().route(o, experts, value(o.logits), weights().vector(o.bias),
+                                   weights().vector(o.expert_scale), arguments().count(false), value(o.out)),
+                 o.out);
     const RouteScratch scratch = pass_.scratch_.route;
     // One invocation chooses for a row; the four are loops over experts that clear, copy, sum and write.
     DLLM_CHECK_OK(check_iterations(experts * (o.used + o.capacity + o.groups_used + 4)));
@@ -230,11 +238,11 @@ class Pass::Recorder {
   }
   /// Whether every row of one value is where the same row of the other is, or nowhere in the other.
   bool apart_or_same(ValueId one, ValueId other) const {
-    const std::int64_t rows = pass_.room_.rows;
-    const Address a = value(one), b = value(other);
-    if (a == b) return width(one) == width(other);
-    const auto end = [&](ValueId id) { return value(id) + static_cast<Address>(rows * width(id) * 4); };
-    return end(one) <= b || end(other) <= a;
+    return apart(one, other) || (value(one) == value(other) && width(one) == width(other));
+  }
+  bool apart(ValueId one, ValueId other) const {
+    const auto end = [&](ValueId id) { return value(id) + static_cast<Address>(pass_.room_.rows * width(id) * 4); };
+    return end(one) <= value(other) || end(other) <= value(one);
   }
 
   DeviceCodes place_of_codes(std::int64_t k, bool exact) const {
@@ -436,6 +444,7 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
   DLLM_CHECK_OK(pass->make_head(device));
   DLLM_TRY(Commands commands, Commands::begin(device));
   pass->commands_ = std::make_unique<Commands>(std::move(commands));
+  pass->arguments_.record(*pass->commands_);
   DLLM_CHECK_OK(Recorder(model, *pass, *pass->commands_).record_all());
   if (timed) pass->commands_->stamp(*pass->times_, static_cast<std::uint32_t>(pass->stamped_.size()));
   DLLM_CHECK_OK(pass->commands_->end());
@@ -451,7 +460,7 @@ Expected<std::vector<std::pair<std::string_view, double>>> Pass::shader_times() 
 }
 
 std::int64_t Pass::bytes() const {
-  return arguments_.memory().bytes() + arena_.bytes() + codes_.bytes() + experts_.bytes() + parts_.bytes() +
+  return arguments_.bytes() + arena_.bytes() + codes_.bytes() + experts_.bytes() + parts_.bytes() +
          reduced_.bytes() + logits_.bytes();
 }
 

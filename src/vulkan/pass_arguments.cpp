@@ -54,17 +54,20 @@ Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& devic
   made.visible_ = section(room.visible * 4);
   // Every tile has a visible position; every sequence has a row, and one end more.
   made.tiles_ = section((room.visible + room.rows + 1) * 4);
-  for (const Op& op : graph.ops) {
+  for (const Op& op : graph.ops)
     if (const auto* rope = std::get_if<op::Rope>(&op)) made.add_turn(*rope, weights);
-    if (const auto* embed = std::get_if<op::Embed>(&op)) {
-      const std::int64_t width = graph.values[static_cast<std::size_t>(embed->out)].width;
-      made.lookups_.push_back({embed, width, section(room.rows * width * 4)});
-    }
-  }
   for (Turn& turn : made.turns_) {
     turn.cos = section(room.rows * (turn.rope->dims / 2) * 4);
     turn.sin = section(room.rows * (turn.rope->dims / 2) * 4);
   }
+  if (!device->maps(Place::kDevice)) {
+    DLLM_TRY(made.own_, Buffer::make(device, end, Place::kDevice, "the arguments of a pass"));
+  }
+  for (const Op& op : graph.ops)
+    if (const auto* embed = std::get_if<op::Embed>(&op)) {
+      const std::int64_t width = graph.values[static_cast<std::size_t>(embed->out)].width;
+      made.lookups_.push_back({embed, width, section(room.rows * width * 4)});
+    }
   DLLM_TRY(made.memory_, Buffer::make(device, end, Place::kShared, "the arguments of a pass"));
   return made;
 }
@@ -77,9 +80,15 @@ VkDeviceAddress PassArguments::cos(const op::Rope& o) const { return at(turn(o).
 VkDeviceAddress PassArguments::sin(const op::Rope& o) const { return at(turn(o).sin); }
 
 VkDeviceAddress PassArguments::embedded(const op::Embed& o) const {
-  return at(std::find_if(lookups_.begin(), lookups_.end(), [&](const Lookup& lookup) {
-              return lookup.embed->out == o.out;
-            })->offset);
+  const auto found =
+      std::find_if(lookups_.begin(), lookups_.end(), [&](const Lookup& one) { return one.embed->out == o.out; });
+  return memory_.address() + static_cast<VkDeviceAddress>(found->offset);
+}
+
+void PassArguments::record(Commands& commands) const {
+  if (own_.bytes() == 0) return;
+  commands.copy(memory_, 0, own_, 0, own_.bytes());
+  commands.arguments_barrier();
 }
 
 void PassArguments::fill_rows(std::span<const SequenceStep> batch) {

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "model/weights.h"
 #include "vulkan/buffer.h"
+#include "vulkan/commands.h"
 #include "vulkan/operators.h"
 
 namespace dllm::vulkan {
@@ -36,7 +37,8 @@ struct ScoredRows {
 
 /// What the host tells a recorded pass, in memory that the device reads: counts, workgroups, rows with their caches,
 /// visible positions, angles, embeddings. Recorded commands contain addresses of these and no values, so that they
-/// serve every pass that fits.
+/// serve every pass that fits. A card copies all but the embeddings when a pass begins: its operators read these numbers
+/// over and over, and each read from this processor's memory takes a microsecond or more.
 class PassArguments {
  public:
   /// `launches`: the most dispatches. The graph must outlive it. Errors: kResource.
@@ -56,7 +58,11 @@ class PassArguments {
   VkDeviceAddress cos(const op::Rope& o) const;
   VkDeviceAddress sin(const op::Rope& o) const;
   VkDeviceAddress embedded(const op::Embed& o) const;
-  const Buffer& memory() const { return memory_; }
+  /// Recorded first.
+  void record(Commands& commands) const;
+  /// What dispatches read.
+  const Buffer& memory() const { return own_.bytes() > 0 ? own_ : memory_; }
+  std::int64_t bytes() const { return memory_.bytes() + own_.bytes(); }
   /// Where the workgroups of a dispatch are.
   static std::int64_t groups_offset(std::int64_t launch) { return 64 + 12 * launch; }
 
@@ -80,7 +86,7 @@ class PassArguments {
     std::int64_t offset = 0;
   };
 
-  VkDeviceAddress at(std::int64_t offset) const { return memory_.address() + static_cast<VkDeviceAddress>(offset); }
+  VkDeviceAddress at(std::int64_t offset) const { return memory().address() + static_cast<VkDeviceAddress>(offset); }
   template <class T>
   T* to(std::int64_t offset) {
     return reinterpret_cast<T*>(memory_.data() + offset);
@@ -92,6 +98,7 @@ class PassArguments {
   void fill_lookups(std::span<const SequenceStep> batch, const Weights& weights);
 
   Buffer memory_;
+  Buffer own_;  ///< the card's copy of what comes before the embeddings
   std::int64_t rows_ = 0, gather_ = 0, visible_ = 0, tiles_ = 0, reduce_ = 0, asked_ = 0, kept_ = 0;
   std::vector<Turn> turns_;
   std::vector<Lookup> lookups_;

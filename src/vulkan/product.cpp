@@ -127,14 +127,15 @@ ProductPlan plan_product(const cpu::PackedFormat& format, std::int64_t n, std::i
                          const ProductUnits& units) {
   ProductPlan plan;
   if (each_pair) plan.rows = 1;
-  // Measured on Mesa's driver for processors: its dot products and matrices are loops, and slower.
-  if (units.facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU) return plan;
   if (ProductPlan kernel{ProductShader::kKernel}; runs(kernel, format, units)) {
+    // Measured on an H200 (research/lab): two panels give small matrices enough blocks.
     constexpr std::int64_t kSmall = 8192;
     kernel.kernel = each_pair ? kPairsKernel : rows <= 8 ? 0 : n <= kSmall ? 1 : 2;
     kernel.rows = kProductKernels[kernel.kernel].rows;
     return kernel;
   }
+  // Measured on Mesa's driver for processors: its dot products and matrices are loops, and slower.
+  if (units.facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU) return plan;
   const std::int64_t most = each_pair ? 1 : rows;
   if (most > 1) {
     // Measured on an H200 (research/lab): small matrices need small workgroups, so that all of its processors have one,

@@ -40,7 +40,7 @@ SequenceStep step_over(Position begin, Position end, TokenId seed = 0) {
 
 /// A model on both backends, with caches for some sequences.
 struct Both {
-  Both(const TinyModel& model, CpuKvType kv, int sequences = 1) {
+  Both(const TinyModel& model, CpuKvType kv, int sequences = 1, std::shared_ptr<Device> device = test_device()) {
     CpuOptions options;
     options.threads = 1;
     options.kv = kv;
@@ -48,7 +48,7 @@ struct Both {
     VulkanOptions vulkan;
     vulkan.threads = 1;
     vulkan.kv = kv;
-    auto made = on_device(model, vulkan);
+    auto made = on_device(model, vulkan, std::move(device));
     EXPECT_TRUE(made) << made.error().message();
     there = std::move(*made);
     for (int s = 0; s < sequences; ++s) {

@@ -20,7 +20,8 @@ struct AttentionPush {
   std::uint32_t exact;
 };
 
-constexpr int kRows = 4, kThreads = 128, kKeys = 64, kMostDim = 128, kStride = kMostDim + 8;  // of halves: no bank twice
+constexpr int kRows = 4, kThreads = 256, kKeys = 64, kMostDim = 128, kStride = kMostDim + 8;  // of halves: no bank twice
+constexpr int kHalfRows = kRows / 2;  // that a thread computes an output of
 
 template <bool kBF16>
 __device__ inline float number_of(std::uint32_t word, int index) {
@@ -28,14 +29,14 @@ __device__ inline float number_of(std::uint32_t word, int index) {
   return widen(index == 0 ? word & 0xffffu : word >> 16);
 }
 
-// A block computes a head of four rows: a warp is a row where weights are made, a thread is a key for scores and a
-// dimension for outputs. Rows of one sequence share what is read of its cache.
+// A block computes a head of four rows. Where weights are made a warp is a row; for scores a thread is a key of a row, and
+// for outputs a dimension of two. Rows of one sequence share what is read of its cache.
 template <bool kBF16>
 __device__ inline void attention(const AttentionPush& p) {
-  __shared__ alignas(16) unsigned short keys[kKeys * kStride];
-  __shared__ alignas(16) unsigned short values[kKeys * kStride];
-  __shared__ alignas(16) float query[kRows][kMostDim];
-  __shared__ alignas(16) float weights[kRows][kKeys];
+  alignas(16) __shared__ unsigned short keys[kKeys * kStride];
+  alignas(16) __shared__ unsigned short values[kKeys * kStride];
+  alignas(16) __shared__ float query[kRows][kMostDim];
+  alignas(16) __shared__ float weights[kRows][kKeys];
   __shared__ float factors[kRows], inverses[kRows];
   __shared__ int places[kKeys], begins[kRows], ends[kRows];
   __shared__ PlanRow plans[kRows];
@@ -45,20 +46,22 @@ __device__ inline void attention(const AttentionPush& p) {
   if (rows <= 0) return;
   const int kv_head = head / static_cast<int>(p.heads / p.kv_heads);
   if (thread < rows) plans[thread] = p.rows[row + thread];
-  for (int r = 0; r < kRows; ++r)
-    if (thread < dim)
-      query[r][thread] =
-          r < rows ? __fmul_rn(p.query[(static_cast<std::size_t>(row + r) * p.heads + head) * dim + thread], p.scale) : 0.0f;
+  for (int i = thread; i < kRows * kMostDim; i += kThreads) {
+    const int r = i / kMostDim, d = i % kMostDim;
+    if (r < rows && d < dim)
+      query[r][d] = __fmul_rn(p.query[(static_cast<std::size_t>(row + r) * p.heads + head) * dim + d], p.scale);
+  }
   __syncthreads();
 
-  float mixed[kRows] = {}, top = -1e30f, sum = 0.0f;  // the last two: of the warp's row
+  const int own_dim = thread % kMostDim, first_row = thread / kMostDim * kHalfRows;
+  float mixed[kHalfRows] = {}, top = -1e30f, sum = 0.0f;  // the last two: of the warp's row
   for (int leader = 0, last = 0; leader < rows; leader = last) {
     const PlanRow plan = plans[leader];
     last = leader + 1;
     while (last < rows && plans[last].cache == plan.cache && plans[last].first_tile == plan.first_tile &&
            plans[last].tile_count == plan.tile_count)
       ++last;
-    const bool mine = warp >= leader && warp < last;
+    const bool mine = warp >= leader && warp < last;  // of the first warps: those of rows
     const PlanRow own = plans[min(warp, rows - 1)];
     const int least = p.window > 0 ? max(0, own.first - p.window + 1) : 0;
     const auto fetch = [&](unsigned short* to, int tile, std::uint32_t words) {
@@ -90,7 +93,7 @@ __device__ inline void attention(const AttentionPush& p) {
       const unsigned high = __ballot_sync(~0u, mine && two >= least && two >= 0 && two < own.limit);
       const int from = low != 0 ? __ffs(low) - 1 : high != 0 ? 31 + __ffs(high) : 0;
       const int to = high != 0 ? 64 - __clz(high) : low != 0 ? 32 - __clz(low) : 0;
-      if (lane == 0) begins[warp] = from, ends[warp] = to;
+      if (lane == 0 && warp < kRows) begins[warp] = from, ends[warp] = to;
       if (warp == 0) places[lane] = one % kKeys, places[lane + 32] = two % kKeys;
       begin = end;
       end = p.tiles[min(tile + 2, stop)];
@@ -98,35 +101,32 @@ __device__ inline void attention(const AttentionPush& p) {
       two = position(begin + lane + 32);
       wait<1>();
       __syncthreads();
-      const int key = thread % kKeys, pair = thread / kKeys * 2;
-      if (key < count) {
-        float scores[2] = {};
+      const int key = thread % kKeys, of_row = thread / kKeys;
+      if (key < count && begins[of_row] <= key && key < ends[of_row]) {
+        float score = 0.0f;
         const unsigned short* const at = keys + places[key] * kStride;
-#pragma unroll 4
-        for (int d = 0; d < dim; d += 8) {
+        const auto eight_of = [&](int d) {
           const uint4 eight = *reinterpret_cast<const uint4*>(at + d);
           const std::uint32_t words[4] = {eight.x, eight.y, eight.z, eight.w};
-          float q[2][8];
+          const float4 first = *reinterpret_cast<const float4*>(&query[of_row][d]),
+                       second = *reinterpret_cast<const float4*>(&query[of_row][d + 4]);
+          const float q[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
 #pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            *reinterpret_cast<float4*>(&q[r][0]) = *reinterpret_cast<const float4*>(&query[pair + r][d]);
-            *reinterpret_cast<float4*>(&q[r][4]) = *reinterpret_cast<const float4*>(&query[pair + r][d + 4]);
-          }
-#pragma unroll
-          for (int i = 0; i < 8; ++i) {
-            const float number = number_of<kBF16>(words[i / 2], i % 2);
-#pragma unroll
-            for (int r = 0; r < 2; ++r) scores[r] = __fmaf_rn(number, q[r][i], scores[r]);
-          }
+          for (int i = 0; i < 8; ++i) score = __fmaf_rn(number_of<kBF16>(words[i / 2], i % 2), q[i], score);
+        };
+        if (dim == kMostDim) {
+#pragma unroll 8
+          for (int d = 0; d < kMostDim; d += 8) eight_of(d);
+        } else {
+          for (int d = 0; d < dim; d += 8) eight_of(d);
         }
-        weights[pair][key] = scores[0];
-        weights[pair + 1][key] = scores[1];
+        weights[of_row][key] = score;
       }
       __syncthreads();
       const int next = __shfl_sync(~0u, one, 0) / kKeys;
       if (tile + 1 < stop) fetch(keys, next, p.key_words);
       commit();
-      if (from < to) {
+      if (warp < kRows && from < to) {
         const bool has_one = lane >= from && lane < to, has_two = lane + 32 >= from && lane + 32 < to;
         const float first = weights[warp][lane], second = weights[warp][lane + 32];
         float most = top;
@@ -155,41 +155,45 @@ __device__ inline void attention(const AttentionPush& p) {
       }
       wait<1>();
       __syncthreads();
-      if (thread < dim) {
+      if (own_dim < dim) {
+        float now[kHalfRows];
         bool whole = true;
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) whole = whole && (begins[r] == ends[r] || (begins[r] == 0 && ends[r] == count));
-        float now[kRows];
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) now[r] = __fmul_rn(mixed[r], begins[r] < ends[r] ? factors[r] : 1.0f);
-        const auto value_at = [&](int j) {
-          const std::uint32_t bits = values[places[j] * kStride + thread];
+        for (int r = 0; r < kHalfRows; ++r) {
+          const int of = first_row + r;
+          whole = whole && (begins[of] == ends[of] || (begins[of] == 0 && ends[of] == kKeys));
+          now[r] = begins[of] < ends[of] ? __fmul_rn(mixed[r], factors[of]) : 0.0f;
+        }
+        const auto value_at = [&](int place) {
+          const std::uint32_t bits = values[place * kStride + own_dim];
           return kBF16 ? __uint_as_float(bits << 16) : widen(bits);
         };
-        int j = 0;
-        if (whole) {
-          for (; j + 4 <= count; j += 4) {
-            float4 some[kRows];
+        if (whole) {  // every position of the tile, so each is at its place
+#pragma unroll 4
+          for (int j = 0; j < kKeys; j += 4) {
+            float4 some[kHalfRows];
 #pragma unroll
-            for (int r = 0; r < kRows; ++r) some[r] = *reinterpret_cast<const float4*>(&weights[r][j]);
+            for (int r = 0; r < kHalfRows; ++r) some[r] = *reinterpret_cast<const float4*>(&weights[first_row + r][j]);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
               const float value = value_at(j + i);
 #pragma unroll
-              for (int r = 0; r < kRows; ++r)
+              for (int r = 0; r < kHalfRows; ++r)
                 now[r] = __fmaf_rn(value, i == 0 ? some[r].x : i == 1 ? some[r].y : i == 2 ? some[r].z : some[r].w, now[r]);
             }
           }
-        }
-        for (; j < count; ++j) {
-          const float value = value_at(j);
+        } else {
+          for (int j = 0; j < count; ++j) {
+            const float value = value_at(places[j]);
 #pragma unroll
-          for (int r = 0; r < kRows; ++r)
-            if (j >= begins[r] && j < ends[r]) now[r] = __fmaf_rn(value, weights[r][j], now[r]);
+            for (int r = 0; r < kHalfRows; ++r)
+              if (j >= begins[first_row + r] && j < ends[first_row + r])
+                now[r] = __fmaf_rn(value, weights[first_row + r][j], now[r]);
+          }
         }
 #pragma unroll
-        for (int r = 0; r < kRows; ++r)
-          if (begins[r] < ends[r]) mixed[r] = now[r];
+        for (int r = 0; r < kHalfRows; ++r)
+          if (begins[first_row + r] < ends[first_row + r]) mixed[r] = now[r];
       }
       __syncthreads();
       if (tile + 1 < stop) fetch(values, next, p.value_words);
@@ -198,12 +202,14 @@ __device__ inline void attention(const AttentionPush& p) {
     wait<0>();
     __syncthreads();
   }
-  if (lane == 0) inverses[warp] = sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, sum);
+  if (lane == 0 && warp < kRows) inverses[warp] = sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, sum);
   __syncthreads();
   const auto place = [&](int r) { return (static_cast<std::size_t>(row + r) * p.heads + head) * dim; };
-  if (thread < dim)
-    for (int r = 0; r < rows; ++r)
-      p.result[place(r) + thread] = query[r][thread] = __fmul_rn(mixed[r], inverses[r]);
+#pragma unroll
+  for (int r = 0; r < kHalfRows; ++r)
+    if (own_dim < dim && first_row + r < rows)
+      p.result[place(first_row + r) + own_dim] = query[first_row + r][own_dim] =
+          __fmul_rn(mixed[r], inverses[first_row + r]);
   if (p.codes.values == nullptr) return;
   __syncthreads();
   const int r = thread / (dim / 4), i = thread % (dim / 4) * 4;
@@ -211,5 +217,5 @@ __device__ inline void attention(const AttentionPush& p) {
   quantize(*reinterpret_cast<const float4*>(&query[inside ? r : 0][i]), p.exact, p.codes, (place(r) + i) / 32, inside);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) attention_f16(const __grid_constant__ AttentionPush p) { attention<false>(p); }
-extern "C" __global__ void __launch_bounds__(kThreads) attention_bf16(const __grid_constant__ AttentionPush p) { attention<true>(p); }
+DLLM_KERNEL void __launch_bounds__(kThreads) attention_f16(const __grid_constant__ AttentionPush p) { attention<false>(p); }
+DLLM_KERNEL void __launch_bounds__(kThreads) attention_bf16(const __grid_constant__ AttentionPush p) { attention<true>(p); }

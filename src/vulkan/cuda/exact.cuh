@@ -3,6 +3,12 @@
 #pragma once
 #include <cstdint>
 
+#ifdef __CUDACC__
+#define DLLM_KERNEL extern "C" __global__
+#else
+#include "vulkan/testing/cuda_on_host.h"  // the same kernels on this processor, for tests
+#endif
+
 namespace {
 
 constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23
@@ -16,11 +22,13 @@ __device__ inline std::uint32_t bf16_bits(float x) {
   if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fc00000u;
   return (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
 }
+#ifdef __CUDACC__
 __device__ inline float widen(std::uint32_t half) {
   float result;
   asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(static_cast<unsigned short>(half)));
   return result;
 }
+#endif
 
 __device__ inline float exponential(float x) {
   float clamped = -104.0f > x ? -104.0f : x;
@@ -44,6 +52,7 @@ __device__ inline float weight_of(float x) {
   return __int_as_float(__float_as_int(sum) + (__float_as_int(shifted) << 23));
 }
 
+#ifdef __CUDACC__
 // Copies that run beside what follows, in groups.
 template <int kBytes>
 __device__ inline void copy_async(void* to, const void* from) {
@@ -58,5 +67,6 @@ template <int kLeft>
 __device__ inline void wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
+#endif
 
 }  // namespace

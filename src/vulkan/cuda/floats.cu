@@ -15,6 +15,7 @@ struct FloatsPush {
 
 enum Type { kF32, kF16, kBF16 };
 constexpr int kThreads = 128, kOfThread = 4;  // rows of an output that a thread computes
+constexpr int kStages = 3;                    // chunks in shared memory: one is read, two are on their way
 
 // kGroups times four rows, and so many panels that every thread has an output.
 template <Type kType, int kGroups, int kChunk>
@@ -22,8 +23,8 @@ struct Product {
   static constexpr int kRows = kGroups * kOfThread, kPanels = kThreads / 16 / kGroups;
   static constexpr int kWords = kType == kF32 ? kChunk * 16 : kChunk * 8;  // of a chunk of a panel
   struct Shared {
-    alignas(16) std::uint32_t weights[2][kPanels][kWords];
-    alignas(16) float rows[2][kRows][kChunk + 4];
+    alignas(16) std::uint32_t weights[kStages][kPanels][kWords];
+    alignas(16) float rows[kStages][kRows][kChunk + 4];
     Rows<kRows> places;
   };
 
@@ -38,32 +39,34 @@ struct Product {
       for (int i = thread; i < kPanels * kWords / 4; i += kThreads) {
         const int panel = i / (kWords / 4), word = i % (kWords / 4) * 4;
         if (word < words)
-          copy_async<16>(&s.weights[chunk & 1][panel][word],
+          copy_async<16>(&s.weights[chunk % kStages][panel][word],
                          matrix + static_cast<std::size_t>(min(first_panel + panel, panels - 1)) * p.panel_words +
                              static_cast<std::size_t>(at) * (kType == kF32 ? 16 : 8) + word);
       }
       for (int i = thread; i < found * kChunk; i += kThreads) {
         const int row = i / kChunk, column = i % kChunk;
         if (column < some)
-          copy_async<4>(&s.rows[chunk & 1][row][column], p.x + static_cast<std::size_t>(s.places.source[row]) * k + at + column);
+          copy_async<4>(&s.rows[chunk % kStages][row][column], p.x + static_cast<std::size_t>(s.places.source[row]) * k + at + column);
       }
       commit();
     };
     float total[kOfThread] = {};
     fetch(0);
+    if (chunks > 1) fetch(1);
+    else commit();
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      if (chunk + 1 < chunks) fetch(chunk + 1);
-      else commit();
       wait<1>();
       __syncthreads();
+      if (chunk + 2 < chunks) fetch(chunk + 2);
+      else commit();
       const int some = min(kChunk, k - chunk * kChunk);
-      float(&rows)[kRows][kChunk + 4] = s.rows[chunk & 1];
+      float(&rows)[kRows][kChunk + 4] = s.rows[chunk % kStages];
       if (kType == kBF16) {
         for (int i = thread; i < found * kChunk; i += kThreads)
           rows[i / kChunk][i % kChunk] = __uint_as_float(bf16_bits(rows[i / kChunk][i % kChunk]));
         __syncthreads();
       }
-      const std::uint32_t* const w = s.weights[chunk & 1][own];
+      const std::uint32_t* const w = s.weights[chunk % kStages][own];
       // Four of k, in their order.
       const auto turn = [&](int i, int count) {
         float weight[4];
@@ -96,8 +99,8 @@ struct Product {
           for (int i = 0; i < some; i += 4) turn(i, some - i);
         }
       }
-      __syncthreads();
     }
+    __syncthreads();
     wait<0>();
     const std::uint32_t at = (first_panel + own) * 16 + output;
     if (at >= p.n) return;
@@ -130,8 +133,8 @@ __device__ inline void pairs_of(const FloatsPush& p) {
 }
 
 #define DLLM_PRODUCTS(name, type)                                                                                          \
-  extern "C" __global__ void __launch_bounds__(kThreads) floats_##name(const __grid_constant__ FloatsPush p) { rows_of<type>(p); } \
-  extern "C" __global__ void __launch_bounds__(kThreads) floats_##name##_pairs(const __grid_constant__ FloatsPush p) {      \
+  DLLM_KERNEL void __launch_bounds__(kThreads) floats_##name(const __grid_constant__ FloatsPush p) { rows_of<type>(p); } \
+  DLLM_KERNEL void __launch_bounds__(kThreads) floats_##name##_pairs(const __grid_constant__ FloatsPush p) {      \
     pairs_of<type>(p);                                                                                                      \
   }
 DLLM_PRODUCTS(f32, kF32)

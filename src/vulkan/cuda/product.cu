@@ -2,7 +2,7 @@
 
 // Name, tiles of eight rows of a warp, warps of a panel's rows, panels of a block, panels of a warp, threads a block has.
 #define DLLM_PRODUCT(name, tiles, row_warps, panels, wide, experts, least)                                             \
-  extern "C" __global__ void __launch_bounds__(32 * panels / wide * row_warps, least)                                  \
+  DLLM_KERNEL void __launch_bounds__(32 * panels / wide * row_warps, least)                                  \
       product_##name(const __grid_constant__ Push p) {                                                                 \
     Product<DLLM_CODES, DLLM_MINIMUM, tiles, row_warps, panels, wide, experts>::run(p);                                \
   }

@@ -27,6 +27,7 @@ enum Scales { kHalf = 0, kSuper = 1, kExponent = 3 };
 
 __device__ inline std::uint32_t half_bits(const std::uint8_t* at) { return __ldg(reinterpret_cast<const unsigned short*>(at)); }
 
+#ifdef __CUDACC__
 __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* from) {
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(from));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -42,6 +43,7 @@ __device__ inline void multiply_add(int (&d)[4], const std::uint32_t (&a)[4], st
       : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(kMagicBits));
 }
+#endif
 
 // Sixteen values, a byte each.
 struct Table {

@@ -23,36 +23,23 @@ struct NormPush {
   float epsilon;
 };
 
-// A block normalises a slice, which it keeps.
-extern "C" __global__ void __launch_bounds__(256) rms_norm(const __grid_constant__ NormPush p) {
-  constexpr int kMost = 8192;
-  __shared__ alignas(16) float row[kMost];
-  __shared__ float squares[16];
-  if (!runs(p.count, 1)) return;
-  const int thread = threadIdx.x, threads = blockDim.x, slice = p.slice;
-  const std::size_t base = (static_cast<std::size_t>(blockIdx.y) * p.groups + blockIdx.x) * p.slice;
-  for (int i = thread; i < slice; i += threads) {
-    const float x = p.x[base + i];
-    row[i] = p.other != nullptr ? __fadd_rn(x, p.other[base + i]) : x;
-  }
-  __syncthreads();
-  if (p.other != nullptr)
-    for (int i = thread; i < slice; i += threads) p.sum[base + i] = row[i];
+// The sum of squares of a slice, as the kernels add it: sixteen lanes, then i with i + 8, 4, 2, 1. All threads get it.
+__device__ inline float sum_of_squares(const float* row, int slice, float* squares) {
+  const int thread = threadIdx.x;
   if (thread < 16) {
     float sum = 0.0f;
     int i = thread;
-    for (; i + 240 < slice; i += 256) {
-      float values[16];
+    for (; i + 496 < slice; i += 512) {
+      float values[32];
 #pragma unroll
-      for (int j = 0; j < 16; ++j) values[j] = row[i + 16 * j];
+      for (int j = 0; j < 32; ++j) values[j] = row[i + 16 * j];
 #pragma unroll
-      for (int j = 0; j < 16; ++j) sum = __fmaf_rn(values[j], values[j], sum);
+      for (int j = 0; j < 32; ++j) sum = __fmaf_rn(values[j], values[j], sum);
     }
     for (; i < slice; i += 16) sum = __fmaf_rn(row[i], row[i], sum);
     squares[thread] = sum;
   }
   __syncthreads();
-  // The tree of the kernels' reduce_add(): i with i + 8, then 4, 2, 1.
   float eight[8], four[4], two[2];
 #pragma unroll
   for (int i = 0; i < 8; ++i) eight[i] = __fadd_rn(squares[i], squares[i + 8]);
@@ -60,18 +47,70 @@ extern "C" __global__ void __launch_bounds__(256) rms_norm(const __grid_constant
   for (int i = 0; i < 4; ++i) four[i] = __fadd_rn(eight[i], eight[i + 4]);
 #pragma unroll
   for (int i = 0; i < 2; ++i) two[i] = __fadd_rn(four[i], four[i + 2]);
-  const float mean = __fdiv_rn(__fadd_rn(two[0], two[1]), static_cast<float>(slice));
-  const float inverse = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, p.epsilon)));
-  for (int i = thread; i < slice; i += threads) {
-    const float normal = __fmul_rn(row[i], inverse), result = p.gain != nullptr ? __fmul_rn(normal, p.gain[i]) : normal;
-    p.result[base + i] = row[i] = result;
+  return __fadd_rn(two[0], two[1]);
+}
+
+__device__ inline float inverse_root(const NormPush& p, float sum) {
+  const float mean = __fdiv_rn(sum, static_cast<float>(p.slice));
+  return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, p.epsilon)));
+}
+
+constexpr int kMostNorm = 8192, kNormThreads = 256, kFours = kMostNorm / 4 / kNormThreads;
+
+__device__ inline float4 sum_of(const float4& a, const float4& b) {
+  return make_float4(__fadd_rn(a.x, b.x), __fadd_rn(a.y, b.y), __fadd_rn(a.z, b.z), __fadd_rn(a.w, b.w));
+}
+__device__ inline float4 scaled(const float4& a, float factor) {
+  return make_float4(__fmul_rn(a.x, factor), __fmul_rn(a.y, factor), __fmul_rn(a.z, factor), __fmul_rn(a.w, factor));
+}
+__device__ inline float4 product_of(const float4& a, const float4& b) {
+  return make_float4(__fmul_rn(a.x, b.x), __fmul_rn(a.y, b.y), __fmul_rn(a.z, b.z), __fmul_rn(a.w, b.w));
+}
+
+// A block normalises a slice of a multiple of four. A thread keeps its numbers, so that all loads run at once.
+DLLM_KERNEL void __launch_bounds__(kNormThreads) rms_norm(const __grid_constant__ NormPush p) {
+  alignas(16) __shared__ float row[kMostNorm];
+  __shared__ float squares[16];
+  if (!runs(p.count, 1)) return;
+  const int fours = static_cast<int>(p.slice) / 4, threads = blockDim.x;
+  const std::size_t base = (static_cast<std::size_t>(blockIdx.y) * p.groups + blockIdx.x) * fours;
+  const float4* const x = reinterpret_cast<const float4*>(p.x) + base;
+  const float4* const other = reinterpret_cast<const float4*>(p.other) + base;
+  const float4* const gain = reinterpret_cast<const float4*>(p.gain);
+  float4* const sum = reinterpret_cast<float4*>(p.sum) + base;
+  float4* const result = reinterpret_cast<float4*>(p.result) + base;
+  float4* const kept = reinterpret_cast<float4*>(row);
+  float4 own[kFours], added[kFours], gains[kFours];
+#pragma unroll
+  for (int j = 0; j < kFours; ++j) {
+    const int i = j * threads + threadIdx.x;
+    if (i < fours) {
+      own[j] = x[i];
+      if (p.other != nullptr) added[j] = other[i];
+      if (p.gain != nullptr) gains[j] = gain[i];
+    }
   }
-  if (p.codes.values == nullptr) return;
+#pragma unroll
+  for (int j = 0; j < kFours; ++j) {
+    const int i = j * threads + threadIdx.x;
+    if (i < fours) {
+      if (p.other != nullptr) own[j] = sum_of(own[j], added[j]);
+      kept[i] = own[j];
+    }
+  }
   __syncthreads();
-  for (int first = 0; first < slice; first += 4 * threads) {
-    const int i = first + 4 * thread;
-    const bool inside = i < slice;
-    quantize(*reinterpret_cast<const float4*>(&row[inside ? i : 0]), p.exact, p.codes, (base + i) / 32, inside);
+  const float inverse = inverse_root(p, sum_of_squares(row, p.slice, squares));
+#pragma unroll
+  for (int j = 0; j < kFours; ++j) {
+    const int i = j * threads + threadIdx.x;
+    const bool inside = i < fours;
+    if (inside) {
+      if (p.other != nullptr) sum[i] = own[j];
+      own[j] = scaled(own[j], inverse);
+      if (p.gain != nullptr) own[j] = product_of(own[j], gains[j]);
+      result[i] = own[j];
+    }
+    if (p.codes.values != nullptr && j * threads < fours) quantize(own[j], p.exact, p.codes, (base + i) / 8, inside);
   }
 }
 
@@ -82,7 +121,7 @@ struct QuantizePush {
   std::uint32_t k, pairs, exact;
 };
 
-extern "C" __global__ void __launch_bounds__(256) quantize_rows(const __grid_constant__ QuantizePush p) {
+DLLM_KERNEL void __launch_bounds__(256) quantize_rows(const __grid_constant__ QuantizePush p) {
   if (!runs(p.count, p.pairs)) return;
   const std::uint32_t blocks = p.k / 32, block = blockIdx.x * 32 + threadIdx.x / 8;
   const std::size_t at = static_cast<std::size_t>(blockIdx.y) * blocks + min(block, blocks - 1);
@@ -122,5 +161,5 @@ __device__ inline void glu(const GluPush& p) {
   if (p.codes.values != nullptr)
     quantize(make_float4(four[0], four[1], four[2], four[3]), p.exact, p.codes, at / 32, i < p.width);
 }
-extern "C" __global__ void __launch_bounds__(256) glu_silu(const __grid_constant__ GluPush p) { glu<false>(p); }
-extern "C" __global__ void __launch_bounds__(256) glu_gelu(const __grid_constant__ GluPush p) { glu<true>(p); }
+DLLM_KERNEL void __launch_bounds__(256) glu_silu(const __grid_constant__ GluPush p) { glu<false>(p); }
+DLLM_KERNEL void __launch_bounds__(256) glu_gelu(const __grid_constant__ GluPush p) { glu<true>(p); }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -18,13 +19,26 @@
 
 namespace dllm::vulkan::test {
 
+/// Makes a device of this processor run kernels of CUDA, by cuda_on_host.h. Its addresses are this process's.
+void run_cuda_on_host(Device& device);
+/// Runs what such a device cannot: whether it was a kernel of its.
+bool launched_on_host(const Launch& launch, std::int64_t rows);
+
 inline std::optional<Operators>& shared_operators = shared_by_tests<Operators>();
 
 /// Runs operators of the default device on arrays of this process.
 class OperatorRig {
  public:
+  /// With DLLM_TEST_CUDA_ON_HOST in the environment, kernels of cuda/ run on this processor where they exist.
   static Operators& operators() {
-    if (!shared_operators) shared_operators.emplace(test_device(), *vulkan::test_device(test_device()));
+    if (!shared_operators) {
+      Arithmetic arithmetic = *vulkan::test_device(test_device());
+      if (std::getenv("DLLM_TEST_CUDA_ON_HOST") != nullptr) {
+        run_cuda_on_host(*test_device());
+        arithmetic.kernels = true;
+      }
+      shared_operators.emplace(test_device(), arithmetic);
+    }
     return *shared_operators;
   }
 
@@ -52,6 +66,7 @@ class OperatorRig {
   }
   void run(const Expected<Launch>& launch, std::int64_t rows) {
     ASSERT_TRUE(launch) << launch.error().message();
+    if (launched_on_host(*launch, rows)) return;
     auto commands = Commands::begin(test_device());
     ASSERT_TRUE(commands);
     commands->dispatch(*launch->pipeline, launch->push, launch->groups(rows));
