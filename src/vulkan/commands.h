@@ -91,8 +91,8 @@ class Commands {
   void stamp(const Timestamps& times, std::uint32_t place);
   /// What is recorded from here on sees what was written before.
   void barrier();
-  /// The same for what copies have written, and also for the counts that dispatches read. Not each barrier does this: on an
-  /// H200 more stages take twice as long.
+  /// The same for what copies have written, and also for the counts that dispatches read. Not each barrier does this:
+  /// on an H200 more stages take twice as long.
   void arguments_barrier();
   void copy(const Buffer& from, std::int64_t from_offset, const Buffer& to, std::int64_t to_offset, std::int64_t bytes);
   void copy(const Buffer& from, const Buffer& to, std::span<const VkBufferCopy> regions);

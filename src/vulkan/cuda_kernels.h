@@ -8,9 +8,9 @@
 #include "vulkan/device.h"
 
 // Kernels in CUDA, of which builds have the PTX (src/vulkan/cuda). NVIDIA's driver compiles it for its card and runs it
-// among the shaders of a command buffer (VK_NVX_binary_import): memory, order and recordings are Vulkan's. They exist for
-// what shaders cannot say: where a matrix operation's operands lie, and copies to shared memory that run beside it. Every
-// kernel has the bits of the shader in whose place it runs.
+// among the shaders of a command buffer (VK_NVX_binary_import): memory, order and recordings are Vulkan's. They exist
+// for what shaders cannot say: where a matrix operation's operands lie, and copies to shared memory that run beside it.
+// Every kernel has the bits of the shader in whose place it runs.
 
 namespace dllm::vulkan {
 

@@ -1,5 +1,5 @@
-// The kernels of cuda/ on this processor: what they do beside their operators, and those of experts. Their operators are
-// compared by the tests of shaders, which run once more with DLLM_TEST_CUDA_ON_HOST.
+// The kernels of cuda/ on this processor: what they do beside their operators, and those of experts. Their operators
+// are compared by the tests of shaders, which run once more with DLLM_TEST_CUDA_ON_HOST.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -79,12 +79,13 @@ void call(const void* push) {
 
 const std::map<std::string, HostKernel, std::less<>>& host_kernels() {
 #define DLLM_HOST(space, kernel, Push) {#kernel, call<space::kernel, space::Push>}
-#define DLLM_HOST_PRODUCTS(space)                                                                  \
-  {#space "/product_r8p4", call<space::product_r8p4, space::Push>},                                \
-      {#space "/product_r32p2", call<space::product_r32p2, space::Push>},                          \
-      {#space "/product_r32p4", call<space::product_r32p4, space::Push>},                          \
-      {#space "/product_r32w2", call<space::product_r32w2, space::Push>},                          \
-      {#space "/product_pairs", call<space::product_pairs, space::Push>}
+#define DLLM_HOST_PRODUCTS(space)                                           \
+  {#space "/product_r8p4", call<space::product_r8p4, space::Push>},         \
+      {#space "/product_r32p2", call<space::product_r32p2, space::Push>},   \
+      {#space "/product_r32p4", call<space::product_r32p4, space::Push>},   \
+      {#space "/product_r32w2", call<space::product_r32w2, space::Push>}, { \
+    #space "/product_pairs", call<space::product_pairs, space::Push>        \
+  }
   static const std::map<std::string, HostKernel, std::less<>> kernels = {
       DLLM_HOST(attention_module, attention_f16, AttentionPush),
       DLLM_HOST(attention_module, attention_bf16, AttentionPush),
@@ -110,8 +111,8 @@ const std::map<std::string, HostKernel, std::less<>>& host_kernels() {
 }
 
 // Modules and kernels of a device that has none: a module is the name of its source, a kernel the function.
-VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice, const VkCuModuleCreateInfoNVX* info, const VkAllocationCallbacks*,
-                                             VkCuModuleNVX* module) {
+VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice, const VkCuModuleCreateInfoNVX* info,
+                                             const VkAllocationCallbacks*, VkCuModuleNVX* module) {
   for (const CudaSource& source : cuda_sources())
     if (source.ptx.data() == info->pData) *module = std::bit_cast<VkCuModuleNVX>(&source);
   return VK_SUCCESS;
@@ -169,6 +170,9 @@ class KernelsOnHost : public test::OnDevice {
   void SetUp() override {
     test::OnDevice::SetUp();
     if (IsSkipped()) return;
+#ifdef DLLM_SANITIZED
+    GTEST_SKIP() << "sanitizers do not know threads that take turns";
+#endif
     if (test_device()->facts().type != VK_PHYSICAL_DEVICE_TYPE_CPU) GTEST_SKIP() << "the device has memory of its own";
     Arithmetic arithmetic = OperatorRig::operators().arithmetic();
     arithmetic.kernels = false;
@@ -184,7 +188,8 @@ class KernelsOnHost : public test::OnDevice {
   void expect_same(const DeviceCodes& a, const DeviceCodes& b, std::int64_t numbers) {
     EXPECT_EQ(difference(rig_.get<std::int8_t>(a.values, numbers), rig_.get<std::int8_t>(b.values, numbers)), "");
     EXPECT_EQ(difference(rig_.get(a.scales, numbers / 32), rig_.get(b.scales, numbers / 32)), "");
-    EXPECT_EQ(difference(rig_.get<std::int32_t>(a.sums, numbers / 16), rig_.get<std::int32_t>(b.sums, numbers / 16)), "");
+    EXPECT_EQ(difference(rig_.get<std::int32_t>(a.sums, numbers / 16), rig_.get<std::int32_t>(b.sums, numbers / 16)),
+              "");
   }
 
   OperatorRig rig_;
@@ -267,7 +272,8 @@ TEST_F(KernelsOnHost, ProductsOfPairs) {
     route.insert(route.end(), {first, r % 2 == 0 ? 4.f : 2.f, 0.5f, 0.5f});
   }
   const auto places = rig_.put(route), count = rig_.put(std::vector<std::int32_t>{static_cast<std::int32_t>(rows)});
-  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ5_1, TensorType::kQ8_0, TensorType::kF32, TensorType::kBF16})
+  for (const TensorType type :
+       {TensorType::kQ4_0, TensorType::kQ5_1, TensorType::kQ8_0, TensorType::kF32, TensorType::kBF16})
     for (const bool shared : {true, false}) {
       const cpu::PackedFormat& format = *cpu::packed_format(type);
       const cpu::PackedLayout layout = cpu::packed_layout(format, k);

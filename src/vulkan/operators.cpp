@@ -10,6 +10,7 @@
 
 #include "base/try.h"
 #include "cpu/score_head.h"
+#include "vulkan/shader_numbers.h"
 
 namespace dllm::vulkan {
 namespace {
@@ -101,68 +102,11 @@ struct AttentionPush {
 };
 static_assert(sizeof(RowArgument) == 32);
 
-// The arguments of the kernels in cuda/.
-struct NormKernelPush {
-  Address x, other, sum, gain, result, count;
-  DeviceCodes codes;
-  std::uint32_t slice, groups, exact;
-  float epsilon;
-};
-struct QuantizeKernelPush {
-  Address x;
-  DeviceCodes codes;
-  Address count;
-  std::uint32_t k, pairs, exact;
-};
-struct GluKernelPush {
-  Address gate, up, result, count;
-  DeviceCodes codes;
-  std::uint32_t width, pairs, exact;
-};
-struct FloatsKernelPush {
-  Address panels, x, bias, result, count, route;
-  std::uint32_t k, n, panel_words, has_bias, used, expert_words, shared_rows;
-};
-struct ProductKernelPush {
-  Address panels, values, scales, sums, bias, result, count, route;
-  std::uint32_t k, n, panel_words, high, scale, minimum, super, super_minimum, has_bias, used, expert_words,
-      shared_rows;
-  std::int32_t zero_point;
-  std::uint32_t scale_kind, table;
-};
-struct RouteKernelPush {
-  Address logits, bias, expert_scale, result, count;
-  std::uint32_t experts, used, softmax, normalize;
-  float scale;
-};
-struct AttentionKernelPush {
-  Address query, result, rows, visible, tiles, count;
-  DeviceCodes codes;
-  std::uint32_t heads, kv_heads, head_dim, tile_words, key_words, value_words;
-  std::int32_t window;
-  float scale;
-  std::uint32_t exact;
-};
-
 /// Invocations of a workgroup of most shaders.
 constexpr std::int64_t kInvocations = 64;
 
 std::uint32_t word(std::int64_t number) { return static_cast<std::uint32_t>(number); }
 std::int64_t columns_of(std::int64_t items) { return (items + kInvocations - 1) / kInvocations; }
-
-/// The codes and scales that shaders/linear_codes.comp knows, in its order.
-constexpr cpu::Codes kShaderCodes[] = {cpu::Codes::kTwoBits, cpu::Codes::kThreeBits, cpu::Codes::kNibble,
-                                       cpu::Codes::kNibble5, cpu::Codes::kNibble6,   cpu::Codes::kByte,
-                                       cpu::Codes::kE2M1,    cpu::Codes::kIq4};
-constexpr cpu::Scales kShaderScales[] = {cpu::Scales::kHalf, cpu::Scales::kSuper, cpu::Scales::kSuperPairs,
-                                         cpu::Scales::kExponent};
-
-template <class Kind, std::size_t kCount>
-std::optional<std::uint32_t> number_of(const Kind (&known)[kCount], Kind kind) {
-  const auto found = std::find(std::begin(known), std::end(known), kind);
-  if (found == std::end(known)) return std::nullopt;
-  return static_cast<std::uint32_t>(found - std::begin(known));
-}
 
 /// As shaders/linear_floats.comp numbers the types.
 std::uint32_t number_of(TensorType type) { return type == TensorType::kF32 ? 0 : type == TensorType::kF16 ? 1 : 2; }
@@ -176,12 +120,7 @@ std::uint32_t number_of_cache(TensorType type) {
 
 bool multiplies(const cpu::PackedFormat& format) {
   if (cpu::packs_floats(format)) return true;
-  return number_of(kShaderCodes, format.codes).has_value() && number_of(kShaderScales, format.scales).has_value();
-}
-
-bool Operators::fuses(const op::Attention& o, const CacheFormat& cache) const {
-  const bool halves = cache.type == TensorType::kF16 || cache.type == TensorType::kBF16;
-  return arithmetic_.kernels && halves && o.head_dim <= 128 && o.head_dim % 8 == 0;
+  return shader_number(format.codes).has_value() && shader_number(format.scales).has_value();
 }
 
 Expected<const Operators::Compiled*> Operators::pipeline(std::string_view shader, const Constants& extra) {
@@ -196,30 +135,13 @@ Expected<const Operators::Compiled*> Operators::pipeline(std::string_view shader
 template <class Push>
 Expected<Launch> Operators::launch(std::string_view shader, const Constants& extra, const Push& push,
                                    std::int64_t columns, std::uint32_t rows_per_group) {
-  DLLM_TRY(const Compiled* const compiled, pipeline(shader, extra));
-  return launch_of(*compiled, push, columns, rows_per_group);
-}
-
-template <class Push>
-Expected<Launch> Operators::kernel(const std::string& module, const std::string& name, std::uint32_t threads,
-                                   const Push& push, std::int64_t columns, std::uint32_t rows_per_group) {
-  std::pair<std::string, Constants> key(module + "/" + name, Constants{threads});
-  auto found = pipelines_.find(key);
-  if (found == pipelines_.end()) {
-    std::shared_ptr<const CudaModule>& made = modules_[module];
-    if (!made) {
-      DLLM_TRY(made, CudaModule::make(device_, module));
-    }
-    DLLM_TRY(Pipeline pipeline, Pipeline::make(made, name, threads));
-    found = pipelines_.emplace(std::move(key), std::move(pipeline)).first;
-  }
-  return launch_of(*found, push, columns, rows_per_group);
-}
-
-template <class Push>
-Expected<Launch> Operators::launch_of(const Compiled& compiled, const Push& push, std::int64_t columns,
-                                      std::uint32_t rows_per_group) const {
   static_assert(std::is_trivially_copyable_v<Push> && sizeof push <= kMostPushBytes);
+  DLLM_TRY(const Compiled* const compiled, pipeline(shader, extra));
+  return launch_of(*compiled, std::as_bytes(std::span(&push, 1)), columns, rows_per_group);
+}
+
+Expected<Launch> Operators::launch_of(const Compiled& compiled, std::span<const std::byte> push, std::int64_t columns,
+                                      std::uint32_t rows_per_group) const {
   if (columns > device_->facts().most_groups)
     return Error{ErrorCode::kUnsupported,
                  fmt::format("'{}' needs {} workgroups in a row, and {} runs {}", compiled.first.first, columns,
@@ -228,7 +150,7 @@ Expected<Launch> Operators::launch_of(const Compiled& compiled, const Push& push
   Launch made;
   made.pipeline = &compiled.second;
   made.shader = compiled.first.first;
-  std::memcpy(made.push.data(), &push, sizeof push);
+  std::ranges::copy(push, made.push.begin());
   made.columns = word(columns);
   made.rows_per_group = rows_per_group;
   return made;
@@ -243,11 +165,7 @@ Expected<Launch> Operators::copy_rows(Address from, Address order, Address to, s
 
 Expected<Launch> Operators::rms_norm(const op::RmsNorm& o, std::int64_t width, Address x, Address gain, Address out,
                                      const KernelPart& part) {
-  if (fuses(width / o.groups))
-    return kernel("rows", "rms_norm", width / o.groups <= 128 ? 128 : 256,
-                  NormKernelPush{x, part.other, part.sum, gain, out, part.count, part.codes, word(width / o.groups),
-                                 word(o.groups), part.exact ? 1U : 0U, o.eps},
-                  o.groups);
+  if (fuses(width / o.groups)) return norm_kernel(o, width, x, gain, out, part);
   return launch("rms_norm", {},
                 RmsNormPush{x, gain, out, word(width / o.groups), word(o.groups), gain != 0 ? 1U : 0U, o.eps, 0},
                 o.groups);
@@ -259,10 +177,7 @@ Expected<Launch> Operators::add(std::int64_t width, Address a, Address b, Addres
 
 Expected<Launch> Operators::glu(const op::Glu& o, std::int64_t width, Address gate, Address up, Address out,
                                 const KernelPart& part) {
-  if (arithmetic_.kernels)
-    return kernel("rows", o.activation == Activation::kGeluTanh ? "glu_gelu" : "glu_silu", 256,
-                  GluKernelPush{gate, up, out, part.count, part.codes, word(width), word(part.pairs), part.exact ? 1U : 0U},
-                  (width + 1023) / 1024);
+  if (arithmetic_.kernels) return glu_kernel(o, width, gate, up, out, part);
   return launch("glu", {o.activation == Activation::kGeluTanh ? 1U : 0U},
                 GluPush{gate, up, out, word(width), up != 0 ? 1U : 0U, 0}, columns_of(width));
 }
@@ -292,10 +207,7 @@ Expected<Launch> Operators::rope(const op::Rope& o, Address x, Address cos, Addr
 
 Expected<Launch> Operators::quantize(std::int64_t k, bool exact, Address x, const DeviceCodes& to,
                                      const KernelPart& part) {
-  if (arithmetic_.kernels)
-    return kernel("rows", "quantize_rows", 256,
-                  QuantizeKernelPush{x, to, part.count, word(k), word(part.pairs), exact ? 1U : 0U},
-                  (k / 32 + 31) / 32);
+  if (arithmetic_.kernels) return quantize_kernel(k, exact, x, to, part);
   return launch("quantize", {exact ? 1U : 0U}, QuantizePush{x, to.values, to.scales, to.sums, word(k), 0},
                 columns_of(k / 32));
 }
@@ -316,16 +228,8 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
   const std::uint32_t used = word(pairs.used), shared = pairs.shared_rows ? 1 : 0;
   const bool each_pair = pairs.route != 0;
   if (cpu::packs_floats(format)) {
-    if (arithmetic_.kernels && (!each_pair || pairs.experts != 0)) {
-      constexpr std::string_view kTypes[] = {"f32", "f16", "bf16"};
-      const FloatsKernelPush push{matrix.panels, x, bias, out, rows.count, pairs.route, k, n, panel_words, has_bias,
-                                  used, expert_words, shared};
-      DLLM_TRY(Launch made, kernel("floats", fmt::format("floats_{}{}", kTypes[number_of(format.type)],
-                                                         each_pair ? "_pairs" : ""),
-                                   128, push, each_pair ? (matrix.n + 63) / 64 : (matrix.n + 15) / 16, 32));
-      made.experts = each_pair ? word(pairs.experts) : 0;
-      return made;
-    }
+    if (arithmetic_.kernels && (!each_pair || pairs.experts != 0))
+      return floats_kernel(matrix, x, bias, rows, out, pairs);
     const std::uint32_t tile = each_pair ? 1 : kProductRows;
     const Constants constants{number_of(format.type), 0, 0, 0, 0, each_pair ? 1U : 0U, tile};
     return launch("linear_floats", constants,
@@ -342,8 +246,8 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
   if (fits && runs(*forced_, format, usable)) plan = *forced_;
   if (plan.shader == ProductShader::kKernel) return product_kernel(plan, matrix, codes, bias, rows, out, pairs);
   if (each_pair) plan.rows = 1;
-  const Constants constants{*number_of(kShaderCodes, format.codes),
-                            *number_of(kShaderScales, format.scales),
+  const Constants constants{*shader_number(format.codes),
+                            *shader_number(format.scales),
                             format.has_min ? 1U : 0U,
                             static_cast<std::uint32_t>(format.group),
                             static_cast<std::uint32_t>(format.zero),
@@ -375,41 +279,6 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
                 (matrix.n + plan.outputs() - 1) / plan.outputs(), plan.rows);
 }
 
-Expected<Launch> Operators::product_kernel(const ProductPlan& plan, const DeviceMatrix& matrix,
-                                           const DeviceCodes& codes, Address bias, const RowCount& rows, Address out,
-                                           const ExpertPairs& pairs) {
-  const cpu::PackedFormat& format = *matrix.format;
-  const cpu::PackedLayout& layout = matrix.layout;
-  const ProductKernelPush push{matrix.panels,
-                               codes.values,
-                               codes.scales,
-                               codes.sums,
-                               bias,
-                               out,
-                               rows.count,
-                               pairs.route,
-                               word(matrix.k),
-                               word(matrix.n),
-                               word(layout.bytes / 4),
-                               word(layout.high),
-                               word(layout.scale),
-                               word(layout.min),
-                               word(layout.super),
-                               word(layout.super_min),
-                               bias != 0 ? 1U : 0U,
-                               word(pairs.used),
-                               word(matrix.expert_bytes / 4),
-                               pairs.shared_rows ? 1U : 0U,
-                               format.zero,
-                               *number_of(kShaderScales, format.scales),
-                               format.codes == cpu::Codes::kIq4 ? 1U : 0U};
-  const ProductKernel& shape = kProductKernels[plan.kernel];
-  DLLM_TRY(Launch made, kernel(product_module(format), plan.name(), shape.threads, push,
-                               (matrix.n + plan.outputs() - 1) / plan.outputs(), shape.rows));
-  made.experts = pairs.route != 0 ? word(pairs.experts) : 0;
-  return made;
-}
-
 Expected<Launch> Operators::route_scores(const op::Route& o, std::int64_t experts, Address logits, Address bias,
                                          const RouteScratch& to) {
   return launch(
@@ -425,18 +294,6 @@ Expected<Launch> Operators::route_choice(const op::Route& o, std::int64_t expert
                                 word(o.groups), word(o.groups_used), word(o.capacity), word(o.block),
                                 o.normalize ? 1U : 0U, o.scale, scale != 0 ? 1U : 0U, 0},
                 1);
-}
-
-bool Operators::fuses(const op::Route& o, std::int64_t experts) const {
-  return arithmetic_.kernels && o.groups <= 1 && o.capacity == 0 && o.used <= 32 && experts <= 256;
-}
-
-Expected<Launch> Operators::route(const op::Route& o, std::int64_t experts, Address logits, Address bias,
-                                  Address scale, Address count, Address out) {
-  return kernel("route", "route", 128,
-                RouteKernelPush{logits, bias, scale, out, count, word(experts), word(o.used),
-                                o.score == GateScore::kSoftmax ? 1U : 0U, o.normalize ? 1U : 0U, o.scale},
-                1, 4);
 }
 
 Expected<Launch> Operators::mix_experts(std::int64_t used, std::int64_t width, Address products, Address route,
@@ -484,60 +341,12 @@ Expected<Launch> Operators::attention(const op::Attention& o, const CacheFormat&
   // Rotated queries and keys are 32 times too large together; keys have an eighth of it already.
   const float scale = o.scale * 1.44269504f * (cache.rotates_keys() ? 0.25f : 1.f);
   if (part.count != 0 && fuses(o, cache))
-    return kernel("attention", cache.type == TensorType::kF16 ? "attention_f16" : "attention_bf16", 256,
-                  AttentionKernelPush{q, out, rows, visible, tiles, part.count, part.codes, word(o.heads),
-                                      word(o.kv_heads), word(o.head_dim), place.tile_words, place.key_words,
-                                      place.value_words, o.window, scale, part.exact ? 1U : 0U},
-                  o.heads, 4);
+    return attention_kernel(o, cache, place, {q, rows, visible, tiles, out}, scale, part);
   return launch("attention",
                 {number_of_cache(cache.type), cache.rotates_keys() ? 1U : 0U, word((o.head_dim + 63) / 64)},
                 AttentionPush{q, out, rows, visible, tiles, word(o.heads), word(o.kv_heads), word(o.head_dim),
                               place.tile_words, place.key_words, place.value_words, o.window, scale, 0},
                 o.heads);
-}
-
-namespace {
-
-struct NotRun {
-  const Graph& graph;
-  const DeviceFacts& facts;
-
-  std::string operator()(const op::Embed&) const { return ""; }
-  std::string operator()(const op::RmsNorm&) const { return ""; }
-  std::string operator()(const op::Linear&) const { return ""; }
-  std::string operator()(const op::Rope&) const { return ""; }
-  std::string operator()(const op::StoreKv&) const { return ""; }
-  std::string operator()(const op::LayerNorm& o) const { return std::string(beyond_plain(o)); }
-  std::string operator()(const op::Glu& o) const {
-    const bool known = o.activation == Activation::kSilu || o.activation == Activation::kGeluTanh;
-    return known ? "" : std::string(beyond_plain(o));
-  }
-  std::string operator()(const op::Add&) const { return ""; }
-  std::string operator()(const op::Hadamard&) const { return ""; }
-  std::string operator()(const op::Scale&) const { return ""; }
-  std::string operator()(const op::Select&) const { return ""; }
-  std::string operator()(const op::HiddenIn& o) const { return std::string(beyond_plain(o)); }
-  std::string operator()(const op::HiddenOut& o) const { return std::string(beyond_plain(o)); }
-  std::string operator()(const op::BlockConv& o) const { return std::string(beyond_plain(o)); }
-  std::string operator()(const op::Gather& o) const { return std::string(beyond_plain(o)); }
-  std::string operator()(const op::GatherScored&) const { return ""; }
-  std::string operator()(const op::ScoreHead&) const { return ""; }
-  std::string operator()(const op::Attention& o) const {
-    if (o.head_dim > kMostHeadDim) return fmt::format("a head_dim of {}; {} is the most", o.head_dim, kMostHeadDim);
-    return o.head_dim % 2 != 0 ? fmt::format("a head_dim of {}, which is odd", o.head_dim) : "";
-  }
-  std::string operator()(const op::Route& o) const {
-    const std::int64_t experts = graph.values[static_cast<std::size_t>(o.logits)].width;
-    if (experts > kMostExperts) return fmt::format("{} experts; {} is the most", experts, kMostExperts);
-    return facts.has_float64 ? "" : "experts on a device without float64, in which their scores are added";
-  }
-  std::string operator()(const op::Experts&) const { return ""; }
-};
-
-}  // namespace
-
-std::string not_run(const Op& op, const Graph& graph, const DeviceFacts& facts) {
-  return std::visit(NotRun{graph, facts}, op);
 }
 
 }  // namespace dllm::vulkan

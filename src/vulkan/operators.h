@@ -98,7 +98,6 @@ struct ExpertPairs {
   std::int64_t experts = 0;  ///< matrices of the stack; 0: unknown, each pair reads its own
 };
 
-
 /// Where op::Route keeps the scores of all experts.
 struct RouteScratch {
   VkDeviceAddress scores = 0, keys = 0;  ///< [rows][experts]
@@ -227,9 +226,22 @@ class Operators {
   template <class Push>
   Expected<Launch> kernel(const std::string& module, const std::string& name, std::uint32_t threads, const Push& push,
                           std::int64_t columns, std::uint32_t rows_per_group = 1);
-  template <class Push>
-  Expected<Launch> launch_of(const Compiled& compiled, const Push& push, std::int64_t columns,
+  Expected<Launch> launch_of(const Compiled& compiled, std::span<const std::byte> push, std::int64_t columns,
                              std::uint32_t rows_per_group) const;
+  // In operators_cuda.cpp.
+  struct AttentionPlaces {
+    VkDeviceAddress q, rows, visible, tiles, out;
+  };
+  Expected<Launch> norm_kernel(const op::RmsNorm& o, std::int64_t width, VkDeviceAddress x, VkDeviceAddress gain,
+                               VkDeviceAddress out, const KernelPart& part);
+  Expected<Launch> glu_kernel(const op::Glu& o, std::int64_t width, VkDeviceAddress gate, VkDeviceAddress up,
+                              VkDeviceAddress out, const KernelPart& part);
+  Expected<Launch> quantize_kernel(std::int64_t k, bool exact, VkDeviceAddress x, const DeviceCodes& to,
+                                   const KernelPart& part);
+  Expected<Launch> floats_kernel(const DeviceMatrix& matrix, VkDeviceAddress x, VkDeviceAddress bias,
+                                 const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs);
+  Expected<Launch> attention_kernel(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
+                                    const AttentionPlaces& at, float scale, const KernelPart& part);
   Expected<Launch> product_kernel(const ProductPlan& plan, const DeviceMatrix& matrix, const DeviceCodes& codes,
                                   VkDeviceAddress bias, const RowCount& rows, VkDeviceAddress out,
                                   const ExpertPairs& pairs);

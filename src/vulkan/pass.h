@@ -65,8 +65,8 @@ class Pass {
   /// Of the last pass, as cpu::DeviceHead has them.
   std::span<const cpu::ReducedChunk> chunks() const;
   std::span<const float> answers() const;
-  /// Of the last pass, if it is timed: seconds of each shader between two barriers, by the first one's name where several
-  /// run beside each other. Errors: kResource.
+  /// Of the last pass, if it is timed: seconds of each shader between two barriers, by the first one's name where
+  /// several run beside each other. Errors: kResource.
   Expected<std::vector<std::pair<std::string_view, double>>> shader_times() const;
 
  private:

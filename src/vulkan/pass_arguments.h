@@ -37,8 +37,8 @@ struct ScoredRows {
 
 /// What the host tells a recorded pass, in memory that the device reads: counts, workgroups, rows with their caches,
 /// visible positions, angles, embeddings. Recorded commands contain addresses of these and no values, so that they
-/// serve every pass that fits. A card copies all but the embeddings when a pass begins: its operators read these numbers
-/// over and over, and each read from this processor's memory takes a microsecond or more.
+/// serve every pass that fits. A card copies all but the embeddings when a pass begins: its operators read these
+/// numbers over and over, and each read from this processor's memory takes a microsecond or more.
 class PassArguments {
  public:
   /// `launches`: the most dispatches. The graph must outlive it. Errors: kResource.

@@ -85,29 +85,31 @@ void fill_panels(const Bench& bench, const cpu::PackedLayout& layout, bool float
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const bool exact : {false, true})
-    all.push_back({"quantize", [=](Operators& operators, const Bench& bench) {
+    all.push_back({"quantize",
+                   [=](Operators& operators, const Bench& bench) {
                      return operators.quantize(kWidth, exact, bench.x.address(), bench.codes());
                    },
                    true});
   all.push_back({"rms_norm", [](Operators& operators, const Bench& bench) {
-    return operators.rms_norm({0, 0, 1e-5f, 1, 1}, kWidth, bench.x.address(), bench.y.address(),
-                              bench.result.address());
-  }});
+                   return operators.rms_norm({0, 0, 1e-5f, 1, 1}, kWidth, bench.x.address(), bench.y.address(),
+                                             bench.result.address());
+                 }});
   for (const Activation activation : {Activation::kSilu, Activation::kGeluTanh})
     all.push_back({"glu", [=](Operators& operators, const Bench& bench) {
-      return operators.glu({0, 1, 2, activation}, kWidth, bench.x.address(), bench.y.address(),
-                           bench.result.address());
-    }});
+                     return operators.glu({0, 1, 2, activation}, kWidth, bench.x.address(), bench.y.address(),
+                                          bench.result.address());
+                   }});
   return all;
 }
 
 Case product_case(TensorType type) {
   return {"a product", [type](Operators& operators, const Bench& bench) {
-    const cpu::PackedFormat* const format = cpu::packed_format(type);
-    const DeviceMatrix matrix{bench.panels.address(), format, cpu::packed_layout(*format, kWidth), kWidth, kOutputs};
-    return operators.linear(matrix, bench.x.address(), bench.codes(), 0, {bench.count.address(), kRows},
-                            bench.result.address());
-  }};
+            const cpu::PackedFormat* const format = cpu::packed_format(type);
+            const DeviceMatrix matrix{bench.panels.address(), format, cpu::packed_layout(*format, kWidth), kWidth,
+                                      kOutputs};
+            return operators.linear(matrix, bench.x.address(), bench.codes(), 0, {bench.count.address(), kRows},
+                                    bench.result.address());
+          }};
 }
 
 Expected<std::vector<std::byte>> run(Operators& operators, const Bench& bench, const Case& one) {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <type_traits>
 
-// The kernels of cuda/ on this processor: a block's threads take turns, and wait for each other where the source says so.
-// Slow, and the same bits: tests compare every kernel with the CPU's where there is no card. Copies that run beside other
-// work are done at once, so a missing wait is not seen here.
+// The kernels of cuda/ on this processor: a block's threads take turns, and wait for each other where the source says
+// so. Slow, and the same bits: tests compare every kernel with the CPU's where there is no card. Copies that run beside
+// other work are done at once, so a missing wait is not seen here.
 
 #define DLLM_KERNEL [[maybe_unused]] static
 #define __device__

@@ -1,0 +1,53 @@
+// Which operators the backend has, and within which limits.
+#include <fmt/format.h>
+
+#include <variant>
+
+#include "vulkan/operators.h"
+
+namespace dllm::vulkan {
+namespace {
+
+struct NotRun {
+  const Graph& graph;
+  const DeviceFacts& facts;
+
+  std::string operator()(const op::Embed&) const { return ""; }
+  std::string operator()(const op::RmsNorm&) const { return ""; }
+  std::string operator()(const op::Linear&) const { return ""; }
+  std::string operator()(const op::Rope&) const { return ""; }
+  std::string operator()(const op::StoreKv&) const { return ""; }
+  std::string operator()(const op::LayerNorm& o) const { return std::string(beyond_plain(o)); }
+  std::string operator()(const op::Glu& o) const {
+    const bool known = o.activation == Activation::kSilu || o.activation == Activation::kGeluTanh;
+    return known ? "" : std::string(beyond_plain(o));
+  }
+  std::string operator()(const op::Add&) const { return ""; }
+  std::string operator()(const op::Hadamard&) const { return ""; }
+  std::string operator()(const op::Scale&) const { return ""; }
+  std::string operator()(const op::Select&) const { return ""; }
+  std::string operator()(const op::HiddenIn& o) const { return std::string(beyond_plain(o)); }
+  std::string operator()(const op::HiddenOut& o) const { return std::string(beyond_plain(o)); }
+  std::string operator()(const op::BlockConv& o) const { return std::string(beyond_plain(o)); }
+  std::string operator()(const op::Gather& o) const { return std::string(beyond_plain(o)); }
+  std::string operator()(const op::GatherScored&) const { return ""; }
+  std::string operator()(const op::ScoreHead&) const { return ""; }
+  std::string operator()(const op::Attention& o) const {
+    if (o.head_dim > kMostHeadDim) return fmt::format("a head_dim of {}; {} is the most", o.head_dim, kMostHeadDim);
+    return o.head_dim % 2 != 0 ? fmt::format("a head_dim of {}, which is odd", o.head_dim) : "";
+  }
+  std::string operator()(const op::Route& o) const {
+    const std::int64_t experts = graph.values[static_cast<std::size_t>(o.logits)].width;
+    if (experts > kMostExperts) return fmt::format("{} experts; {} is the most", experts, kMostExperts);
+    return facts.has_float64 ? "" : "experts on a device without float64, in which their scores are added";
+  }
+  std::string operator()(const op::Experts&) const { return ""; }
+};
+
+}  // namespace
+
+std::string not_run(const Op& op, const Graph& graph, const DeviceFacts& facts) {
+  return std::visit(NotRun{graph, facts}, op);
+}
+
+}  // namespace dllm::vulkan

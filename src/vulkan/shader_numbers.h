@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <optional>
+
+#include "cpu/kernels/packed.h"
+
+// How shaders and kernels number what panels hold; nothing: they do not have it.
+
+namespace dllm::vulkan {
+
+/// As shaders/codes.glsl numbers codes.
+constexpr std::optional<std::uint32_t> shader_number(cpu::Codes codes) {
+  constexpr cpu::Codes kOrder[] = {cpu::Codes::kTwoBits, cpu::Codes::kThreeBits, cpu::Codes::kNibble,
+                                   cpu::Codes::kNibble5, cpu::Codes::kNibble6,   cpu::Codes::kByte,
+                                   cpu::Codes::kE2M1,    cpu::Codes::kIq4};
+  for (std::uint32_t i = 0; i < std::size(kOrder); ++i)
+    if (kOrder[i] == codes) return i;
+  return std::nullopt;
+}
+
+/// As shaders/codes.glsl and cuda/product.cuh number scales.
+constexpr std::optional<std::uint32_t> shader_number(cpu::Scales scales) {
+  constexpr cpu::Scales kOrder[] = {cpu::Scales::kHalf, cpu::Scales::kSuper, cpu::Scales::kSuperPairs,
+                                    cpu::Scales::kExponent};
+  for (std::uint32_t i = 0; i < std::size(kOrder); ++i)
+    if (kOrder[i] == scales) return i;
+  return std::nullopt;
+}
+
+}  // namespace dllm::vulkan
