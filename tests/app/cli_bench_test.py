@@ -32,7 +32,9 @@ class OtherBackends(CliCase):
         (record,) = [json.loads(line) for line in self.ok(*words).stdout.splitlines()
                      if json.loads(line).get("test") == "step"]
         self.assertIn("fma", record["isa"])
-        self.assertEqual(record["operators"], {})
+        # By the device's own clock, and what is left of the steps.
+        self.assertLessEqual({"linear_floats", "attention", "between"}, set(record["operators"]))
+        self.assertAlmostEqual(sum(one["percent"] for one in record["operators"].values()), 100, places=6)
         self.assertNotIn("peak_gops", record)
         self.assertIn("--peak", self.fails(2, "bench", "--peak", "--backend", "vulkan"))
 
