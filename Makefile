@@ -4,10 +4,17 @@ RTL_WAVE ?= build/sampling.vcd
 RTL_RUN ?= "$(PROMPT)"
 PROMPT ?= Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?
 
-# Thread pool, backends that share it, the engine's batches, the second path; and the server, by its own tests.
-TSAN_PROGRAMS = dllm_base_test dllm_cpu_test dllm_decode_test dllm_engine_test
-TSAN_FILTER = ThreadPool.*:OutputFiles.ManyWriters*:CpuBackend.*Thread*:CpuBackend.*Batch*:CpuBackend.ABackend*:Experts.*Thread*:\
-Route.*Threads*:ScoreHead.Threads*:SecondPath*:GenerateBatch.*:Batch*.*:SchedulerTest.*
+# Thread pool, backends that share it, the engine's batches and turns, the second path, ranks, downloads; and the server,
+# by its own tests.
+TSAN_PROGRAMS = dllm_base_test dllm_format_test dllm_cpu_test dllm_decode_test dllm_engine_test dllm_ranks_test dllm_rank_bits_test \
+                dllm_rank_setup_test dllm_hub_test dllm_serve_test
+TSAN_TESTS = ThreadPool.* OutputFiles.ManyWriters* CpuBackend.*Thread* CpuBackend.*Batch* CpuBackend.ABackend* Experts.*Thread* \
+             Route.*Threads* ScoreHead.Threads* SecondPath* GenerateBatch.* Batch*.* SchedulerTest.* PrefixStoreTest.* Turns.* \
+             MappedFile.* TcpRanks.* Proof.* Ranks.* RankedBackend.* RegroupingBackend.* RankSetup.* RankParts.* Hub*.* \
+             CachedModels.* Pool.* Lane.* LogWriter.* HttpServerTest.*
+# This one encrypts 80 MB, for minutes, and heartbeats come too late.
+TSAN_WITHOUT = TcpRanks.WhoDoesNotReadIsNotLost
+TSAN_SERVE = serve serve_limits serve_models serve_loading serve_ranks
 
 # Once scripts/setup --python has installed what it needs, `make test` builds and tests the Python package too.
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
@@ -169,9 +176,10 @@ tsan:  ## the thread sanitizer over everything that runs on several threads
 	@scripts/setup
 	@cmake --preset tsan --log-level=WARNING
 	@cmake --build --preset tsan -j $(JOBS) --target $(TSAN_PROGRAMS) dllm
-	@set -e; for t in $(TSAN_PROGRAMS); do build/tsan/$$(cd build/tsan && find . -name $$t -type f) \
-	  --gtest_brief=1 --gtest_filter='$(TSAN_FILTER)'; done
-	@set -e; for t in serve serve_limits; do python3 -B tests/app/$${t}_test.py build/tsan/dllm; done
+	@set -e; export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; \
+	for t in $(TSAN_PROGRAMS); do build/tsan/$$(cd build/tsan && find . -name $$t -type f) \
+	  --gtest_brief=1 --gtest_filter="$$(echo '$(TSAN_TESTS)' | tr -s ' ' :)-$(TSAN_WITHOUT)"; done; \
+	for t in $(TSAN_SERVE); do python3 -B tests/app/$${t}_test.py build/tsan/dllm; done
 
 format:  ## format C++ sources in place
 	@scripts/check_format --fix

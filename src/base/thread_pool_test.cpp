@@ -92,29 +92,6 @@ TEST(ThreadPool, RangesOfASlowWorkerAreTakenOver) {
   for (int worker : owner) EXPECT_GE(worker, 0);
 }
 
-/// Runs `body` in a child process. False: it returned false, was killed, or did not end.
-bool in_child(const std::function<bool()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(60);  // a pool that waits for the parent's workers
-    ::_exit(body() ? 0 : 1);
-  }
-  int status = 0;
-  return child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-bool sums_up(ThreadPool& pool) {
-  std::vector<std::atomic<int>> hits(500);
-  pool.parallel_for(500, [&](std::int64_t task, int) { ++hits[static_cast<std::size_t>(task)]; });
-  std::atomic<std::int64_t> sum{0};
-  pool.parallel_ranges(1000, 8, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) sum += i;
-  });
-  return std::ranges::all_of(hits, [](const auto& hit) { return hit == 1; }) && sum == 499500;
-}
-
-#ifndef __SANITIZE_THREAD__  // which supports no threads in children of processes with threads
-
 int own_priority() { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); }
 
 /// A model that is loaded in the background answers in the foreground.
@@ -139,6 +116,29 @@ TEST(ThreadPool, WorkersOfTheBackgroundStayThere) {
   }).join();
   EXPECT_EQ(lowest_of_loop(), mine);
   EXPECT_EQ(pool->size(), 2);
+}
+
+#ifndef __SANITIZE_THREAD__  // which supports no threads in children of processes with threads
+
+/// Runs `body` in a child process. False: it returned false, was killed, or did not end.
+bool in_child(const std::function<bool()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);  // a pool that waits for the parent's workers
+    ::_exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  return child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool sums_up(ThreadPool& pool) {
+  std::vector<std::atomic<int>> hits(500);
+  pool.parallel_for(500, [&](std::int64_t task, int) { ++hits[static_cast<std::size_t>(task)]; });
+  std::atomic<std::int64_t> sum{0};
+  pool.parallel_ranges(1000, 8, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) sum += i;
+  });
+  return std::ranges::all_of(hits, [](const auto& hit) { return hit == 1; }) && sum == 499500;
 }
 
 TEST(ThreadPool, WorksInChildrenOfTheProcess) {

@@ -198,5 +198,18 @@ TEST(Counted, CharactersAreCounted) {
   EXPECT_FALSE(accepts(either, '"' + std::string(21, 'a') + '"'));
 }
 
+/// What follows the two strings is the same, so that only their bounds tell their states apart.
+TEST(Counted, StringsWithTheSameEndKeepTheirBounds) {
+  const PatternPtr one = one_of(CharSet('a', 'b')), end = literal(">");
+  const Dfa dfa = *compile(
+      *either({sequence({literal("<"), counted(one, 3), end}), sequence({literal("("), counted(one, 1), end})}));
+  ASSERT_EQ(dfa.most.size(), 2U);
+  const auto text = [](char begin, std::size_t count) { return begin + std::string(count, 'a') + '>'; };
+  for (std::size_t count = 0; count < 6; ++count) {
+    EXPECT_EQ(dfa.matches(text('<', count)), count <= 3) << count;
+    EXPECT_EQ(dfa.matches(text('(', count)), count <= 1) << count;
+  }
+}
+
 }  // namespace
 }  // namespace dllm::constrain

@@ -8,9 +8,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <future>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/testing/fuzz_replay.h"
@@ -33,9 +36,11 @@ class TestWorker {
   TestWorker(const std::string& key, const Work& work) : listener_(*RankListener::open("127.0.0.1:0", {key})) {
     thread_ = std::thread([this, work] {
       for (int i = 0; i < 100 && !stop_; ++i) {
+        RankListener::Offer offer;
         const auto came = listener_->wait(50, offer);
         ASSERT_TRUE(came) << came.error().message();
         if (!*came) continue;
+        offer_.set_value(std::move(offer));
         const auto ranks = listener_->accept();
         ASSERT_TRUE(ranks) << ranks.error().message();
         work(**ranks);
@@ -49,9 +54,11 @@ class TestWorker {
   }
   std::string address() const { return "127.0.0.1:" + std::to_string(listener_->port()); }
 
-  RankListener::Offer offer;
+  /// What came; waits for it. To be called once.
+  RankListener::Offer offer() { return offer_.get_future().get(); }
 
  private:
+  std::promise<RankListener::Offer> offer_;
   std::unique_ptr<RankListener> listener_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
@@ -82,9 +89,10 @@ TEST(TcpRanks, GatherAndBroadcast) {
   const auto ranks = connect_ranks({one.address(), two.address()}, {"secret"}, bytes_of_text("an offer"));
   ASSERT_TRUE(ranks) << ranks.error().message();
   EXPECT_EQ((*ranks)->size(), 3);
-  EXPECT_EQ(two.offer.rank, 2);
-  EXPECT_EQ(two.offer.ranks, 3);
-  EXPECT_EQ(two.offer.bytes, bytes_of_text("an offer"));
+  const RankListener::Offer offer = two.offer();
+  EXPECT_EQ(offer.rank, 2);
+  EXPECT_EQ(offer.ranks, 3);
+  EXPECT_EQ(offer.bytes, bytes_of_text("an offer"));
   ASSERT_TRUE((*ranks)->broadcast(std::vector<std::byte>(3'000'000)));
   for (const std::size_t size : {0U, 1U, 100U, 2'500'000U}) gather_parts(**ranks, size);
 }

@@ -66,7 +66,8 @@ TEST(Tools, WhatIsNoCallIsText) {
   for (const char* text : {"no call", "<tool_call>", "<tool_call>{\"name\": \"weather\"}", "<tool_call>x</tool_call>",
                            "<tool_call>{\"name\": \"unknown\"}</tool_call>", "<tool_call>[]</tool_call>",
                            "<tool_call>{\"name\": \"time\", \"arguments\": 3}</tool_call>",
-                           "<tool_call>{\"name\": \"time\"}</tool_call> and more", ""}) {
+                           "<tool_call>{\"name\": \"time\"}</tool_call> and more", "<|tool_call>call:time{}",
+                           "<|tool_call>call:weather{town:<|\"|>Ulm<|\"|>}", ""}) {
     const ToolAnswer answer = parse_tool_calls(text, weather());
     EXPECT_TRUE(answer.calls.empty()) << text;
     EXPECT_EQ(answer.text, text);

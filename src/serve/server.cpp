@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -148,13 +149,13 @@ class Host {
     failure_.set({ErrorCode::kIo, "the model's file has changed while it was served", path,
                   "to replace a model, write a new file and rename it, then start the server again"});
     // Proxies that ask /health twice a second see that it fails, and send their requests elsewhere.
-    notice_ = std::make_unique<Alarm>(kNotice, [this] { server_->abort(); });
+    end_soon([this] { server_->abort(); });
   }
   /// Requests have ended with the error. Those who read their answers may finish, and /health says why.
   void device_lost(const std::string& why) {
     failure_.set({ErrorCode::kResource, why, "--backend", "the kernel's log may say more; start the server again"});
     api_->write_log({{"event", "device lost"}, {"error", why}});
-    notice_ = std::make_unique<Alarm>(kNotice, [this] {
+    end_soon([this] {
       drain();
       server_->drain();
     });
@@ -175,6 +176,11 @@ class Host {
   }
 
  private:
+  /// The files and the device are watched in threads of their own, and both may be lost; the first loss counts.
+  void end_soon(std::function<void()> end) {
+    const std::lock_guard lock(notice_mutex_);
+    if (!notice_) notice_ = std::make_unique<Alarm>(kNotice, std::move(end));
+  }
   void on_signal(bool again) {
     if (again) return server_->abort();
     drain();
@@ -191,6 +197,7 @@ class Host {
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<Api> api_;
   std::unique_ptr<Work> work_;
+  std::mutex notice_mutex_;
   std::unique_ptr<Alarm> alarm_, notice_;
   Failure failure_;
 };
