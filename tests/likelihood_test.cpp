@@ -7,10 +7,13 @@
 #include <cmath>
 
 #include "dllm/model.h"
+#include "eval/testing/estimate_likelihood.h"
 
 namespace dllm {
 namespace {
 
+using test::estimate_likelihood;
+using test::MaskedScorer;
 using Ids = std::vector<std::int32_t>;
 
 const LanguageModel& tiny() {

@@ -15,7 +15,7 @@
 
 #include "engine/backend/ranks_setup.h"
 #include "random_model.h"
-#include "ranks/local_group.h"
+#include "ranks/testing/local_group.h"
 
 namespace dllm {
 namespace {
@@ -40,7 +40,7 @@ class RankParts : public testing::Test {
   /// What each rank but the first gets from share_weights(), and the errors of all.
   std::vector<std::string> share(const Model& model, int ranks, SplitKind split, const PartFolder& folder,
                                  const std::function<bool()>& go_on = {}) {
-    const auto group = local_group(ranks);
+    const auto group = test::local_group(ranks);
     std::vector<std::string> errors(static_cast<std::size_t>(ranks));
     models_.assign(static_cast<std::size_t>(ranks), nullptr);
     told_.clear();
@@ -193,7 +193,7 @@ TEST_F(RankParts, RanksWithAndWithoutAModelComputeTheSame) {
   const auto model = file_model("tri-f16.gguf");
   const PartFolder folder(cache(), std::uint64_t{1} << 30);
   for (const SplitKind split : {SplitKind::kOutputs, SplitKind::kLayers}) {
-    const auto group = local_group(3);
+    const auto group = test::local_group(3);
     std::vector<std::string> errors(3);
     std::vector<std::vector<float>> logits(3);
     std::vector<std::thread> threads;

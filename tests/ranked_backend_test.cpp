@@ -40,7 +40,7 @@ std::unique_ptr<Backend> backend_of(const Model& model, Communicator& ranks) {
 
 TEST(RankedBackend, CachesEndOnAnyThread) {
   const auto model = small_model();
-  auto group = local_group(2);
+  auto group = test::local_group(2);
   std::thread follower([&] { EXPECT_TRUE(follow_ranks(*backend_of(*model, *group[1]), *group[1])); });
   {
     auto own = backend_of(*model, *group[0]);
@@ -69,7 +69,7 @@ TEST(RankedBackend, CachesEndOnAnyThread) {
 
 TEST(RankedBackend, AChildProcessLeavesTheOthersAlone) {
   const auto model = small_model();
-  auto group = local_group(2);
+  auto group = test::local_group(2);
   std::thread follower([&] { EXPECT_TRUE(follow_ranks(*backend_of(*model, *group[1]), *group[1])); });
   {
     auto own = backend_of(*model, *group[0]);
@@ -122,7 +122,7 @@ class Damaging final : public Communicator {
 
 TEST(RankedBackend, NobodyWaitsForARankThatGotSomethingWrong) {
   const auto model = small_model();
-  auto group = local_group(2);
+  auto group = test::local_group(2);
   Expected<void> followed;
   std::thread follower([&] { followed = follow_ranks(*backend_of(*model, *group[1]), *group[1]); });
   const auto first = std::make_shared<Damaging>(std::move(group[0]));
@@ -139,7 +139,7 @@ TEST(RankedBackend, NobodyWaitsForARankThatGotSomethingWrong) {
 }
 
 TEST(RankedBackend, TheFirstFailureReachesAllAsItIs) {
-  const auto group = local_group(3);
+  const auto group = test::local_group(3);
   std::vector<Expected<void>> seen(3);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank)

@@ -13,7 +13,7 @@
 #include "backend/backend.h"
 #include "cpu/cpu_backend.h"
 #include "model/model.h"
-#include "ranks/local_group.h"
+#include "ranks/testing/local_group.h"
 
 namespace dllm::test {
 

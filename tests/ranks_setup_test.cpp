@@ -11,7 +11,7 @@
 
 #include "model/rope_request.h"
 #include "random_model.h"
-#include "ranks/local_group.h"
+#include "ranks/testing/local_group.h"
 
 namespace dllm {
 namespace {
@@ -108,7 +108,7 @@ TEST(RankSetup, ExchangesDependOnActivationsAndTheCache) {
 }
 
 TEST(RankSetup, MachinesAreMeasured) {
-  const auto group = local_group(2);
+  const auto group = test::local_group(2);
   std::vector<RankFacts> facts(2);
   std::thread other([&] { facts[1] = *measure_ranks(*group[1]); });
   facts[0] = *measure_ranks(*group[0]);
@@ -122,7 +122,7 @@ TEST(RankSetup, MachinesAreMeasured) {
 /// Who waits for a part is told why there is none.
 TEST(RankSetup, NoSplitIsAnErrorOfAllRanks) {
   const auto model = *Model::load(test::random_source({}));
-  const auto group = local_group(2);
+  const auto group = test::local_group(2);
   std::vector<std::string> errors(2);
   const auto make = [&](int rank, const Expected<SplitKind>& split) {
     CpuOptions options;

@@ -221,7 +221,7 @@ TEST(Ranks, Threads) {
 
 TEST(Ranks, ALostRankEndsTheStepOfTheOthers) {
   const auto model = model_of({});
-  const auto group = local_group(3);
+  const auto group = test::local_group(3);
   std::vector<std::string> errors(3);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank)
@@ -265,7 +265,7 @@ TEST(Ranks, FollowersDoWhatTheFirstAsks) {
   const auto model = model_of({.width = 128, .heads = 8});
   const Trace expected = test::run_alone(*model, copy_and_run);
   for (const SplitKind split : {SplitKind::kOutputs, SplitKind::kRows, SplitKind::kLayers}) {
-    auto group = local_group(3);
+    auto group = test::local_group(3);
     const auto part = [&](int rank) {
       CpuOptions options;
       options.threads = 1;
@@ -292,7 +292,7 @@ TEST(Ranks, FollowersDoWhatTheFirstAsks) {
 
 TEST(Ranks, AFollowerRefusesStepsThatDoNotFit) {
   const auto model = model_of({});
-  auto group = local_group(2);
+  auto group = test::local_group(2);
   std::string error;
   std::thread follower([&] {
     CpuOptions options;
@@ -314,7 +314,7 @@ TEST(Ranks, AFollowerRefusesStepsThatDoNotFit) {
 }
 
 TEST(Ranks, SizesThatDifferAreAnError) {
-  const auto group = local_group(2);
+  const auto group = test::local_group(2);
   std::vector<bool> failed(2, false);
   const auto send = [&](int rank, std::size_t bytes) {
     const std::vector<std::byte> own(bytes);

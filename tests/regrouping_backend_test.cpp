@@ -48,7 +48,7 @@ class Groups {
   }
 
   RegroupingBackend::Group make(int ranks) {
-    auto group = local_group(ranks);
+    auto group = test::local_group(ranks);
     std::shared_ptr<Communicator> first(std::move(group[0]));
     for (int rank = 1; rank < ranks; ++rank) {
       std::shared_ptr<Communicator> own(std::move(group[static_cast<std::size_t>(rank)]));

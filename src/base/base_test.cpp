@@ -3,7 +3,9 @@
 
 #include "base/cache_directory.h"
 #include "base/hash.h"
+#include "base/human_bytes.h"
 #include "base/integers.h"
+#include "base/nearest.h"
 #include "base/parallel.h"
 #include "base/svg_plot.h"
 
@@ -50,6 +52,17 @@ TEST(Parallel, PiecesCoverAllItemsOnce) {
     for (const auto& count : seen) EXPECT_EQ(count.load(), 2);
   }
   EXPECT_THROW(parallel(pool, 2, [](std::int64_t, int) { throw std::bad_alloc(); }), std::bad_alloc);
+}
+
+TEST(Nearest, FindsTyposAndNothingElse) {
+  EXPECT_EQ(nearest("--stpes", {"--steps", "--seed"}), "--steps");
+  EXPECT_EQ(nearest("quantise", {"quantize", "run"}), "quantize");
+  EXPECT_EQ(nearest("zzz", {"run", "chat"}), "");
+}
+
+TEST(HumanBytes, TakesDecimalUnits) {
+  EXPECT_EQ(human_bytes(999), "999 B");
+  EXPECT_EQ(human_bytes(5057168), "5.06 MB");
 }
 
 TEST(CacheDirectory, FollowsTheXdgSpecification) {

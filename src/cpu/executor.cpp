@@ -332,8 +332,13 @@ void Executor::run(const op::Route& o) {
     }
     route_blocks_.push_back(static_cast<std::int64_t>(rows_.size()));
   }
-  route_.run(o, width(o.logits), first_value(o.logits), vector(o.bias), route_blocks_, rows(o.logits),
-             first_value(o.out), vector(o.expert_scale));
+  route_.run(o, {.experts = width(o.logits),
+                 .rows = rows(o.logits),
+                 .logits = first_value(o.logits),
+                 .bias = vector(o.bias),
+                 .scale = vector(o.expert_scale),
+                 .runs = route_blocks_,
+                 .out = first_value(o.out)});
 }
 
 void Executor::run(const op::Experts& o) {

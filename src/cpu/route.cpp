@@ -13,9 +13,9 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-void RouteRunner::score(const op::Route& o, std::int64_t experts, const float* logits, const float* bias,
-                        std::int64_t row) {
-  const float* z = logits + row * experts;
+void RouteRunner::score(const op::Route& o, const RouteArgs& args, std::int64_t row) {
+  const std::int64_t experts = args.experts;
+  const float *z = args.logits + row * experts, *bias = args.bias;
   float* s = scores_.data() + row * experts;
   float* t = keys_.data() + row * experts;
   if (o.score == GateScore::kSoftmax) {
@@ -43,24 +43,24 @@ RouteRunner::Scratch RouteRunner::scratch(int worker, std::size_t experts) {
           std::span(floats_).subspan(at * experts, experts)};
 }
 
-void RouteRunner::choose_row(const op::Route& o, std::int64_t row, const Scratch& scratch, const float* scale,
-                             float* out) {
+void RouteRunner::choose_row(const op::Route& o, const RouteArgs& args, std::int64_t row, const Scratch& scratch) {
   const std::size_t width = scratch.allowed.size(), at = static_cast<std::size_t>(row) * width;
   choose_largest(std::span(keys_).subspan(at, width), scratch.allowed, o.used, scratch.chosen);
   write_choice(o, std::span(scores_).subspan(at, width), scratch.chosen,
-               scale == nullptr ? std::span<const float>() : std::span(scale, width),
-               std::span(out + row * 2 * o.used, 2 * static_cast<std::size_t>(o.used)));
+               args.scale == nullptr ? std::span<const float>() : std::span(args.scale, width),
+               std::span(args.out + row * 2 * o.used, 2 * static_cast<std::size_t>(o.used)));
 }
 
-void RouteRunner::run(const op::Route& o, std::int64_t experts, const float* logits, const float* bias,
-                      std::span<const std::int64_t> runs, std::int64_t rows, float* out, const float* scale) {
+void RouteRunner::run(const op::Route& o, const RouteArgs& args) {
+  const std::int64_t experts = args.experts, rows = args.rows;
+  const std::span<const std::int64_t> runs = args.runs;
   const auto width = static_cast<std::size_t>(experts);
   const auto workers = static_cast<std::size_t>(pool_.size());
   scores_.resize(static_cast<std::size_t>(rows) * width);
   keys_.resize(scores_.size());
   sets_.assign(3 * workers * width, 1);
   floats_.resize(workers * width);
-  parallel_items(pool_, rows, 8 * experts, [&](std::int64_t row, int) { score(o, experts, logits, bias, row); });
+  parallel_items(pool_, rows, 8 * experts, [&](std::int64_t row, int) { score(o, args, row); });
   if (o.capacity > 0) {
     parallel(pool_, static_cast<std::int64_t>(runs.size()) - 1, [&](std::int64_t run, int worker) {
       const auto begin = static_cast<std::size_t>(runs[static_cast<std::size_t>(run)]),
@@ -68,7 +68,7 @@ void RouteRunner::run(const op::Route& o, std::int64_t experts, const float* log
       const Scratch space = scratch(worker, width);
       pool_of_block(o, std::span(keys_).subspan(begin * width, (end - begin) * width), space.floats, space.all,
                     space.allowed);
-      for (std::size_t row = begin; row < end; ++row) choose_row(o, static_cast<std::int64_t>(row), space, scale, out);
+      for (std::size_t row = begin; row < end; ++row) choose_row(o, args, static_cast<std::int64_t>(row), space);
     });
     return;
   }
@@ -78,7 +78,7 @@ void RouteRunner::run(const op::Route& o, std::int64_t experts, const float* log
     if (groups > 1)
       limit_groups(o, std::span(keys_).subspan(static_cast<std::size_t>(row) * width, width),
                    space.floats.first(groups), space.chosen.first(groups), space.allowed);
-    choose_row(o, row, space, scale, out);
+    choose_row(o, args, row, space);
   });
 }
 

@@ -34,7 +34,12 @@ class Route : public ::testing::Test {
     RouteRunner runner(*default_kernel_set(), pool);
     const std::int64_t rows = static_cast<std::int64_t>(logits.size()) / experts;
     std::vector<float> out(static_cast<std::size_t>(rows * 2 * o.used));
-    runner.run(o, experts, logits.data(), bias.empty() ? nullptr : bias.data(), runs, rows, out.data());
+    runner.run(o, {.experts = experts,
+                   .rows = rows,
+                   .logits = logits.data(),
+                   .bias = bias.empty() ? nullptr : bias.data(),
+                   .runs = runs,
+                   .out = out.data()});
     std::vector<Routed> result;
     for (std::int64_t row = 0; row < rows; ++row) {
       const auto at = out.begin() + row * 2 * o.used;

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "dllm/model.h"
 #include "engine/option_parts.h"
 #include "engine/resolve.h"
+#include "engine/trace.h"
 
 namespace dllm {
 namespace {
@@ -373,6 +375,22 @@ TEST(Options, AResultCarriesWhatWasUsed) {
   EXPECT_EQ(values.at("seed"), OptionValue(std::uint64_t{5}));
   EXPECT_FALSE(values.contains("steps"));
   EXPECT_FALSE(values.contains("top_k"));
+}
+
+TEST(Options, JsonHoldsWhatWasRead) {
+  ResolvedOptions options;
+  options.values = {{"length", std::int64_t{64}},
+                    {"seed", 18446744073709551615u},
+                    {"factor", 1.5},
+                    {"exact_length", false},
+                    {"algorithm", "factor"}};
+  const auto json = options_json(options);
+  EXPECT_EQ(json.size(), 5u);
+  EXPECT_EQ(json["length"], 64);
+  EXPECT_EQ(json["algorithm"], "factor");
+  EXPECT_EQ(json["seed"].get<std::uint64_t>(), 18446744073709551615u);
+  EXPECT_EQ(json["exact_length"], false);
+  EXPECT_EQ(json["factor"], 1.5);
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "base/try.h"
-
 namespace dllm {
 namespace {
 
@@ -100,17 +98,6 @@ LikelihoodEstimate LikelihoodPlan::combine(std::span<const double> values) const
   }
   estimate.samples = options_.samples;
   return estimate;
-}
-
-Expected<LikelihoodEstimate> estimate_likelihood(std::int32_t length, const MaskedScorer& scorer,
-                                                 const LikelihoodOptions& options) {
-  DLLM_TRY(const LikelihoodPlan plan, LikelihoodPlan::sampled(length, options));
-  std::vector<double> values;
-  for (std::int32_t sample = 0; sample < plan.samples(); ++sample) {
-    DLLM_TRY(const std::vector<double> logs, scorer(plan.mask(sample)));
-    values.push_back(plan.value(logs));
-  }
-  return plan.combine(values);
 }
 
 }  // namespace dllm

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -9,10 +8,6 @@
 #include "dllm/error.h"
 
 namespace dllm {
-
-/// Log-probabilities (nats) of the target's tokens at `masked`, ascending indices into the target: all of these show
-/// the mask, and the rest of the target is visible. One forward pass.
-using MaskedScorer = std::function<Expected<std::vector<double>>(const std::vector<std::int32_t>& masked)>;
 
 /// A masked model's bound on the log-likelihood of a target.
 struct LikelihoodEstimate {
@@ -61,9 +56,5 @@ class LikelihoodPlan {
   std::int32_t length_;
   LikelihoodOptions options_;  ///< `samples` rounded up to whole groups
 };
-
-/// A plan's masks scored one by one. Errors: those of the plan and of `scorer`.
-Expected<LikelihoodEstimate> estimate_likelihood(std::int32_t length, const MaskedScorer& scorer,
-                                                 const LikelihoodOptions& options = {});
 
 }  // namespace dllm

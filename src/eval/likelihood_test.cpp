@@ -8,8 +8,13 @@
 #include <cmath>
 #include <set>
 
+#include "eval/testing/estimate_likelihood.h"
+
 namespace dllm {
 namespace {
+
+using test::estimate_likelihood;
+using test::MaskedScorer;
 
 /// A joint distribution over three tokens of three kinds, far from independent, and its true conditionals.
 class Joint {

@@ -102,11 +102,11 @@ ValueId GraphBuilder::route(ValueId logits, op::Route spec, std::string name) {
   return spec.out;
 }
 
-ValueId GraphBuilder::experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name,
-                              Activation activation, std::int64_t hadamard) {
-  const std::int64_t out_width = graph_.weights[static_cast<std::size_t>(down)].shape[1];
-  const ValueId out = value(std::move(name), rows(x), out_width);
-  graph_.ops.push_back(op::Experts{x, routed, gate, up, down, out, activation, static_cast<std::int32_t>(hadamard)});
+ValueId GraphBuilder::experts(ValueId x, op::Experts spec, std::string name) {
+  spec.x = x;
+  const ValueId out = value(std::move(name), rows(x), graph_.weights[static_cast<std::size_t>(spec.down)].shape[1]);
+  spec.out = out;
+  graph_.ops.push_back(std::move(spec));
   return out;
 }
 

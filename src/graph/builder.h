@@ -34,8 +34,8 @@ class GraphBuilder {
   ValueId select(ValueId canvas, ValueId context, std::string name);
   /// `spec.logits` and `spec.out` are ignored.
   ValueId route(ValueId logits, op::Route spec, std::string name);
-  ValueId experts(ValueId x, ValueId routed, WeightId gate, WeightId up, WeightId down, std::string name,
-                  Activation activation = Activation::kSilu, std::int64_t hadamard = 0);
+  /// `spec.x` and `spec.out` are ignored.
+  ValueId experts(ValueId x, op::Experts spec, std::string name);
   /// Columns follow those taken in before.
   ValueId hidden_in(std::int64_t width, std::string name);
   /// Columns follow those handed out before.

@@ -41,8 +41,6 @@ class Repository {
   /// The user's error for a status other than success.
   Error refusal(const Response& response, const std::string& url) const;
 
-  static bool may_pass(long status) { return status == 408 || status == 429 || status >= 500; }
-
  private:
   const Config& config_;
   HttpClient& http_;

@@ -138,8 +138,15 @@ class GemmaBuilder {
     const WeightId gate = b_.weight(name(layer, "ffn_gate_exps.weight"), {desc_.width, e.width, e.count});
     const WeightId up = b_.weight(name(layer, "ffn_up_exps.weight"), {desc_.width, e.width, e.count});
     const WeightId down = b_.weight(name(layer, "ffn_down_exps.weight"), {e.width, desc_.width, e.count});
-    const ValueId out = b_.experts(norm(x, name(layer, "pre_ffw_norm_2")), route, gate, up, down,
-                                   name(layer, "ffn_exps"), Activation::kGeluTanh);
+    const ValueId out = b_.experts(norm(x, name(layer, "pre_ffw_norm_2")),
+                                   {.x = kNoId,
+                                    .route = route,
+                                    .gate = gate,
+                                    .up = up,
+                                    .down = down,
+                                    .out = kNoId,
+                                    .activation = Activation::kGeluTanh},
+                                   name(layer, "ffn_exps"));
     return norm(out, name(layer, "post_ffw_norm_2"));
   }
 

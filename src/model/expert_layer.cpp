@@ -35,8 +35,15 @@ ValueId build_expert_layer(GraphBuilder& b, const ModelDesc& desc, ValueId x, st
   const WeightId up = b.weight(name("ffn_up_exps.weight"), {desc.width, e.width, e.count});
   const WeightId down =
       b.weight(name(down_name("ffn_down_exps", desc.online.down_experts) + ".weight"), {e.width, desc.width, e.count});
-  const ValueId routed =
-      b.experts(x, route, gate, up, down, name("ffn_exps"), Activation::kSilu, desc.online.down_experts);
+  const ValueId routed = b.experts(x,
+                                   {.x = kNoId,
+                                    .route = route,
+                                    .gate = gate,
+                                    .up = up,
+                                    .down = down,
+                                    .out = kNoId,
+                                    .hadamard = static_cast<std::int32_t>(desc.online.down_experts)},
+                                   name("ffn_exps"));
   if (e.shared_width == 0) return routed;
   const ValueId shared_gate = linear(x, "ffn_gate_shexp", desc.width, e.shared_width);
   const ValueId shared_up = linear(x, "ffn_up_shexp", desc.width, e.shared_width);

@@ -111,23 +111,6 @@ Metadata target_metadata(const ModelSource& source, const WriteOptions& options,
   return result;
 }
 
-/// Fills in everything that is known before the first byte is written.
-WriteReport plan_report(const ModelSource& source, const std::vector<TypeChoice>& choices) {
-  WriteReport report;
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    const SourceTensor& tensor = source.tensors[i];
-    const auto& [type, instead_of] = choices[i];
-    report.tensors += 1;
-    report.elements += element_count(tensor.shape);
-    report.bytes_in += static_cast<std::int64_t>(byte_size(tensor));
-    report.bytes_out += row_count(tensor.shape) * codec(type).row_bytes(tensor.shape.front());
-    report.tensors_by_type[type] += 1;
-    if (instead_of) report.fallbacks.push_back({tensor.name, *instead_of, type});
-  }
-  report.warnings = requantization_warnings(source, choices);
-  return report;
-}
-
 class ModelWriter {
  public:
   ModelWriter(const ModelSource& source, const WriteOptions& options, const std::vector<TypeChoice>& choices)
@@ -169,6 +152,20 @@ class ModelWriter {
 };
 
 }  // namespace
+
+WriteReport planned_report(const ModelSource& source, const std::vector<TypeChoice>& choices) {
+  WriteReport report;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const SourceTensor& tensor = source.tensors[i];
+    const auto& [type, instead_of] = choices[i];
+    report.tensors += 1;
+    report.elements += element_count(tensor.shape);
+    report.bytes_out += row_count(tensor.shape) * codec(type).row_bytes(tensor.shape.front());
+    report.tensors_by_type[type] += 1;
+    if (instead_of) report.fallbacks.push_back({tensor.name, *instead_of, type});
+  }
+  return report;
+}
 
 std::vector<std::string> requantization_warnings(const ModelSource& source, const std::vector<TypeChoice>& choices) {
   std::int64_t requantized = 0;
@@ -216,7 +213,9 @@ Expected<WriteReport> write_model(const ModelSource& source, const WriteOptions&
   DLLM_TRY(const Recipe* recipe, find_recipe(options.type));
   OutputOptions output{.replace = options.replace, .check = [&] { return check_inputs(source, options); }};
   DLLM_TRY(output.sources, sources_of(source));
-  WriteReport report = plan_report(source, choices);
+  WriteReport report = planned_report(source, choices);
+  for (const SourceTensor& tensor : source.tensors) report.bytes_in += static_cast<std::int64_t>(byte_size(tensor));
+  report.warnings = requantization_warnings(source, choices);
   DLLM_TRY(const std::vector<std::string> without, importance_warnings(source, options, choices));
   report.warnings.insert(report.warnings.end(), without.begin(), without.end());
   auto written =

@@ -65,6 +65,9 @@ struct WriteReport {
   }
 };
 
+/// What is known of a file before its first byte is written, without bytes_in and warnings.
+WriteReport planned_report(const ModelSource& source, const std::vector<TypeChoice>& choices);
+
 /// What a user should know of tensors that were quantized before.
 std::vector<std::string> requantization_warnings(const ModelSource& source, const std::vector<TypeChoice>& choices);
 

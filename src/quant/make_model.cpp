@@ -25,20 +25,6 @@ Expected<void> check_space(std::uint64_t bytes, const std::string& path) {
                path, "free some space, or give a smaller --type or --layers"};
 }
 
-WriteReport planned_report(const ModelSource& source, const std::vector<TypeChoice>& choices) {
-  WriteReport report;
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    const SourceTensor& tensor = source.tensors[i];
-    const auto& [type, instead_of] = choices[i];
-    report.tensors += 1;
-    report.elements += element_count(tensor.shape);
-    report.bytes_out += row_count(tensor.shape) * codec(type).row_bytes(tensor.shape.front());
-    report.tensors_by_type[type] += 1;
-    if (instead_of) report.fallbacks.push_back({tensor.name, *instead_of, type});
-  }
-  return report;
-}
-
 class Maker {
  public:
   Maker(const ModelSource& source, const std::vector<TypeChoice>& choices, const MakeOptions& options,

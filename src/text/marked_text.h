@@ -20,8 +20,6 @@ struct MarkedText {
     return {std::move(text), std::move(marks)};
   }
 
-  bool has_content() const { return marks.find(kContent) != std::string::npos; }
-
   char mark_at(std::size_t i) const { return marks.empty() ? kMarkup : marks[i]; }
 
   void append(std::string_view markup) { append(markup, kMarkup); }

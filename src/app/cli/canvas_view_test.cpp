@@ -1,5 +1,4 @@
 #include "app/cli/canvas_view.h"
-#include "base/human_bytes.h"
 
 #include <gtest/gtest.h>
 
@@ -142,8 +141,6 @@ TEST(Text, SanitizeAndWidth) {
             "\\x9b31m");
   EXPECT_EQ(sanitize("caf\xc3\xa9 \xff"), "café \uFFFD");
   EXPECT_EQ(display_width("a界é"), 4);
-  EXPECT_EQ(human_bytes(999), "999 B");
-  EXPECT_EQ(human_bytes(5057168), "5.06 MB");
 }
 
 }  // namespace

@@ -210,11 +210,5 @@ TEST(Flags, HelpShowsNamesDefaultAndTwin) {
     EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
 }
 
-TEST(Nearest, FindsTyposAndNothingElse) {
-  EXPECT_EQ(nearest("--stpes", {"--steps", "--seed"}), "--steps");
-  EXPECT_EQ(nearest("quantise", {"quantize", "run"}), "quantize");
-  EXPECT_EQ(nearest("zzz", {"run", "chat"}), "");
-}
-
 }  // namespace
 }  // namespace dllm::app

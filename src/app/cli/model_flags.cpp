@@ -15,7 +15,7 @@
 #include "base/json_reader.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
-#include "cpu/kernels/kernel_set.h"
+#include "cpu/cpu_backend.h"
 #include "engine/load_options.h"
 #include "text/chat_template.h"
 
@@ -115,13 +115,9 @@ bool ModelFlags::listed(Terminal& terminal) const {
     return true;
   }
   if (load.isa != "list") return false;
-  cpu::KernelSetEntry entries[cpu::kMaxKernelSets];
-  const int count = cpu::list_kernel_sets(entries);
-  for (int i = 0; i < count; ++i) {
-    const bool best = entries[i].set == cpu::default_kernel_set();
-    terminal.out << fmt::format("{:<8}  {}{}\n", entries[i].set->name, entries[i].available ? "yes" : "no",
-                                best ? "  (default)" : "");
-  }
+  for (const CpuIsa& one : cpu_isas())
+    terminal.out << fmt::format("{:<8}  {}{}\n", one.name, one.available ? "yes" : "no",
+                                one.is_default ? "  (default)" : "");
   return true;
 }
 

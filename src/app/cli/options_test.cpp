@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "app/cli/report.h"
-#include "engine/trace.h"
 
 namespace dllm::app {
 namespace {
@@ -91,22 +90,6 @@ TEST(GenerateFlags, EveryOptionHasOne) {
     for (const MethodInfo& method : part.methods)
       for (const OptionInfo& info : method.options) has(info);
   }
-}
-
-TEST(GenerateFlags, JsonHoldsWhatWasRead) {
-  ResolvedOptions options;
-  options.values = {{"length", std::int64_t{64}},
-                    {"seed", 18446744073709551615u},
-                    {"factor", 1.5},
-                    {"exact_length", false},
-                    {"algorithm", "factor"}};
-  const auto json = options_json(options);
-  EXPECT_EQ(json.size(), 5u);
-  EXPECT_EQ(json["length"], 64);
-  EXPECT_EQ(json["algorithm"], "factor");
-  EXPECT_EQ(json["seed"].get<std::uint64_t>(), 18446744073709551615u);
-  EXPECT_EQ(json["exact_length"], false);
-  EXPECT_EQ(json["factor"], 1.5);
 }
 
 struct TextCase {

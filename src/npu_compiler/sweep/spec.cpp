@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/nearest.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_core/config/toml_table.h"
@@ -30,7 +31,7 @@ Expected<void> read_axes(TomlTable& table, std::string_view prefix, SweepSpec& s
         if (const std::string_view hint = derived_key_hint(key); !hint.empty())
           return table.error(key, fmt::format("'{}' follows from other keys and cannot be set", key),
                              std::string(hint));
-        const std::string near = nearest_key(key, device_key_names());
+        const std::string near = nearest(key, device_key_names());
         return table.error(key, fmt::format("unknown key '{}' of a device", key),
                            near.empty() ? "quote the dotted key: \"array.blen\" = [32, 64]"
                                         : fmt::format("did you mean \"{}\"?", near));

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/input_file.h"
-#include "npu_core/config/toml_table.h"
+#include "base/nearest.h"
 
 namespace dllm::npu {
 
@@ -27,7 +27,7 @@ Expected<NamedText> read_named(EmbeddedFiles files, std::string_view folder, std
   if (const auto file = find_embedded_file(files, std::string(folder) + name_or_path))
     return NamedText{std::string(file->text), name_or_path + ".toml"};
   if (auto text = read_input(name_or_path)) return NamedText{*std::move(text), name_or_path};
-  const std::string near = nearest_key(name_or_path, shipped);
+  const std::string near = nearest(name_or_path, shipped);
   return Error{
       ErrorCode::kUsage, fmt::format("'{}' is neither a shipped {} nor a readable file", name_or_path, kind), "",
       near.empty() ? fmt::format("shipped: {}", fmt::join(shipped, ", ")) : fmt::format("did you mean '{}'?", near)};

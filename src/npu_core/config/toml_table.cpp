@@ -4,10 +4,10 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <sstream>
 
+#include "base/nearest.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -51,30 +51,7 @@ std::string scalar_text(const toml::node& node) {
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
 }
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
-
-std::string nearest_key(std::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
-  for (const std::string& candidate : candidates)
-    if (const std::size_t d = edit_distance(word, candidate); d < best_distance) best = candidate, best_distance = d;
-  return best;
-}
 
 /// A node is looked up in `table`, which `root` owns.
 struct TomlTable::State {
@@ -239,7 +216,7 @@ Expected<void> TomlTable::finish() const {
   for (const std::string& key : keys()) {
     if (state_->read.contains(key)) continue;
     const std::vector<std::string> known(state_->read.begin(), state_->read.end());
-    const std::string near = nearest_key(key, known);
+    const std::string near = nearest(key, known);
     return error(
         key, fmt::format("unknown key '{}'", path(key)),
         near.empty() ? fmt::format("known here: {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));

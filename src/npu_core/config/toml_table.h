@@ -68,7 +68,4 @@ class TomlTable {
 Expected<std::string> with_override(std::string_view text, const std::string& file, std::string_view key,
                                     std::string_view value);
 
-/// The candidate nearest to `word` by edit distance; empty if none is close.
-std::string nearest_key(std::string_view word, const std::vector<std::string>& candidates);
-
 }  // namespace dllm::npu

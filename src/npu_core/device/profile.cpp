@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/nearest.h"
 #include "base/try.h"
 #include "npu_core/config/embedded_files.h"
 #include "npu_core/config/named_file.h"
@@ -59,7 +60,7 @@ Expected<void> check_keys(const TomlTable& section, std::string_view name) {
     if (const std::string_view hint = derived_key_hint(fmt::format("{}.{}", name, key)); !hint.empty())
       return section.error(key, fmt::format("'{}.{}' follows from other keys and cannot be set", name, key),
                            std::string(hint));
-    const std::string near = nearest_key(key, known);
+    const std::string near = nearest(key, known);
     return section.error(key, fmt::format("unknown key '{}.{}'", name, key),
                          near.empty() ? fmt::format("known in [{}]: {}", name, fmt::join(known, ", "))
                                       : fmt::format("did you mean '{}'?", near));

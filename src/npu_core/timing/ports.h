@@ -38,7 +38,6 @@ class PortCalendar {
     return last;
   }
   std::uint64_t taken() const { return taken_; }
-  void add_taken(std::uint64_t count) { taken_ += count; }
 
  private:
   static constexpr std::size_t kLength = std::size_t{1} << 20;

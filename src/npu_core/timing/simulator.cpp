@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_core/device/device.h"
 #include "npu_core/device/energy.h"
@@ -51,9 +52,11 @@ TimingSimulator::TimingSimulator(const Device& device, const MachineConfig& mach
       board_(machine),
       ports_(static_cast<int>(std::min<std::int64_t>(device.sram.vector_ports, 255))),
       matrix_port_(device.sram.matrix_ports == 1 ? std::optional<PortCalendar>(1) : std::nullopt),
-      transfers_(memory_, ports_, matrix_port_ ? &*matrix_port_ : nullptr, accounts_, device.prefetch.outstanding,
-                 device.memory.dma_gbps / device.clock.ghz, device.host.dequantize_gbps / device.clock.ghz,
-                 options.compat_scale64),
+      transfers_(memory_, ports_, matrix_port_ ? &*matrix_port_ : nullptr, accounts_,
+                 {.outstanding = to_size(device.prefetch.outstanding),
+                  .bytes_per_cycle = device.memory.dma_gbps / device.clock.ghz,
+                  .unpacked_per_cycle = device.host.dequantize_gbps / device.clock.ghz,
+                  .scale64 = options.compat_scale64}),
       vector_unit_(device.array, options, ports_, board_),
       region_of_(innermost_regions(program)),
       regions_(program.regions.size() + 1),

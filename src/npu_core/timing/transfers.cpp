@@ -12,15 +12,8 @@ constexpr std::uint32_t kScaleBlock = 64;  ///< bytes, of the published kernel's
 }  // namespace
 
 Transfers::Transfers(dram::MemorySystem& memory, PortCalendar& ports, PortCalendar* matrix_port, Accounts& accounts,
-                     std::int64_t outstanding, double bytes_per_cycle, double unpacked_per_cycle, bool scale64)
-    : memory_(memory),
-      ports_(ports),
-      matrix_port_(matrix_port),
-      accounts_(accounts),
-      outstanding_(static_cast<std::size_t>(outstanding)),
-      bytes_per_cycle_(bytes_per_cycle),
-      unpacked_per_cycle_(unpacked_per_cycle),
-      scale64_(scale64) {}
+                     const DmaLimits& limits)
+    : memory_(memory), ports_(ports), matrix_port_(matrix_port), accounts_(accounts), limits_(limits) {}
 
 std::uint32_t Transfers::new_piece() {
   if (free_.empty()) {
@@ -39,7 +32,7 @@ std::uint32_t Transfers::new_piece() {
 }
 
 std::uint64_t Transfers::bytes_of(const MemoryRange& range, std::uint32_t rows, bool scales) const {
-  return std::uint64_t{rows} * (scales && scale64_ ? kScaleBlock : range.length);
+  return std::uint64_t{rows} * (scales && limits_.scale64 ? kScaleBlock : range.length);
 }
 
 /// Submits rows [first, first + rows) of a range; runs that are contiguous in memory are one request.
@@ -50,7 +43,7 @@ void Transfers::send(const MemoryRange& range, std::uint32_t first, std::uint32_
     const std::uint64_t begin = range.base + row * range.row_stride;
     std::uint64_t length = range.length;
     ++row;
-    if (scales && scale64_) {
+    if (scales && limits_.scale64) {
       length = std::min<std::uint64_t>(kScaleBlock, memory_.bytes() - begin);
     } else {
       for (; row < first + rows && range.row_stride == range.length; ++row) length += range.length;
@@ -91,8 +84,9 @@ void Transfers::resolve(std::uint32_t index) {
 }
 
 Cycle Transfers::unpack(Cycle from, std::uint64_t bytes) {
-  if (!(unpacked_per_cycle_ > 0)) return from;
-  const double exact = static_cast<double>(bytes) / unpacked_per_cycle_ + unpack_rest_, whole = std::floor(exact);
+  if (!(limits_.unpacked_per_cycle > 0)) return from;
+  const double exact = static_cast<double>(bytes) / limits_.unpacked_per_cycle + unpack_rest_,
+               whole = std::floor(exact);
   unpack_rest_ = exact - whole;
   return unpacker_.take_run(from, static_cast<std::int64_t>(whole)) + 1;
 }
@@ -136,7 +130,7 @@ void Transfers::retire(Engine engine) {
 Cycle Transfers::slot_free(Engine engine) {
   retire(engine);
   std::deque<Record>& records = in_flight(engine);
-  if (records.size() < outstanding_) return 0;
+  if (records.size() < limits_.outstanding) return 0;
   const Cycle done = complete(records.front());
   retire(engine);
   return done;
@@ -224,9 +218,8 @@ void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& r
     record.pieces.push_back(index);
     row += rows;
   }
-  if (bytes_per_cycle_ > 0)
-    free_at_ =
-        std::max(free_at_, static_cast<double>(request.start)) + static_cast<double>(record.bytes) / bytes_per_cycle_;
+  if (const double rate = limits_.bytes_per_cycle; rate > 0)
+    free_at_ = std::max(free_at_, static_cast<double>(request.start)) + static_cast<double>(record.bytes) / rate;
 }
 
 Cycle Transfers::finish() {

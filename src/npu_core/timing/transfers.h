@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <queue>
@@ -31,6 +33,14 @@ struct FinishedTransfer {
   Cycle busy = 0;  ///< cycles in which nothing else kept the engine busy
 };
 
+/// What bounds the DMA engines.
+struct DmaLimits {
+  std::size_t outstanding = 1;    ///< transfers in flight per engine
+  double bytes_per_cycle = 0;     ///< of all engines together; 0: no limit
+  double unpacked_per_cycle = 0;  ///< bytes of packed weights; 0: unpacking takes no time
+  bool scale64 = false;           ///< a row's scales are fetched as 64 bytes (TimingOptions::compat_scale64)
+};
+
 /// The DMA engines: transfers in flight, on the command-level DRAM model. Packed weights pass through the look-up of
 /// the vector contexts on their way, in the order in which they are needed; it has its own time, at a rate measured for
 /// unpacking alone, and vector instructions do not slow it down.
@@ -43,11 +53,9 @@ struct FinishedTransfer {
 class Transfers {
  public:
   /// `memory`, `ports`, `accounts` must outlive this. `matrix_port`: the only port of matrix SRAM, which arriving rows
-  /// share with the array; null if they have their own. `outstanding`: transfers in flight per engine.
-  /// `bytes_per_cycle`: limit of all engines together; 0: none. `unpacked_per_cycle`: bytes of packed weights; 0: at no
-  /// cost. `finished` is called for every transfer, in the order of each engine.
+  /// share with the array; null if they have their own.
   Transfers(dram::MemorySystem& memory, PortCalendar& ports, PortCalendar* matrix_port, Accounts& accounts,
-            std::int64_t outstanding, double bytes_per_cycle, double unpacked_per_cycle, bool scale64);
+            const DmaLimits& limits);
 
   /// Head: when a new transfer of this engine finds a free descriptor; they are reused in order.
   Cycle slot_free(Engine engine);
@@ -121,11 +129,9 @@ class Transfers {
   PortCalendar& ports_;
   PortCalendar* matrix_port_;
   Accounts& accounts_;
-  std::size_t outstanding_;
-  double bytes_per_cycle_, free_at_ = 0;
-  double unpacked_per_cycle_, unpack_rest_ = 0;  ///< fraction of a cycle carried over
+  const DmaLimits limits_;
+  double free_at_ = 0, unpack_rest_ = 0;  ///< the rest: fraction of a cycle carried over
   RunCalendar unpacker_;
-  bool scale64_;
   std::array<std::deque<Record>, 3> in_flight_;
   std::vector<Piece> pieces_{1};  ///< [0] is none
   std::vector<std::uint32_t> free_;

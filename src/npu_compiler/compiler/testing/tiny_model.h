@@ -51,7 +51,15 @@ struct TinyShape {
     const WeightId gate = b.weight(p + "gate_exps", {width, routed.width, routed.count}),
                    up = b.weight(p + "up_exps", {width, routed.width, routed.count}),
                    down = b.weight(p + "down_exps", {routed.width, width, routed.count});
-    const ValueId sum = b.experts(x, route, gate, up, down, p + "exps", Activation::kSilu, routed.turns);
+    const ValueId sum = b.experts(x,
+                                  {.x = kNoId,
+                                   .route = route,
+                                   .gate = gate,
+                                   .up = up,
+                                   .down = down,
+                                   .out = kNoId,
+                                   .hadamard = static_cast<std::int32_t>(routed.turns)},
+                                  p + "exps");
     if (routed.shared_width == 0) return sum;
     const ValueId act = b.glu(linear(x, "gate_shexp", width, routed.shared_width),
                               linear(x, "up_shexp", width, routed.shared_width), p + "act_shexp");

@@ -1,4 +1,4 @@
-#include "ranks/local_group.h"
+#include "ranks/testing/local_group.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 
 #include "base/try.h"
 
-namespace dllm {
+namespace dllm::test {
 namespace {
 
 /// Where the threads meet: before they read what the others brought, and after it, when bytes may be reused.
@@ -147,4 +147,4 @@ std::vector<std::unique_ptr<Communicator>> local_group(int ranks) {
   return group;
 }
 
-}  // namespace dllm
+}  // namespace dllm::test
