@@ -207,7 +207,7 @@ def test_training_learns_and_rounds_count(target):
     before = float(train.loss_of(drafter, store, texts, starts, target, settings)[0])
     assert 1 <= train.rounds(drafter, store, texts, target, END)[0] < 2.5
 
-    train.train(drafter, store, texts, target, settings, time.monotonic() + 8, END)
+    train.train(drafter, store, texts, target, settings, time.monotonic() + 300, END, steps=150)
     assert float(train.loss_of(drafter, store, texts, starts, target, settings)[0]) < 0.7 * before
     after, offered, right = train.rounds(drafter, store, texts, target, END)
     assert after > 1.5 and offered == 4 and all(a >= b for a, b in zip(right, right[1:]))

@@ -109,8 +109,8 @@ def draw_starts(valid, count):
     return torch.multinomial(valid.float() + 1e-9, count, replacement=True)
 
 
-def train(drafter, store, usable, target, settings, until, end, on_time=None, every=40.0):
-    """Steps until time.monotonic() is `until`; rates fall to 0 then. on_time() is called about every `every` seconds.
+def train(drafter, store, usable, target, settings, until, end, on_time=None, every=40.0, steps=None):
+    """Steps until time.monotonic() is `until`, or `steps` of them; rates fall to 0 then. on_time() is called about every `every` seconds.
     Returns the number of steps."""
     optimizer = Optimizer(drafter, settings)
     began = last = time.monotonic()
@@ -119,7 +119,7 @@ def train(drafter, store, usable, target, settings, until, end, on_time=None, ev
     order = usable[torch.randperm(len(usable))]
     while True:
         now = time.monotonic()
-        share = (now - began) / max(1e-6, until - began)
+        share = max((now - began) / max(1e-6, until - began), step / steps if steps else 0.0)
         if share >= 1:
             return step
         if at + settings.texts > len(order):
