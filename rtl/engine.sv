@@ -272,7 +272,7 @@ module engine #(
   always_comb begin
     read_row = first_row;
     port_b_row = r_b[Lane+:RowBits];
-    if (streaming) read_row = x_select ? x_k_q[Lane+:RowBits] + RowBits'(select_next >> Lane)
+    if (streaming) read_row = x_select ? x_k_q[Lane+:RowBits] + RowBits'(32'(select_next) >> Lane)
                                        : x_a_q[Lane+:RowBits] + RowBits'(32'(router_next) >> Lane);
     if (idle) begin
       read_row = host_address_i[RowBits-1:0];

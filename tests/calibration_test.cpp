@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <deque>
+#include <span>
+#include <utility>
 
 #include "cpu/cpu_backend.h"
 #include "model/model.h"
 #include "quant/canvas_runner.h"
+#include "quant/importance_maker.h"
 #include "quant/stages.h"
 #include "random_model.h"
 
@@ -89,6 +94,45 @@ TEST_P(CalibrationPass, ComputesTheModelsLogits) {
 // Plain, with biases of Q, K and V, with norms of heads and a mask of blocks, with experts.
 INSTANTIATE_TEST_SUITE_P(Architectures, CalibrationPass,
                          testing::Values("llada", "dream", "sdar", "llada-moe", "llada2", "sdar-moe", "rnd1"));
+
+/// Powers of two, so that both models compute the same floats.
+TEST(CalibrationPass, ScalesOfMatricesAreThoseOfTheWholeMatrices) {
+  ModelSource scaled = test::random_source({}), whole = scaled;
+  std::deque<std::vector<float>> storage;
+  const auto keep = [&storage](std::vector<float> values) {
+    return std::as_bytes(std::span(storage.emplace_back(std::move(values))));
+  };
+  for (const auto& [base, by] : {std::pair("blk.0.attn_q", 4.f), {"blk.0.ffn_gate", 0.5f}, {"blk.1.ffn_down", 8.f}}) {
+    scaled.tensors.push_back({std::string(base) + ".scale", TensorType::kF32, {1}, keep({by}), 0});
+    for (SourceTensor& tensor : whole.tensors) {
+      if (tensor.name != std::string(base) + ".weight") continue;
+      std::vector<float> values(tensor.data.size() / sizeof(float));
+      std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+      for (float& value : values) value *= by;
+      tensor.data = keep(std::move(values));
+    }
+  }
+  const auto one = *Model::load(scaled), other = *Model::load(whole);
+  std::vector<CalibrationCanvas> canvases(2);
+  for (TokenId i = 0; i < 20; ++i) canvases[static_cast<std::size_t>(i % 2)].tokens.push_back((7 * i + 3) % 80);
+  for (CalibrationCanvas& canvas : canvases) canvas.scored = {1, 3};
+  const ActivationRows found = head_input(*one, canvases, one->weights());
+  EXPECT_EQ(found.values, head_input(*other, canvases, other->weights()).values);
+  const auto plain = *Model::load(test::random_source({}));
+  EXPECT_NE(found.values, head_input(*plain, canvases, plain->weights()).values);
+  const auto sums = column_sums(*one, canvases, {}), unscaled = column_sums(*other, canvases, {});
+  ASSERT_TRUE(sums) << sums.error().message();
+  for (std::size_t i = 0; i < sums->size(); ++i) {
+    const auto& [name, own] = (*sums)[i];
+    ASSERT_EQ(name, (*unscaled)[i].first);
+    const double by = name == "blk.0.attn_q.weight"     ? 4
+                      : name == "blk.0.ffn_gate.weight" ? 0.5
+                      : name == "blk.1.ffn_down.weight" ? 8
+                                                        : 1;
+    for (std::size_t c = 0; c < own.squares.size(); ++c)
+      EXPECT_EQ(own.squares[c], by * by * (*unscaled)[i].second.squares[c]) << name << ", column " << c;
+  }
+}
 
 TEST(CalibrationPass, WindowsAreRefused) {
   const auto model = *Model::load(test::random_source({.architecture = "diffusion-gemma", .kv_heads = 2}));

@@ -100,8 +100,7 @@ TEST_P(NetworkFile, PricedScheduleIsNearTheSimulation) {
   for (const char* name : {"dart-512", "mobile-v79-mx"}) {
     const npu::Device device = device_of({GetParam(), name, {}});
     npu::StepRequest request;
-    request.size = {
-        .rows = network->rows, .keys = network->rows, .scored = static_cast<std::int64_t>(network->scored.size())};
+    request.size = {.rows = network->rows, .keys = network->rows, .scored = network->step().scored};
     request.network = {network->scored, network->visible, network->causal ? 1 : 0};
     const auto compiled = npu::compile_step(network->shape(), device, request);
     ASSERT_TRUE(compiled) << compiled.error().message();
@@ -173,6 +172,20 @@ TEST(NetworkInputs, AreCheckedByName) {
   EXPECT_NE(refusal(ids).find("7 numbers for 'input_ids', which needs 8"), std::string::npos) << refusal(ids);
   EXPECT_NE(refusal({}).find("0 numbers"), std::string::npos);
   EXPECT_NE(refusal({{"other", {1}}}).find("no input 'other'"), std::string::npos);
+}
+
+/// Outputs index what the network's own graph hands out.
+TEST(NetworkRun, BackendOfAnotherGraphIsRefused) {
+  const auto vit = network_named("vit");
+  CpuOptions options;
+  options.threads = 1;
+  const auto backend = *CpuBackend::create(vit->desc, graph_of(*vit), vit->weights, options);
+  Network other = *vit;
+  other.handed *= 2;
+  ASSERT_TRUE(npu::run_network(*backend, *vit, vit->sample_inputs));
+  const auto refused = npu::run_network(*backend, other, vit->sample_inputs);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kMismatch);
 }
 
 /// A row of a causal network does not see those after it.

@@ -38,7 +38,8 @@ class RankParts : public testing::Test {
   std::string cache() const { return (folder_ / "cache").string(); }
 
   /// What each rank but the first gets from share_weights(), and the errors of all.
-  std::vector<std::string> share(const Model& model, int ranks, SplitKind split, const PartFolder& folder) {
+  std::vector<std::string> share(const Model& model, int ranks, SplitKind split, const PartFolder& folder,
+                                 const std::function<bool()>& go_on = {}) {
     const auto group = local_group(ranks);
     std::vector<std::string> errors(static_cast<std::size_t>(ranks));
     models_.assign(static_cast<std::size_t>(ranks), nullptr);
@@ -46,9 +47,8 @@ class RankParts : public testing::Test {
     std::vector<std::thread> threads;
     for (std::size_t r = 0; r < errors.size(); ++r)
       threads.emplace_back([&, r] {
-        const std::function<void(const std::string&)> tell = [&](const std::string& text) { told_.push_back(text); };
-        auto shared = share_weights(r == 0 ? &model : nullptr, *group[r], split, folder,
-                                    r == 0 ? tell : std::function<void(const std::string&)>());
+        const SendWatch watch{[&](const std::string& text) { told_.push_back(text); }, go_on};
+        auto shared = share_weights(r == 0 ? &model : nullptr, *group[r], split, folder, r == 0 ? watch : SendWatch{});
         if (shared)
           models_[r] = *std::move(shared);
         else
@@ -117,6 +117,49 @@ TEST_F(RankParts, WhatWasSentIsKept) {
   for (const std::string& error : share(*model, 2, SplitKind::kOutputs, folder)) EXPECT_EQ(error, "");
   EXPECT_EQ(told_.size(), 1U);
   EXPECT_EQ(folder.find(part), folder.file_of(part));
+}
+
+TEST_F(RankParts, APartIsReadOnceForItsChecksum) {
+  const auto model = file_model("tiny-llada-f32.gguf");
+  PartSums known;
+  const RankSplit second{SplitKind::kOutputs, 1, 2};
+  const FilePart part = *part_of_file(*model, second, &known);
+  EXPECT_EQ(part.checksum, part_of_file(*model, second)->checksum);
+  ASSERT_EQ(known.size(), 1U);
+  known.begin()->second ^= 1;
+  EXPECT_EQ(part_of_file(*model, second, &known)->checksum, part.checksum ^ 1);
+  const RankSplit other{SplitKind::kOutputs, 1, 3};
+  EXPECT_EQ(part_of_file(*model, other, &known)->checksum, part_of_file(*model, other)->checksum);
+  EXPECT_EQ(known.size(), 2U);
+}
+
+TEST_F(RankParts, AFolderThatKeepsNothingFindsNothing) {
+  const auto model = file_model("tiny-llada-f32.gguf");
+  const auto part = *part_of_file(*model, {SplitKind::kOutputs, 1, 2});
+  const PartFolder keeps(cache(), std::uint64_t{1} << 30), open(cache(), std::uint64_t{1} << 30, false);
+  for (int i = 0; i < 2; ++i) {
+    for (const std::string& error : share(*model, 2, SplitKind::kOutputs, open)) EXPECT_EQ(error, "");
+    EXPECT_EQ(told_.size(), 1U) << "it is sent each time";
+    ASSERT_TRUE(models_[1]);
+    EXPECT_EQ(models_[1]->desc().layers, model->desc().layers);
+    EXPECT_TRUE(fs::is_empty(cache()));
+    EXPECT_EQ(keeps.find(part), "");
+  }
+  for (const std::string& error : share(*model, 2, SplitKind::kOutputs, keeps)) EXPECT_EQ(error, "");
+  EXPECT_NE(keeps.find(part), "");
+  EXPECT_EQ(open.find(part), "");
+  for (const std::string& error : share(*model, 2, SplitKind::kOutputs, open)) EXPECT_EQ(error, "");
+  EXPECT_EQ(told_.size(), 1U);
+  EXPECT_NE(keeps.find(part), "") << "what others keep there stays";
+}
+
+TEST_F(RankParts, SendingEndsWhenItIsAskedTo) {
+  const auto model = file_model("tiny-llada-f32.gguf");
+  const PartFolder folder(cache(), std::uint64_t{1} << 30);
+  for (const std::string& error : share(*model, 3, SplitKind::kOutputs, folder, [] { return false; }))
+    EXPECT_NE(error.find("nobody waits"), std::string::npos) << error;
+  EXPECT_TRUE(told_.empty());
+  EXPECT_TRUE(fs::is_empty(cache()));
 }
 
 TEST_F(RankParts, TheFolderIsBounded) {

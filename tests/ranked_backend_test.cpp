@@ -5,8 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <memory>
+#include <span>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "random_model.h"
 #include "ranks_on_threads.h"
@@ -84,6 +90,52 @@ TEST(RankedBackend, AChildProcessLeavesTheOthersAlone) {
     EXPECT_TRUE(backend->make_cache(64)) << "the parent goes on";
   }
   follower.join();
+}
+
+/// What rank 0 gets of the other's scores is wrong.
+class Damaging final : public Communicator {
+ public:
+  explicit Damaging(std::unique_ptr<Communicator> ranks) : ranks_(std::move(ranks)) {}
+  int rank() const override { return ranks_->rank(); }
+  int size() const override { return ranks_->size(); }
+  Expected<void> all_gather(std::span<const std::byte> own, std::span<const std::size_t> sizes,
+                            std::span<std::byte> all) override {
+    auto gathered = ranks_->all_gather(own, sizes, all);
+    // Scores are the bytes after their numbers of bytes.
+    if (after_lengths_) std::ranges::fill(all.subspan(sizes[0]), std::byte{0xff});
+    after_lengths_ = sizes[0] == 8 && sizes[1] == 8;
+    return gathered;
+  }
+  Expected<std::vector<std::byte>> broadcast(std::vector<std::byte> message) override {
+    return ranks_->broadcast(std::move(message));
+  }
+  Expected<std::vector<std::byte>> scatter(std::vector<std::vector<std::byte>> parts, std::uint64_t most) override {
+    return ranks_->scatter(std::move(parts), most);
+  }
+  bool lost() const override { return ranks_->lost(); }
+  void abort(const std::string& why) override { ranks_->abort(why); }
+
+ private:
+  std::unique_ptr<Communicator> ranks_;
+  bool after_lengths_ = false;
+};
+
+TEST(RankedBackend, NobodyWaitsForARankThatGotSomethingWrong) {
+  const auto model = small_model();
+  auto group = local_group(2);
+  Expected<void> followed;
+  std::thread follower([&] { followed = follow_ranks(*backend_of(*model, *group[1]), *group[1]); });
+  const auto first = std::make_shared<Damaging>(std::move(group[0]));
+  RankedBackend backend(backend_of(*model, *first), first);
+  const auto cache = *backend.make_cache(64);
+  SequenceStep step{cache.get(), first_rows(), {}, {}};
+  const auto scores = backend.forward({&step, 1});
+  ASSERT_FALSE(scores);
+  EXPECT_EQ(scores.error().what, "rank 1 sent scores of another shape");
+  EXPECT_TRUE(backend.lost());
+  follower.join();
+  ASSERT_FALSE(followed);
+  EXPECT_EQ(followed.error().what, scores.error().what);
 }
 
 TEST(RankedBackend, TheFirstFailureReachesAllAsItIs) {

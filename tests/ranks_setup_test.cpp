@@ -78,6 +78,35 @@ TEST(RankSetup, RanksOfOneMachineShareItsMemory) {
   EXPECT_EQ(chosen({7, 8, 7, 8}).find("lacks"), std::string::npos) << "two copies on each";
 }
 
+/// What is sent is counted in the form in which it is sent.
+TEST(RankSetup, ExchangesDependOnActivationsAndTheCache) {
+  const auto bytes = [](TensorType weights, SplitKind kind, CpuKvType kv, CpuActivations activations) {
+    const auto model =
+        *Model::load(test::random_source({.width = 128, .layers = 4, .ffn_width = 256, .type = weights}));
+    CpuOptions cpu;
+    cpu.kv = kv;
+    cpu.activations = activations;
+    const StepExchange moved = step_exchange(*model, split_graph(model->build({32, 32}), {kind, 0, 2}), 0, 2, cpu);
+    EXPECT_GT(moved.gathers, 2);
+    return moved.bytes;
+  };
+  using enum CpuActivations;
+  const auto outputs = [&](TensorType type, CpuActivations activations) {
+    return bytes(type, SplitKind::kOutputs, CpuKvType::kAuto, activations);
+  };
+  EXPECT_LT(outputs(TensorType::kQ8_0, kAuto), outputs(TensorType::kQ8_0, kF32)) << "codes";
+  EXPECT_EQ(outputs(TensorType::kQ8_0, kInt8), outputs(TensorType::kQ8_0, kAuto));
+  EXPECT_EQ(outputs(TensorType::kF32, kAuto), outputs(TensorType::kF32, kF32)) << "nothing reads codes";
+  const auto rows = [&](TensorType type, CpuKvType kv) { return bytes(type, SplitKind::kRows, kv, kAuto); };
+  const double f32 = rows(TensorType::kQ8_0, CpuKvType::kF32), f16 = rows(TensorType::kQ8_0, CpuKvType::kF16),
+               q8 = rows(TensorType::kQ8_0, CpuKvType::kQ8_0), q4 = rows(TensorType::kQ8_0, CpuKvType::kQ4_0);
+  EXPECT_GT(f16, q8);
+  // Per number 4, 2, 34/32 and 18/32 bytes; what else is sent is the same.
+  EXPECT_NEAR((f32 - f16) / (f16 - q8), 2 / (2 - 34.0 / 32), 1e-3);
+  EXPECT_NEAR((f16 - q8) / (q8 - q4), (2 - 34.0 / 32) / (16.0 / 32), 1e-3);
+  EXPECT_EQ(rows(TensorType::kF32, CpuKvType::kAuto), rows(TensorType::kF32, CpuKvType::kF32));
+}
+
 TEST(RankSetup, MachinesAreMeasured) {
   const auto group = local_group(2);
   std::vector<RankFacts> facts(2);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -86,6 +87,11 @@ class Events {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     return false;
+  }
+
+  std::ptrdiff_t count(Kind kind) {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::count(kinds_, kind);
   }
 
  private:
@@ -173,7 +179,7 @@ TEST(RegroupingBackend, ItGoesOnWithFewerAfterAWhileOnly) {
   maker.busy_for_s = 0.2;
   maker.look_again_s = 0.02;
   std::atomic<bool> there = false;
-  maker.all_there = [&] { return there.load(); };
+  maker.any_returned = [&](const std::function<bool()>&) { return there.load(); };
   maker.make = [&](Absent absent, const std::function<bool()>&) -> Expected<RegroupingBackend::Group> {
     {
       const std::lock_guard lock(mutex);
@@ -206,11 +212,98 @@ TEST(RegroupingBackend, ItGoesOnWithFewerAfterAWhileOnly) {
   there = true;
   ASSERT_TRUE(events.told(Kind::kReturned));
   EXPECT_TRUE(step_on(backend, *fewer)) << "what runs goes on until renew()";
-  backend.renew();
+  backend.renew([] { return true; });
   EXPECT_EQ(backend.status().ranks, 3);
   EXPECT_FALSE(step_on(backend, *fewer));
   const auto whole = *backend.make_cache(64);
   EXPECT_EQ(test::difference(*first, *step_on(backend, *whole)), "");
+}
+
+/// A maker of groups of two, of which all ranks but one are there; the missing one returns when the test says so.
+RegroupingBackend::Maker fewer_than_wanted(Groups& groups, std::atomic<bool>& returned) {
+  RegroupingBackend::Maker maker;
+  maker.wanted = 3;
+  maker.first_wait_s = maker.longest_wait_s = maker.look_again_s = 0.01;
+  maker.any_returned = [&](const std::function<bool()>&) { return returned.load(); };
+  maker.make = [&groups](Absent, const std::function<bool()>&) -> Expected<RegroupingBackend::Group> {
+    return groups.make(2);
+  };
+  return maker;
+}
+
+TEST(RegroupingBackend, ARankThatReturnsToALostGroupIsNotTold) {
+  Groups groups;
+  Events events;
+  std::atomic<bool> returned = false, asked = false, answers = false;
+  auto maker = fewer_than_wanted(groups, returned);
+  maker.any_returned = [&](const std::function<bool()>& go_on) {
+    if (answers) return false;  // later looks
+    asked = true;
+    while (!answers && go_on()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return true;
+  };
+  RegroupingBackend backend(groups.make(2), maker);
+  backend.keep(events.sink());
+  const auto cache = *backend.make_cache(64);
+  while (!asked) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  groups.lose();
+  ASSERT_FALSE(step_on(backend, *cache));
+  answers = true;
+  ASSERT_TRUE(events.told(Kind::kMade));
+  EXPECT_EQ(events.count(Kind::kReturned), 0);
+  backend.renew([] { return true; });
+  EXPECT_EQ(backend.status().groups, 2U) << "the new group is kept";
+}
+
+TEST(RegroupingBackend, ARenewalThatFailsIsALoss) {
+  Groups groups;
+  Events events;
+  std::atomic<bool> returned = true, fails = true;
+  auto maker = fewer_than_wanted(groups, returned);
+  maker.make = [&](Absent, const std::function<bool()>& go_on) -> Expected<RegroupingBackend::Group> {
+    if (fails && !go_on()) throw std::bad_alloc();
+    if (fails) return Error{ErrorCode::kIo, "nobody listens there", "rank 1", ""};
+    return groups.make(2);
+  };
+  maker.first_wait_s = maker.longest_wait_s = 0.3;
+  for (const bool memory : {true, false}) {
+    fails = returned = true;
+    RegroupingBackend backend(groups.make(2), maker);
+    backend.keep(events.sink());
+    const auto before = events.count(Kind::kLost), made = events.count(Kind::kMade);
+    ASSERT_TRUE(events.told(Kind::kReturned, memory ? 1 : 2));
+    backend.renew([memory] { return memory; });
+    const RanksStatus status = backend.status();
+    EXPECT_EQ(status.ranks, 0);
+    EXPECT_EQ(status.lost, 1U);
+    EXPECT_NE(status.failure.find(memory ? "nobody listens there" : "out of memory"), std::string::npos)
+        << status.failure;
+    EXPECT_EQ(events.count(Kind::kLost), before + 1);
+    returned = false;
+    fails = false;
+    EXPECT_TRUE(events.told(Kind::kMade, made + 1)) << "another group is looked for";
+    EXPECT_EQ(backend.status().lost, 1U);
+  }
+}
+
+TEST(RegroupingBackend, WhoLooksForRanksOutlivesALackOfMemory) {
+  Groups groups;
+  Events events;
+  std::atomic<int> lacks = 3;
+  std::atomic<bool> returned = false;
+  auto maker = fewer_than_wanted(groups, returned);
+  maker.make = [&](Absent, const std::function<bool()>&) -> Expected<RegroupingBackend::Group> {
+    if (lacks-- > 0) throw std::bad_alloc();
+    return groups.make(2);
+  };
+  RegroupingBackend backend(groups.make(2), maker);
+  backend.keep(events.sink());
+  const auto cache = *backend.make_cache(64);
+  groups.lose();
+  ASSERT_FALSE(step_on(backend, *cache));
+  EXPECT_TRUE(events.told(Kind::kMade));
+  const auto again = *backend.make_cache(64);
+  EXPECT_TRUE(step_on(backend, *again));
 }
 
 TEST(RegroupingBackend, EveryRankCountsItsPasses) {

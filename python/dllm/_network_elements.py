@@ -202,17 +202,14 @@ def function(op: str, view: View, approximate: str = "none") -> View:
             and near(factor, math.sqrt(2 / math.pi)) and base.x is not None:
         made, x = "tanh_inner", base.x
     if op == "Erf":
-        x, of_half = halved(value)
-        if not of_half:
+        half = halved(value)
+        if half is None:
             raise Refusal("Erf of something other than x / sqrt(2): only GELU has it")
-        made = "erf"
+        made, x = "erf", half
     return View(Of(value.rows, value.width, value.scored, made, x), view.index)
 
 
-def halved(value: Value) -> tuple[Value, bool]:
-    """x, if the value is x / sqrt(2): also of a product whose bias was divided with it."""
+def halved(value: Value) -> Value | None:
+    """x, if the value is x / sqrt(2), else None."""
     base, scale, shift = split_affine(value)
-    half = near(uniform(scale), math.sqrt(0.5))
-    if half and uniform(shift) == 0.0:
-        return base, True
-    return value, False
+    return base if near(uniform(scale), math.sqrt(0.5)) and uniform(shift) == 0.0 else None

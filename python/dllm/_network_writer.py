@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import struct
 from typing import Any
 
 import numpy as np
 
+from ._files import written_whole
 from ._network_values import (
     Affine,
     Array,
@@ -258,17 +258,7 @@ def save(path: str, text: dict[str, Any], tensors: dict[str, Array], sample: dic
         at += size
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
-    target = os.path.realpath(path)
-    special = os.path.exists(target) and not os.path.isfile(target)  # a device or a pipe is written, never replaced
-    part = target if special else f"{target}.{os.getpid()}.part"
-    try:
-        with open(part, "wb") as file:
-            file.write(struct.pack("<Q", len(head)) + head)
-            for array in arrays.values():
-                file.write(np.ascontiguousarray(array, np.float32).tobytes())
-        if not special:
-            os.replace(part, target)
-    except BaseException:
-        if not special and os.path.exists(part):
-            os.unlink(part)
-        raise
+    with written_whole(path) as part, open(part, "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head)
+        for array in arrays.values():
+            file.write(np.ascontiguousarray(array, np.float32).tobytes())

@@ -379,7 +379,7 @@ class LoadOptions(TypedDict, total=False):
     #: store packed weights in this file and map it in later runs; auto: <model>.dllm-packed
     weight_cache: str | os.PathLike[str] | None
     #: the other ranks: where 'dllm worker' listens, separated by commas; mpi for those that mpirun or srun has
-    #: started; asks for --backend ranks
+    #: started; implies --backend ranks
     workers: str | None
     #: a file with the secret line that the workers have too; if left out: none, for workers on this machine
     #: only

@@ -12,41 +12,22 @@ from typing import Any
 
 import numpy as np
 
+from . import _dllm
 from .errors import InvalidFileError, UnsupportedError
 
-#: Architectures whose layers are those of a class in transformers: the class's family, and the attention without a key:
-#: 0 sees the whole canvas, 1 is causal, B is causal between blocks of B positions.
+#: Architectures whose layers are those of a class in transformers, and the class's family.
 FAMILIES = {
-    "llama": ("llama", 1),
-    "qwen2": ("qwen2", 1),
-    "qwen3": ("qwen3", 1),
-    "llada": ("llama", 0),
-    "dream": ("qwen2", 0),
-    "sdar": ("qwen3", 4),
-    "fast-dllm-v2": ("qwen2", 32),
-    "a2d-llama": ("llama", 0),
-    "a2d-qwen2": ("qwen2", 0),
-    "a2d-qwen3": ("qwen3", 0),
-    "stable-diffcoder": ("llama", 4),
-}
-#: Classes in config.json, and their architectures here.
-CLASSES = {
-    "LlamaForCausalLM": "llama",
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen3ForCausalLM": "qwen3",
-    "LLaDAModelLM": "llada",
-    "LLaDAModel": "llada",
-    "DreamModel": "dream",
-    "DreamForMaskedDiffusion": "dream",
-    "SDARForCausalLM": "sdar",
-    "Fast_dLLM_QwenForCausalLM": "fast-dllm-v2",
-    "A2DLlamaLMHeadModel": "a2d-llama",
-    "A2DQwen2LMHeadModel": "a2d-qwen2",
-    "A2DQwen3LMHeadModel": "a2d-qwen3",
-    "BD3LMQwen2LMHeadModel": "a2d-qwen2",
-    "BD3LMQwen3LMHeadModel": "a2d-qwen3",
-    "StableDiffcoderForCausalLM": "stable-diffcoder",
-    "SeedDiffcoderForCausalLM": "stable-diffcoder",
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "llada": "llama",
+    "dream": "qwen2",
+    "sdar": "qwen3",
+    "fast-dllm-v2": "qwen2",
+    "a2d-llama": "llama",
+    "a2d-qwen2": "qwen2",
+    "a2d-qwen3": "qwen3",
+    "stable-diffcoder": "llama",
 }
 _LAYER = {
     "input_layernorm": "attn_norm",
@@ -86,7 +67,7 @@ class Dimensions:
     """Of a dense model, by the names that transformers' configurations have, and what they lack."""
 
     family: str
-    attention: int
+    attention: int  #: 0 sees the whole canvas, 1 is causal, B is causal between blocks of B positions
     keys: dict[str, Any] = field(default_factory=dict)
 
 
@@ -135,7 +116,7 @@ class GgufWeights:
             raise UnsupportedError(f"transformers has no class with the layers of '{arch}'", self.path, _OWN_CODE)
         if "rope_freqs.weight" in self._tensors:
             raise UnsupportedError("frequencies of RoPE in a tensor", self.path, _OWN_FOLDER)
-        family, attention = FAMILIES[arch]
+        _, attention = _dllm.describe_model(self.path)
 
         def own(key: str, default: Any = None) -> Any:
             return self.value(f"{arch}.{key}", default)
@@ -169,10 +150,7 @@ class GgufWeights:
             "rope_parameters": rope,
             "tie_word_embeddings": False,
         }
-        block = self.value("diffusion.attention_block")
-        if block is None:
-            block = self.value("diffusion.block_length", attention) if attention > 1 else attention
-        return Dimensions(family, int(block), keys)
+        return Dimensions(FAMILIES[arch], attention, keys)
 
     def _floats(self, found: Any) -> Any:
         shape = [int(n) for n in found.shape[::-1]]
@@ -196,7 +174,7 @@ class GgufWeights:
         scale = self._tensors.get(own.removesuffix("weight") + "scale")
         if scale is not None and own.endswith(".weight"):
             matrix = matrix * float(self._dequantize(scale.data, scale.tensor_type).reshape(-1)[0])
-        if FAMILIES[self.architecture][0] == "llama" and (".attn_q." in own or ".attn_k." in own):
+        if FAMILIES[self.architecture] == "llama" and (".attn_q." in own or ".attn_k." in own):
             kind = "head_count" if ".attn_q." in own else "head_count_kv"
             return halves_apart(matrix, int(self.value(f"{self.architecture}.attention.{kind}")))
         return matrix
@@ -218,17 +196,20 @@ class FolderWeights:
         if not self.files:
             raise InvalidFileError("there are no safetensors", path)
         self._place = {name: file for file in self.files for name in file.keys()}
-        names = self.config.get("architectures") or [""]
-        self.architecture = CLASSES.get(names[0], names[0])
+        self.architecture = ""  #: known to dimensions()
         self.types = sorted({str(self._place[name].get_slice(name).get_dtype()) for name in self._place})
         self.own_names = False  #: of a model that its folder's own code computes
 
     def dimensions(self) -> Dimensions:
+        try:
+            self.architecture, attention = _dllm.describe_model(self.path)
+        except UnsupportedError as error:
+            raise UnsupportedError(error.what, error.where or self.path, _OWN_CODE) from error
         if self.architecture not in FAMILIES:
             raise UnsupportedError(
                 f"transformers has no class with the layers of '{self.architecture}'", self.path, _OWN_CODE
             )
-        family, attention = FAMILIES[self.architecture]
+        family = FAMILIES[self.architecture]
         config = self.config
         if self.architecture == "llada":
             heads = config["n_heads"]
@@ -247,11 +228,6 @@ class FolderWeights:
             return Dimensions(family, attention, keys)
         left_out = {"architectures", "model_type", "auto_map", "torch_dtype", "dtype", "transformers_version"}
         keys = {key: value for key, value in config.items() if key not in left_out and value is not None}
-        if self.architecture.startswith("a2d"):  # block_size is optional there
-            attention = 32 if str((config.get("architectures") or [""])[0]).startswith("BD3LM") else 0
-            attention = config.get("block_size") or attention
-        elif attention > 1:
-            attention = config.get("block_size") or config.get("block_length") or attention
         return Dimensions(family, attention, keys)
 
     def tensor(self, name: str) -> Any:

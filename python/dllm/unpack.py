@@ -11,18 +11,17 @@ bytes, and all metadata stays but the type that the file states for itself.
 from __future__ import annotations
 
 import argparse
-import os
 import pathlib
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ._files import written_whole
 from .errors import Error, FileAccessError, InvalidFileError, UnsupportedError, UsageError
 
-#: GGML's types of weights that `dllm` refuses.
+#: GGML's types of weights that `dllm` refuses; its message names this module for the same ones (gguf_format.h).
 UNREAD = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0")
 #: Types that the package gguf writes, and their numbers as `general.file_type`.
 WRITTEN = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "BF16": 32}
@@ -54,22 +53,9 @@ def unpack(path: str, to: str, kind: str = "Q8_0", progress: Callable[[str], Non
             rewritten[tensor.tensor_type.name] = rewritten.get(tensor.tensor_type.name, 0) + 1
     if not rewritten:
         raise UsageError("dllm reads every tensor of the file", path, "use it as it is")
-    handle, temporary = tempfile.mkstemp(dir=pathlib.Path(to).absolute().parent, suffix=".part")
-    os.close(handle)
-    try:
-        _write(gguf, reader, temporary, target, WRITTEN[kind], progress)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, to)
-    except BaseException:
-        pathlib.Path(temporary).unlink(missing_ok=True)
-        raise
+    with written_whole(to) as part:
+        _write(gguf, reader, part, target, WRITTEN[kind], progress)
     return rewritten
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _write(gguf: Any, reader: Any, to: str, target: Any, file_type: int, progress: Callable[[str], None] | None) -> None:

@@ -118,7 +118,7 @@ class PythonDecoder final : public UserDecoder {
   std::vector<Position> positions_of(const nb::object& chosen, const std::vector<Position>& among,
                                      const char* method) const {
     std::vector<Position> result;
-    for (const nb::handle one : items(chosen, among, method)) result.push_back(position_of(one, method));
+    for (const nb::handle one : items(chosen, among, method)) result.push_back(number_of(one, method));
     return result;
   }
 
@@ -161,17 +161,17 @@ class PythonDecoder final : public UserDecoder {
     return nb::hasattr(one, "dtype") && nb::cast<std::string>(one.attr("dtype").attr("kind")) == "b";
   }
 
-  Position position_of(const nb::handle& one, const char* method) const {
-    Position position = -1;
-    if (!nb::try_cast(nb::hasattr(one, "item") ? nb::object(one.attr("item")()) : nb::borrow(one), position))
+  /// A position or a token, as Python's or NumPy's number.
+  std::int32_t number_of(const nb::handle& one, const char* method) const {
+    std::int32_t number = -1;
+    if (!nb::try_cast(nb::hasattr(one, "item") ? nb::object(one.attr("item")()) : nb::borrow(one), number))
       refuse("it returned " + nb::cast<std::string>(nb::repr(one)), method,
              "return positions, or pairs of a position and a token");
-    return position;
+    return number;
   }
 
   /// -1 would mean the predicted one.
-  TokenId token_of(const nb::handle& one, Position position) const {
-    const TokenId token = position_of(one, "decode()");
+  TokenId checked(TokenId token, Position position) const {
     if (token < 0)
       refuse(fmt::format("token {} is not among the best of position {}", token, position), "decode()",
              "leave the token out for the predicted one");
@@ -185,14 +185,14 @@ class PythonDecoder final : public UserDecoder {
     std::pair<Position, TokenId> both;
     if (kind != "commit") {
       decision.kind = kind == "remask" ? Decision::Kind::kRemask : Decision::Kind::kRevise;
-      decision.position = position_of(chosen.attr("position"), "decode()");
+      decision.position = number_of(chosen.attr("position"), "decode()");
       if (nb::hasattr(chosen, "token") && !chosen.attr("token").is_none())
-        decision.token = token_of(chosen.attr("token"), decision.position);
+        decision.token = checked(number_of(chosen.attr("token"), "decode()"), decision.position);
     } else if (nb::try_cast(chosen, both)) {
       decision.position = both.first;
-      decision.token = token_of(nb::cast(both.second), both.first);
+      decision.token = checked(both.second, both.first);
     } else {
-      decision.position = position_of(chosen, "decode()");
+      decision.position = number_of(chosen, "decode()");
     }
     return decision;
   }

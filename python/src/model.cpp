@@ -8,13 +8,17 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <filesystem>
 #include <tuple>
 
 #include "arrays.h"
+#include "base/log.h"
 #include "bindings.h"
 #include "calls.h"
 #include "engine/load_options.h"
 #include "eval/likelihood.h"
+#include "model/hf_description.h"
+#include "model/model.h"
 #include "options.h"
 #include "raise.h"
 
@@ -124,6 +128,17 @@ std::tuple<double, double, std::int32_t> score(const Model& self, const Ids& con
   return {estimate.log_likelihood, estimate.standard_error, estimate.samples};
 }
 
+/// The architecture of a model and who sees whom in it (ModelDesc::causal_block), as the importer reads them.
+std::pair<std::string, std::int32_t> describe_model(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    const ModelDesc desc = take(describe_hf(path));
+    return {desc.architecture, desc.causal_block};
+  }
+  const Log silent([](LogLevel, const std::string&) {});
+  const auto model = take(dllm::Model::load(path, silent));
+  return {model->desc().architecture, model->desc().causal_block};
+}
+
 Dict special_tokens(const Model& self) {
   const SpecialTokens special = self.model->special_tokens();
   Dict result;
@@ -156,6 +171,8 @@ void bind_model(nb::module_& module) {
       .def_ro("tokens", &ChoiceScore::tokens)
       .def_ro("log_probability", &ChoiceScore::log_probability, "nats, among all answers")
       .def_ro("probability", &ChoiceScore::probability, "among the given choices");
+  module.def("describe_model", &describe_model, nb::arg("path"),
+             "(architecture, attention): attention 0 sees the whole canvas, 1 is causal, B is causal between blocks.");
   nb::class_<Model>(module, "Model")
       .def_static("load", &load, nb::arg("path"), nb::arg("options"), nb::arg("progress").none())
       .def("generate", &generate, nb::arg("prompt"), nb::arg("options"), nb::arg("on_step").none())

@@ -2,14 +2,18 @@
 
 import contextlib
 import io
+import os
 import pathlib
+import re
+import struct
 import tempfile
 import unittest
 from importlib.util import find_spec
 from unittest import mock
 
 import numpy as np
-from dllm import Model, UnsupportedError, UsageError, unpack
+from dllm import Error, Model, UnsupportedError, UsageError, unpack
+from dllm._files import written_whole
 
 ROOT = pathlib.Path(__file__).parents[2]
 SOURCE = ROOT / "models" / "harder-llada-f16.gguf"
@@ -21,6 +25,64 @@ class Unpack(unittest.TestCase):
         with mock.patch.dict("sys.modules", {"gguf": None}), self.assertRaises(UnsupportedError) as error:
             unpack.unpack(str(SOURCE), "/nonexistent/file")
         self.assertIn("pip install gguf", str(error.exception))
+
+    def test_the_program_names_it_for_the_same_types(self):
+        """Of every number that GGML may give a type: a file with one tensor of it."""
+        named = set()
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "one.gguf")
+            for number in range(64):
+                file.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"x"
+                                 + struct.pack("<IQIQ", 1, 256, number, 0) + bytes(4096))
+                with self.assertRaises(Error) as refused:
+                    Model.load(file)
+                if "dllm.unpack" in str(refused.exception):
+                    named.update(re.findall(r"\((I?T?Q\w+)\)", refused.exception.what))
+        self.assertEqual(named, set(unpack.UNREAD))
+
+
+class WrittenWhole(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.dir = pathlib.Path(temporary.name)
+
+    def test_the_file_is_replaced_at_the_end(self):
+        file = self.dir / "file"
+        file.write_text("before")
+        with written_whole(str(file)) as part:
+            pathlib.Path(part).write_text("after")
+            self.assertEqual(file.read_text(), "before")
+        self.assertEqual([one.name for one in self.dir.iterdir()], ["file"])
+        self.assertEqual(file.read_text(), "after")
+
+    def test_an_exception_leaves_what_was(self):
+        file = self.dir / "file"
+        file.write_text("before")
+        with self.assertRaises(KeyboardInterrupt), written_whole(str(file)) as part:
+            pathlib.Path(part).write_text("after")
+            raise KeyboardInterrupt
+        self.assertEqual([one.name for one in self.dir.iterdir()], ["file"])
+        self.assertEqual(file.read_text(), "before")
+
+    def test_links_stay(self):
+        file, link = self.dir / "file", self.dir / "link"
+        file.write_text("before")
+        link.symlink_to(file)
+        with written_whole(str(link)) as part:
+            pathlib.Path(part).write_text("after")
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(file.read_text(), "after")
+
+    def test_pipes_are_written_through(self):
+        pipe = self.dir / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        with written_whole(str(pipe)) as part:
+            pathlib.Path(part).write_text("after")
+        self.assertEqual(os.read(reader, 99), b"after")
+        self.assertTrue(pipe.is_fifo())
 
 
 @unittest.skipUnless(find_spec("gguf"), "the package gguf is not installed")

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from unittest import mock
 
 import numpy as np
-from dllm import Model, UnsupportedError, UsageError, _dllm, verify
+from dllm import Error, Model, UnsupportedError, UsageError, _dllm, verify
 from dllm import _verify_weights as weights
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -89,6 +89,34 @@ class Parts(unittest.TestCase):
         rows = np.arange(12.0).reshape(12, 1)
         stored = np.array([0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11.0]).reshape(12, 1)
         np.testing.assert_array_equal(weights.halves_apart(stored, 2), rows)
+
+    def test_who_sees_whom_is_the_importers_rule(self):
+        """Of folders without weights: names, keys of config.json and its auto_map."""
+        sizes = {"vocab_size": 768, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+                 "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5}
+        own = {"AutoModelForCausalLM": "modeling_seed_diffcoder.SeedDiffcoderForCausalLM"}
+        cases = [("tiny-bd3lm", "A2DQwen3LMHeadModel", {}, "a2d-qwen3", 32),
+                 ("tiny-mdlm", "A2DQwen3LMHeadModel", {}, "a2d-qwen3", 0),
+                 ("tiny", "A2DQwen3LMHeadModel", {"_name_or_path": "owner/tiny-bd3lm"}, "a2d-qwen3", 32),
+                 ("other-bd3lm", "A2DQwen3LMHeadModel", {"block_size": 8}, "a2d-qwen3", 8),
+                 ("coder", "LlamaForCausalLM", {"auto_map": own}, "stable-diffcoder", 4),
+                 ("llama", "LlamaForCausalLM", {}, "llama", 1),
+                 ("SDAR-8B-Chat-b32", "SDARForCausalLM", {}, "sdar", 32),
+                 ("sdar", "SDARForCausalLM", {"block_size": 16}, "sdar", 16)]
+        with tempfile.TemporaryDirectory() as temporary:
+            for name, kind, changes, architecture, attention in cases:
+                with self.subTest(name):
+                    folder = pathlib.Path(temporary, name)
+                    folder.mkdir()
+                    (folder / "config.json").write_text(json.dumps(sizes | {"architectures": [kind]} | changes))
+                    self.assertEqual(_dllm.describe_model(str(folder)), (architecture, attention))
+            for name, found in [("SDAR-8B-Chat-b32", ("sdar", 8)), ("sdar", ("sdar", 16))]:
+                folder = pathlib.Path(temporary, name)  # config.json, generation_config.json, the name, in this order
+                (folder / "generation_config.json").write_text(json.dumps({"block_length": 8}))
+                self.assertEqual(_dllm.describe_model(str(folder)), found)
+        self.assertEqual(_dllm.describe_model(str(TINY)), ("llada", 0))
+        with self.assertRaises(Error):
+            _dllm.describe_model("/nonexistent/model.gguf")
 
     def test_without_the_packages(self):
         with mock.patch.dict("sys.modules", {"torch": None}):

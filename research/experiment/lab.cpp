@@ -29,7 +29,7 @@ class NotedBackend final : public Backend {
   const ModelDesc& desc() const override { return values_.desc(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override { return values_.make_cache(capacity); }
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
-    passes.push_back({npu::step_work(batch)});
+    passes.push_back({npu::step_totals(batch)});
     return values_.forward(batch);
   }
   Lab::Passes passes;
@@ -46,7 +46,7 @@ class NotedRunner final : public PassRunner {
   std::future<Expected<std::vector<Scores>>> start(SequenceStep step) override {
     std::promise<Expected<std::vector<Scores>>> promise;
     promise.set_value(noted_.values().forward({&step, 1}));
-    noted_.passes.push_back({npu::step_work({&step, 1}), PassEvent::Kind::kLaunch, launched_++});
+    noted_.passes.push_back({npu::step_totals({&step, 1}), PassEvent::Kind::kLaunch, launched_++});
     return promise.get_future();
   }
   // One sequence has one pass at a time: the latest.

@@ -126,7 +126,7 @@ TEST(RtlAnswer, EveryPlaceIsCompared) {
   ASSERT_TRUE(device.has_value()) << device.error().message();
   for (const OnePlace& place : places())
     for (const bool faulty : {false, true}) {
-      const auto core = answer8().make(answer8(), device->device, device->config, {});
+      const auto core = *answer8().make(answer8(), device->device, device->config, {});
       npu::Machine host = *npu::Machine::create(device->config);
       host.state().reach_hbm(device->config.hbm_bytes);
       const auto program = npu::assemble(place.text, {.file = "place"});
@@ -143,7 +143,7 @@ TEST(RtlAnswer, EveryPlaceIsCompared) {
 TEST(RtlAnswer, RegistersStartAtZero) {
   const auto device = core_device(answer8());
   ASSERT_TRUE(device.has_value()) << device.error().message();
-  const auto core = answer8().make(answer8(), device->device, device->config, {});
+  const auto core = *answer8().make(answer8(), device->device, device->config, {});
   npu::Machine host = *npu::Machine::create(device->config);
   host.state().reach_hbm(device->config.hbm_bytes);
   const auto program =

@@ -18,7 +18,7 @@ Expected<std::unique_ptr<CoreAnswers>> CoreAnswers::create(std::shared_ptr<const
   const Model& weights = *result->model_;
   DLLM_TRY(CoreDevice device, core_device(shape));
   result->device_ = std::make_unique<CoreDevice>(std::move(device));
-  result->core_ = shape.make(shape, result->device_->device, result->device_->config, timing);
+  DLLM_TRY(result->core_, shape.make(shape, result->device_->device, result->device_->config, timing));
   const auto graph = [&weights](StepShape rows) { return weights.build(rows); };
   npu::NpuOptions options;
   options.execute = [core = result->core_.get()](npu::Machine& machine, const npu::Program& program) {

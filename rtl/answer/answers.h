@@ -15,7 +15,8 @@ namespace dllm::rtl {
 /// `dllm run --backend npu --device FILE` runs.
 class CoreAnswers {
  public:
-  /// Errors: those of core_device(), npu::NpuBackend::create() and npu::accuracy::AccuracyBackend::create().
+  /// Errors: those of core_device(), CoreShape::make, npu::NpuBackend::create() and
+  /// npu::accuracy::AccuracyBackend::create().
   static Expected<std::unique_ptr<CoreAnswers>> create(std::shared_ptr<const Model> model, const CoreShape& shape,
                                                        MemoryTiming timing = {});
 

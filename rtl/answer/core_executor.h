@@ -44,8 +44,9 @@ class CoreExecutor {
 struct CoreShape {
   std::string device;  ///< file
   std::uint32_t vector_rows = 0, fp_words = 0, int_words = 0, program_words = 0;
-  std::unique_ptr<CoreExecutor> (*make)(const CoreShape& shape, const npu::Device& device,
-                                        const npu::MachineConfig& config, MemoryTiming timing) = nullptr;
+  /// Errors: those of npu::Machine::create().
+  Expected<std::unique_ptr<CoreExecutor>> (*make)(const CoreShape& shape, const npu::Device& device,
+                                                  const npu::MachineConfig& config, MemoryTiming timing) = nullptr;
 };
 /// The device and the machine of a shape, with as much HBM as its programs need. Errors: those of load_device(); kUsage
 /// if the profile's memories are not the model's.

@@ -127,9 +127,11 @@ class VerilatedExecutor final : public CoreExecutor {
 
 /// CoreShape::make of a model.
 template <class Model>
-std::unique_ptr<CoreExecutor> make_executor(const CoreShape& shape, const npu::Device& device,
-                                            const npu::MachineConfig& config, MemoryTiming timing) {
-  return std::make_unique<VerilatedExecutor<Model>>(shape, device, *npu::Machine::create(config), timing);
+Expected<std::unique_ptr<CoreExecutor>> make_executor(const CoreShape& shape, const npu::Device& device,
+                                                      const npu::MachineConfig& config, MemoryTiming timing) {
+  DLLM_TRY(npu::Machine reference, npu::Machine::create(config));
+  return std::unique_ptr<CoreExecutor>(
+      std::make_unique<VerilatedExecutor<Model>>(shape, device, std::move(reference), timing));
 }
 
 }  // namespace dllm::rtl

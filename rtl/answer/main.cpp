@@ -1,15 +1,16 @@
 // Answers prompts on the core in simulation: make rtl-run.
-#include <charconv>
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "answer/answers.h"
+#include "base/parse_text.h"
 #include "base/try.h"
 #include "dllm/model.h"
 #include "engine/load.h"
@@ -29,9 +30,11 @@ Expected<std::vector<std::string>> read_prompts(const std::string& path, std::si
   std::vector<std::string> prompts;
   for (std::string line; prompts.size() < count && std::getline(file, line);) {
     const auto item = nlohmann::json::parse(line, nullptr, false);
-    if (!item.is_object() || !item.contains("prompt"))
-      return Error{ErrorCode::kInvalidFile, "a line is no JSON object with a prompt", path, ""};
-    prompts.push_back(item["prompt"].get<std::string>());
+    const auto prompt = item.is_object() ? item.find("prompt") : item.end();
+    if (prompt == item.end() || !prompt->is_string())
+      return Error{ErrorCode::kInvalidFile, fmt::format("line {} is no JSON object with a prompt", prompts.size() + 1),
+                   path, "one object per line: {\"prompt\": \"text\"}"};
+    prompts.push_back(prompt->get<std::string>());
   }
   if (prompts.empty()) return Error{ErrorCode::kIo, "no prompts", path, ""};
   return prompts;
@@ -43,11 +46,8 @@ constexpr const char* kUsage =
     "and the cycle simulator, and the answers with those of the device's profile.\n";
 
 Expected<std::uint32_t> number(std::string_view text) {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    return Error{ErrorCode::kUsage, "'" + std::string(text) + "' is not a number", "", kUsage};
-  return value;
+  if (const auto value = parse_number<std::uint32_t>(text)) return *value;
+  return Error{ErrorCode::kUsage, "'" + std::string(text) + "' is not a number", "", kUsage};
 }
 
 Expected<RunOptions> parse(int argc, char** argv) {

@@ -40,7 +40,7 @@ class WorkerVerb final : public Verb {
                .apply = into(path_)});
     flags.add({.names = {"--cache"},
                .value = "DIR",
-               .help = "where weights that the first rank sends are kept",
+               .help = "where weights that the first rank sends are kept, if there is a --key-file",
                .default_text = "dllm/ranks in the cache of the user",
                .takes_path = true,
                .apply = into(worker_.cache)});

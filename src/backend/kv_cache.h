@@ -46,12 +46,12 @@ class KvCache {
   virtual void copy(const KvCache& from, PositionRange rows, Position to);
 
   /// Makes this cache a branch of `parent`, which has the same capacity, without rows of its own. `pending`: the rows
-  /// that the pass writes to the parent in which this branch runs too, of which the branch counts as informed. It sees
-  /// them in that pass, as it would in the pass after. The parent must stay where it is until the branch follows
-  /// another cache or ends.
+  /// that the coming pass, in which the branch runs too, writes to the parent. The branch sees their new K and V, and
+  /// its record already says so, as if that pass had been made. The parent must stay where it is until the branch
+  /// follows another cache or ends.
   void follow(const KvCache& parent, std::span<const PlanRow> pending = {});
   /// Takes over the rows that `branch` has written, as if its passes had been made on this cache. The branch follows
-  /// this cache, or branches of it that have no rows of their own (any more); afterwards it has none either.
+  /// this cache, directly or through branches that have no rows of their own. Afterwards it has none either.
   void adopt(KvCache& branch);
   const KvCache* parent() const { return parent_; }
   /// The cache that stores the row: this one, or one that it is a branch of.

@@ -23,10 +23,12 @@ using Function = TokenAutomaton::Function;
 struct FunctionHash {
   std::size_t operator()(const Function& function) const {
     std::uint64_t hash = function.size();
-    for (const TokenAutomaton::Transition& step : function) {
-      hash = mix64(hash, (static_cast<std::uint64_t>(step.from) << 32U) | static_cast<std::uint64_t>(step.to));
-      if (step.more != 0 || step.count != TokenAutomaton::Transition::kGoesOn)
-        hash = mix64(hash, (static_cast<std::uint64_t>(step.more) << 16U) | static_cast<std::uint16_t>(step.count));
+    for (const TokenAutomaton::Transition& transition : function) {
+      hash =
+          mix64(hash, (static_cast<std::uint64_t>(transition.from) << 32U) | static_cast<std::uint64_t>(transition.to));
+      if (transition.more != 0 || transition.count != TokenAutomaton::Transition::kGoesOn)
+        hash = mix64(
+            hash, (static_cast<std::uint64_t>(transition.more) << 16U) | static_cast<std::uint16_t>(transition.count));
     }
     return to_size(hash);
   }
@@ -51,8 +53,8 @@ class Functions {
     const std::size_t slot = to_size(f) * to_size(dfa_.classes) + dfa_.byte_class[byte];
     if (then_[slot] == kUnknown) {
       Function made;
-      for (const TokenAutomaton::Transition& step : function(f))
-        if (const auto longer = with_byte(step, byte)) made.push_back(*longer);
+      for (const TokenAutomaton::Transition& transition : function(f))
+        if (const auto longer = with_byte(transition, byte)) made.push_back(*longer);
       const std::int32_t name = number(std::move(made));  // may move then_
       then_[slot] = name;
     }
@@ -60,22 +62,23 @@ class Functions {
   }
 
  private:
-  /// The step of a text with one byte more; nullopt: it is dead, or counts too much whatever was counted before.
-  std::optional<TokenAutomaton::Transition> with_byte(TokenAutomaton::Transition step, std::uint8_t byte) const {
-    const std::int32_t end = dfa_.step(step.to, byte);
+  /// The transition of a text with one byte more; nullopt: it is dead, or counts too much whatever was counted before.
+  std::optional<TokenAutomaton::Transition> with_byte(TokenAutomaton::Transition transition, std::uint8_t byte) const {
+    const std::int32_t end = dfa_.step(transition.to, byte);
     if (end == Dfa::kDead) return std::nullopt;
     const std::int32_t counter = dfa_.counter[to_size(end)];
-    const bool stays = counter != 0 && counter == dfa_.counter[to_size(step.to)];
+    const bool stays = counter != 0 && counter == dfa_.counter[to_size(transition.to)];
     if (stays) {
-      std::int16_t& counted = step.count == TokenAutomaton::Transition::kGoesOn ? step.more : step.count;
-      const std::int32_t after = dfa_.count_after(step.to, end, counted);
+      std::int16_t& counted =
+          transition.count == TokenAutomaton::Transition::kGoesOn ? transition.more : transition.count;
+      const std::int32_t after = dfa_.count_after(transition.to, end, counted);
       if (after == Dfa::kTooMany || after > kMostInToken) return std::nullopt;
       counted = static_cast<std::int16_t>(after);
     } else {
-      step.count = counter != 0 ? std::int16_t{0} : TokenAutomaton::Transition::kGoesOn;
+      transition.count = counter != 0 ? std::int16_t{0} : TokenAutomaton::Transition::kGoesOn;
     }
-    step.to = end;
-    return step;
+    transition.to = end;
+    return transition;
   }
 
   std::int32_t number(Function function) {
@@ -169,13 +172,14 @@ std::int32_t TokenAutomaton::count_after(std::int32_t state, const Move& move, s
 void TokenAutomaton::set_moves(const std::vector<const Function*>& classes) {
   first_move_.assign(accepting_.size() + 1, 0);
   for (std::size_t c = 1; c < classes.size(); ++c)
-    for (const Transition& step : *classes[c]) ++first_move_[to_size(step.from) + 1];
+    for (const Transition& transition : *classes[c]) ++first_move_[to_size(transition.from) + 1];
   for (std::size_t s = 1; s < first_move_.size(); ++s) first_move_[s] += first_move_[s - 1];
   moves_.resize(first_move_.back());
   std::vector<std::size_t> fill(first_move_.begin(), first_move_.end() - 1);
   for (std::size_t c = 1; c < classes.size(); ++c)
-    for (const Transition& step : *classes[c])
-      moves_[fill[to_size(step.from)]++] = {static_cast<std::int32_t>(c), step.to, step.more, step.count};
+    for (const Transition& transition : *classes[c])
+      moves_[fill[to_size(transition.from)]++] = {static_cast<std::int32_t>(c), transition.to, transition.more,
+                                                  transition.count};
 }
 
 void TokenAutomaton::set_successors() {

@@ -199,6 +199,9 @@ Expected<std::vector<Scores>> CpuBackend::forward(std::span<const SequenceStep> 
     impl_->executor_.abort_ranks("a rank is out of memory");
     return out_of_memory("a forward pass");
   } catch (cpu::RanksFailed& failed) {
+    // What another rank sent may be wrong for this one alone: the others must not wait for it. All know a failure of
+    // the communicator, which ignores this then.
+    impl_->executor_.abort_ranks(failed.error.what);
     return std::move(failed.error);
   }
 }

@@ -39,10 +39,10 @@ class KeptRanks {
   }
   /// The group that computes now, or will next. What one has cached is of no use in another.
   std::uint64_t group() const { return ranks_ == nullptr ? 0 : ranks_->status().groups; }
-  /// Takes ranks that have returned, when nothing runs.
-  void renew() {
+  /// Takes ranks that have returned, when nothing runs; false of `go_on` ends the attempt.
+  void renew(const std::function<bool()>& go_on) {
     if (!returned_.exchange(false)) return;
-    if (const auto turn = turns_.take()) ranks_->renew();
+    if (const auto turn = turns_.take()) ranks_->renew(go_on);
   }
 
  private:

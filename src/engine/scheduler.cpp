@@ -48,7 +48,7 @@ struct Scheduler::Impl final : Rounds<SchedulerJob>::Owner {
 
   Expected<std::vector<RequestId>> submit(std::vector<ScheduledRequest> requests, std::size_t* refused);
   bool cancel(RequestId id);
-  bool step();
+  bool step(const std::stop_token& stop);
   void sleep(std::stop_token stop);
 
   void end(SchedulerJob& job, Expected<Generation> result);
@@ -301,7 +301,7 @@ SchedulerCounters Scheduler::Impl::counters() const {
   return now;
 }
 
-bool Scheduler::Impl::step() {
+bool Scheduler::Impl::step(const std::stop_token& stop) {
   std::function<void()> job;
   {
     const std::lock_guard lock(mutex);
@@ -314,7 +314,7 @@ bool Scheduler::Impl::step() {
   const bool left = leave();
   drop_waiting();
   if (left) show();
-  if (rounds.running().empty()) ranks.renew();
+  if (rounds.running().empty()) ranks.renew([&stop] { return !stop.stop_requested(); });
   const std::vector<SequenceStep> steps = rounds.gather();
   show();
   if (!steps.empty()) forward(steps);
@@ -364,11 +364,11 @@ void Scheduler::post(std::function<void()> job) {
   impl_->wake.notify_one();
 }
 
-bool Scheduler::step() { return impl_->step(); }
+bool Scheduler::step() { return impl_->step({}); }
 
 void Scheduler::run(std::stop_token stop) {
   while (!stop.stop_requested() && !impl_->lost)
-    if (!impl_->step()) impl_->sleep(stop);
+    if (!impl_->step(stop)) impl_->sleep(stop);
 }
 
 SchedulerCounters Scheduler::counters() const { return impl_->counters(); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +18,25 @@ inline constexpr std::uint64_t kDefaultAlignment = 32;
 inline constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 30;  ///< limits padding
 inline constexpr std::size_t kMaxKeyBytes = 65535;
 inline constexpr std::string_view kAlignmentKey = "general.alignment";
+
+/// A type of GGML that has no codec here, for messages.
+struct ForeignType {
+  std::uint32_t number;
+  std::string_view name;
+  bool unpacked;  ///< python3 -m dllm.unpack rewrites its matrices; python/dllm/unpack.py, UNREAD has the same names
+};
+inline constexpr ForeignType kForeignTypes[] = {
+    {9, "Q8_1", false},    {15, "Q8_K", false}, {16, "IQ2_XXS", true}, {17, "IQ2_XS", true},
+    {18, "IQ3_XXS", true}, {19, "IQ1_S", true}, {21, "IQ3_S", true},   {22, "IQ2_S", true},
+    {24, "I8", false},     {25, "I16", false},  {26, "I32", false},    {27, "I64", false},
+    {28, "F64", false},    {29, "IQ1_M", true}, {34, "TQ1_0", true},   {35, "TQ2_0", true}};
+
+/// Null: no such number is known.
+constexpr const ForeignType* find_foreign(std::uint32_t number) {
+  for (const ForeignType& type : kForeignTypes)
+    if (type.number == number) return &type;
+  return nullptr;
+}
 
 /// `offset` rounded up; nullopt if that overflows. `alignment` is a power of two.
 inline std::optional<std::uint64_t> align_up(std::uint64_t offset, std::uint64_t alignment) {

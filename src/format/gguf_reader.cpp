@@ -36,16 +36,6 @@ std::string supported_types() {
   return names + ", and microscaling formats of dllm";
 }
 
-/// Names of GGML's types that have no codec here, for messages: " (IQ3_S)"; empty: no such number is known.
-std::string foreign_name(std::uint32_t number) {
-  constexpr std::pair<std::uint32_t, const char*> kNames[] = {
-      {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
-      {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},
-      {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"}};
-  const auto* const found = std::ranges::find(kNames, number, &std::pair<std::uint32_t, const char*>::first);
-  return found == std::end(kNames) ? "" : fmt::format(" ({})", found->second);
-}
-
 template <class T>
 std::int64_t load_integer(const std::byte* from) {
   T value;
@@ -315,11 +305,13 @@ Expected<GgufTensor> GgufParser::parse_tensor_info(std::uint64_t index) {
   DLLM_TRY(const auto number, cursor_.read<std::uint32_t>(subject));
   const Codec* codec = find_codec(number);
   if (codec == nullptr) {
-    const std::string name = foreign_name(number);  // python/dllm/unpack.py reads IQ and TQ
-    return unsupported(
-        start, fmt::format("{} has the tensor type {}{}, which this build does not know", subject, number, name),
-        fmt::format("{}supported: {}", name.find('Q') == 3 ? "python3 -m dllm.unpack rewrites such matrices; " : "",
-                    supported_types()));
+    const gguf::ForeignType* const foreign = gguf::find_foreign(number);
+    const bool unpacked = foreign != nullptr && foreign->unpacked;
+    return unsupported(start,
+                       fmt::format("{} has the tensor type {}{}, which this build does not know", subject, number,
+                                   foreign == nullptr ? "" : fmt::format(" ({})", foreign->name)),
+                       fmt::format("{}supported: {}", unpacked ? "python3 -m dllm.unpack rewrites such matrices; " : "",
+                                   supported_types()));
   }
   tensor.type = codec->type;
   if (const auto problem = shape_problem(tensor.shape, *codec)) return invalid(start, subject + " " + *problem);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/try.h"
@@ -18,24 +19,34 @@ namespace {
 /// theirs.
 struct RefusedModel {
   std::string_view hf_class;  ///< of config.json, or of its auto_map
-  std::string_view word;      ///< in the name of the repository, where others have the class too; empty: none has
+  /// In the name of the repository, where others have the class too; none: no other has it.
+  std::vector<std::string_view> words;
   std::string_view name, reason;
 };
-constexpr RefusedModel kRefused[] = {
-    {"WeDLMForCausalLM", "", "WeDLM",
-     "its masks are read after every decided token, those behind them included, and keep their own positions "
-     "(topological reordering, arXiv 2512.22737)"},
-    {"SDARForCausalLM", "i-dlm", "I-DLM",
-     "its attention is causal, and a pass verifies a draft and predicts the next one (introspective strided decoding, "
-     "arXiv 2604.11035)"},
-    {"SDARForCausalLM", "idlm", "I-DLM",
-     "its attention is causal, and a pass verifies a draft and predicts the next one (introspective strided decoding, "
-     "arXiv 2604.11035)"},
-    {"Qwen3ForCausalLM", "refusion", "ReFusion",
-     "it fills slots in any order, and each from left to right with masks behind (arXiv 2512.13586)"},
-    {"LLaDA2MoeModelLM", "dmax", "DMax",
-     "it reads masks as mixtures of the tokens that it finds likely (soft embeddings)"},
-};
+
+const std::vector<RefusedModel>& refused_models() {
+  static const std::vector<RefusedModel> all = {
+      {"WeDLMForCausalLM",
+       {},
+       "WeDLM",
+       "its masks are read after every decided token, those behind them included, and keep their own positions "
+       "(topological reordering, arXiv 2512.22737)"},
+      {"SDARForCausalLM",
+       {"i-dlm", "idlm"},
+       "I-DLM",
+       "its attention is causal, and a pass verifies a draft and predicts the next one (introspective strided "
+       "decoding, arXiv 2604.11035)"},
+      {"Qwen3ForCausalLM",
+       {"refusion"},
+       "ReFusion",
+       "it fills slots in any order, and each from left to right with masks behind (arXiv 2512.13586)"},
+      {"LLaDA2MoeModelLM",
+       {"dmax"},
+       "DMax",
+       "it reads masks as mixtures of the tokens that it finds likely (soft embeddings)"},
+  };
+  return all;
+}
 
 bool ends_word(char c) { return c == '-' || c == '.' || c == '_' || c == '/' || c == '\\'; }
 
@@ -58,16 +69,17 @@ bool names_word(const std::filesystem::path& path, std::string_view word) {
 }
 
 Expected<void> refuse_known(const HfConfig& config, const std::vector<std::string>& classes) {
-  for (const RefusedModel& model : kRefused) {
+  for (const RefusedModel& model : refused_models()) {
     if (std::ranges::find(classes, model.hf_class) == classes.end()) continue;
-    bool meant = model.word.empty();
-    if (!meant) {
-      DLLM_TRY(meant, is_named(config, model.word));
+    bool meant = model.words.empty();
+    for (const std::string_view word : model.words) {
+      DLLM_TRY(const bool named, is_named(config, word));
+      meant = meant || named;
     }
     if (meant)
       return Error{ErrorCode::kUnsupported, fmt::format("{} is not supported: {}", model.name, model.reason),
                    config.file(),
-                   model.word.empty() ? "" : "if it is another model, give the folder a name without that word"};
+                   model.words.empty() ? "" : "if it is another model, give the folder a name without that word"};
   }
   return {};
 }

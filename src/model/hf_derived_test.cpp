@@ -1,6 +1,7 @@
 // Checkpoints derived from autoregressive models: which of their decodings a folder is imported for.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -9,6 +10,7 @@
 #include "model/describe.h"
 #include "model/hf_class.h"
 #include "model/hf_config.h"
+#include "model/hf_description.h"
 #include "model/model.h"
 #include "model/source.h"
 #include "model/testing/hf_directory.h"
@@ -227,6 +229,23 @@ TEST(RefusedModels, AreNamedWithTheReason) {
   for (const char* repository : {"owner/SDAR-4B", "owner/widlmodel", "idlmx/SDAR"})
     EXPECT_EQ(error("SDARForCausalLM", repository).find("I-DLM"), std::string::npos) << repository;
   EXPECT_EQ(error("LLaDA2MoeModelLM", "dmaxwell/LLaDA2.0-mini").find("DMax"), std::string::npos);
+}
+
+TEST(HfDescription, IsTheModelsWithoutTensorsAndTokenizer) {
+  HfCheckpoint checkpoint = llama_as("A2DLlamaLMHeadModel");
+  checkpoint.generation_config = {{"gen_length", 96}, {"block_length", 16}};
+  const ModelDesc whole = desc_of(checkpoint);
+  const TempDirectory directory;
+  checkpoint.write(directory.path());
+  for (const auto& file : std::filesystem::directory_iterator(directory.path()))
+    if (!file.path().filename().string().ends_with("config.json")) std::filesystem::remove(file);
+  const auto described = describe_hf(directory.path());
+  ASSERT_TRUE(described) << described.error().message();
+  EXPECT_EQ(described->architecture, "a2d-llama");
+  EXPECT_EQ(described->causal_block, whole.causal_block);
+  EXPECT_EQ(whole.block_length, 16);
+  EXPECT_EQ(described->block_length, whole.block_length);
+  EXPECT_EQ(described->layers, whole.layers);
 }
 
 TEST(AttentionBlock, IsCheckedAgainstTheGridOfDecoding) {

@@ -10,13 +10,16 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "base/try.h"
 #include "numerics/half.h"
+#include "numerics/mx.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm {
@@ -49,26 +52,28 @@ RawTensors raw_tensors(const Safetensors& files) {
   return all;
 }
 
-/// E4M3 without infinities (OCP 8-bit floating point): code 127 of either sign is NaN.
-float e4m3_value(std::uint8_t code) {
-  const int exponent = code >> 3 & 15, mantissa = code & 7;
-  if ((code & 127) == 127) return std::nanf("");
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                        : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  return code & 128 ? -magnitude : magnitude;
+/// Values of all codes of an element, NaNs and -0 among them.
+template <std::size_t n>
+std::array<float, n> values_of(MxElement element) {
+  constexpr int kBlock = 8;
+  std::array<std::uint16_t, n> codes;
+  std::iota(codes.begin(), codes.end(), std::uint16_t{0});
+  std::array<std::uint8_t, n / kBlock> scales;
+  scales.fill(kMxScaleBias);  // 1
+  std::array<float, n> values;
+  mx_dequantize({element, MxRule::kOcp, kBlock}, codes.data(), scales.data(), n, values.data());
+  return values;
 }
 
 const std::array<float, 256>& e4m3_values() {
-  static const std::array<float, 256> all = [] {
-    std::array<float, 256> values{};
-    for (std::size_t code = 0; code < values.size(); ++code) values[code] = e4m3_value(static_cast<std::uint8_t>(code));
-    return values;
-  }();
+  static const std::array<float, 256> all = values_of<256>(MxElement::kE4M3);
   return all;
 }
 
-constexpr std::array<float, 16> kE2m1Values = {0.f,  0.5f,  1.f,  1.5f,  2.f,  3.f,  4.f,  6.f,
-                                               -0.f, -0.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f};
+const std::array<float, 16>& e2m1_values() {
+  static const std::array<float, 16> all = values_of<16>(MxElement::kE2M1);
+  return all;
+}
 
 /// False if it is infinite or NaN, in BF16 too, where the largest floats become infinite.
 bool store_bf16(float value, std::byte* out) {
@@ -152,7 +157,11 @@ class Decoder {
     return values[0];
   }
 
-  std::span<std::byte> room(std::int64_t bytes) { return result_.bytes.emplace_back(static_cast<std::size_t>(bytes)); }
+  /// Not zeroed: every byte is written.
+  std::span<std::byte> room(std::int64_t bytes) {
+    const auto size = static_cast<std::size_t>(bytes);
+    return {result_.bytes.emplace_back(std::make_unique_for_overwrite<std::byte[]>(size)).get(), size};
+  }
 
   void finish(const std::string& name, TensorType type, std::int64_t rows, std::int64_t columns,
               std::span<const std::byte> bytes) {
@@ -237,13 +246,14 @@ class Decoder {
     const bool divides = find(name + "_global_scale") != nullptr;
     DLLM_TRY(const float whole, one_scale(name + (divides ? "_global_scale" : "_scale_2")));
     const std::span<std::byte> out = room(rows * columns * 2);
+    const std::array<float, 16>& codes = e2m1_values();
     bool finite = true;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const float factor = divides ? values[i] / whole : values[i] * whole;
       for (std::size_t j = 0; j < 8; ++j) {
         const auto pair = std::to_integer<std::uint8_t>(tensor.bytes[i * 8 + j]);
-        finite &= store_bf16(kE2m1Values[pair & 15] * factor, out.data() + (i * 16 + 2 * j) * 2);
-        finite &= store_bf16(kE2m1Values[pair >> 4] * factor, out.data() + (i * 16 + 2 * j + 1) * 2);
+        finite &= store_bf16(codes[pair & 15] * factor, out.data() + (i * 16 + 2 * j) * 2);
+        finite &= store_bf16(codes[pair >> 4] * factor, out.data() + (i * 16 + 2 * j + 1) * 2);
       }
     }
     if (!finite) return invalid("a weight is not a number, or is infinite", name);
@@ -266,7 +276,7 @@ class Decoder {
       for (std::size_t j = 0; j < 16; ++j) to[1 + j] = code(j) | code(j + 16) << 4;
       const int exponent = std::to_integer<int>(to[0]) - 127;
       for (std::size_t j = 0; j < 32 && exponent > 125; ++j)  // 2^126 times 4 is infinite
-        if (std::isinf(std::ldexp(kE2m1Values[std::to_integer<std::size_t>(code(j))], exponent)))
+        if (std::isinf(std::ldexp(e2m1_values()[std::to_integer<std::size_t>(code(j))], exponent)))
           return invalid("a weight is infinite", name);
     }
     finish(name, TensorType::kMXFP4, rows, columns, out);

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -19,7 +19,7 @@ struct ScaledTensors {
   std::vector<SafeTensor> tensors;  ///< BF16 or MXFP4, under the names of the plain checkpoint
   std::set<std::string, std::less<>>
       parts;  ///< names of the file's tensors that they were made of, or that go with them
-  std::deque<std::vector<std::byte>> bytes;  ///< of `tensors`
+  std::vector<std::unique_ptr<std::byte[]>> bytes;  ///< of `tensors`
 };
 
 /// FP8 (E4M3) with a scale per tensor, row or block; NVFP4 (E2M1, an E4M3 scale per 16 and one per tensor); MXFP4

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -18,6 +17,7 @@
 #include "model/describe.h"
 #include "model/hf_class.h"
 #include "model/hf_config.h"
+#include "model/hf_description.h"
 #include "model/hf_scaled.h"
 #include "model/hf_text.h"
 #include "model/model.h"
@@ -246,24 +246,8 @@ Expected<std::string> model_name(const HfConfig& config, const std::string& dire
   return std::string("model");
 }
 
-/// The recommendations of generation_config.json, with the names of LLaDA's generate().
-Expected<void> set_lengths(const HfConfig& config, Metadata& meta) {
-  const auto it = config.json().find("generation_config");
-  if (it == config.json().end()) return {};
-  const HfConfig generation = HfConfig::of(*it, "generation_config.json");
-  for (const auto& [name, key] :
-       {std::pair("gen_length", "dllm.canvas_length"), std::pair("block_length", "diffusion.block_length")}) {
-    DLLM_TRY(const auto value, generation.optional_integer(name));
-    if (!value || meta.contains(key)) continue;
-    if (*value < 1 || *value > std::numeric_limits<std::int32_t>::max())
-      return Error{ErrorCode::kInvalidFile, fmt::format("{} is not a valid length", *value),
-                   fmt::format("{}, {}", generation.file(), name), ""};
-    meta.set(key, MetaValue::u32(static_cast<std::uint32_t>(*value)));
-  }
-  return {};
-}
-
 Expected<void> set_thinking_default(const Architecture& architecture, Metadata& meta) {
+  if (architecture.thinking_default.empty()) return {};
   for (const std::string_view key : {kChatTemplateKey, kToolTemplateKey}) {
     DLLM_TRY(const auto text, meta.string(key));
     if (text && text->find("enable_thinking") != std::string::npos)
@@ -307,7 +291,7 @@ Expected<void> set_metadata(const Architecture& architecture, const HfConfig& co
   // What the architecture says about the tokenizer overrides the tokenizer's files.
   for (const auto& [key, value] : model.entries())
     if (key.starts_with("tokenizer.")) meta.set(key, value);
-  return set_lengths(config, meta);
+  return set_hf_lengths(config, meta);
 }
 
 /// The checks of Model::load(), before gigabytes are converted.
@@ -352,14 +336,7 @@ Expected<void> add_generated(const Architecture& architecture, const HfConfig& c
 Expected<ModelSource> source_from_hf(const std::string& directory) {
   ModelSource source;
   source.name = directory;
-  DLLM_TRY(const std::string text, read_hf_file(directory, "config.json", true));
-  DLLM_TRY(HfConfig config, HfConfig::parse(text, (std::filesystem::path(directory) / "config.json").string()));
-  DLLM_TRY(const std::string generation, read_hf_file(directory, "generation_config.json", false));
-  if (!generation.empty()) {
-    DLLM_TRY(const HfConfig own,
-             HfConfig::parse(generation, (std::filesystem::path(directory) / "generation_config.json").string()));
-    config.attach("generation_config", own);
-  }
+  DLLM_TRY(const HfConfig config, read_hf_config(directory));
   DLLM_TRY(const Architecture* architecture, find_hf_model(config));
   DLLM_TRY(auto files, Safetensors::open(directory));
   const auto owner = std::make_shared<CheckpointBytes>();

@@ -111,6 +111,19 @@ void pack_five_bits(const Level& level, std::uint8_t (&qh)[4], std::uint8_t (&qs
   std::memcpy(qh, &fifth, sizeof(fifth));
 }
 
+/// Twice the values of E2M1's codes, which are integers (mx_fixed()): GGML stores half the scale beside them.
+inline constexpr float kE2m1Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/// The code whose doubled value times d, half the scale, is nearest. Ties go to the smaller magnitude, and what rounds
+/// to zero gives +0, as in GGML's linear search.
+inline unsigned nearest_e2m1(float x, float d) {
+  constexpr float kMidpoints[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};
+  const float magnitude = std::fabs(x);
+  unsigned code = 0;
+  for (const float midpoint : kMidpoints) code += magnitude > midpoint * d ? 1u : 0u;
+  return code != 0 && x < 0.0f ? code | 8u : code;
+}
+
 struct Extent {
   float min;
   float max;

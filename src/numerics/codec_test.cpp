@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "numerics/block_codec.h"
+#include "numerics/mx.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm {
@@ -216,6 +218,27 @@ TEST(Q8_0, RoundsAsRoundf) {
     const std::vector<float> levels = dequantize(q8_0, quantize(q8_0, values));
     for (std::size_t i = 0; i < 32; ++i) ASSERT_EQ(levels[i], std::round(values[i])) << values[i];
   }
+}
+
+/// Of every code, the sign and NaN's among them, beside the format's table (mx.h).
+TEST(NVFP4, ScalesAreE4M3WithoutASign) {
+  for (std::uint32_t code = 0; code < 256; ++code) {
+    std::vector<std::byte> block(36);
+    block[0] = static_cast<std::byte>(code);
+    for (std::size_t pair = 0; pair < 8; ++pair) block[4 + pair] = static_cast<std::byte>(0x72);
+    const std::uint32_t exponent = code >> 3 & 15, mantissa = code & 7;
+    double scale = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, static_cast<int>(exponent) - 10);
+    if (code == 0x7f) scale = 0;  // as in GGML; 0xff is 480 there
+    const std::vector<float> values = dequantize(codec(TensorType::kNVFP4), block);
+    EXPECT_EQ(static_cast<double>(values[0]), scale) << code;
+    EXPECT_EQ(static_cast<double>(values[8]), 6 * scale) << code;
+  }
+}
+
+TEST(E2m1, ValuesOfBlocksAreThoseOfTheElement) {
+  for (std::uint32_t code = 0; code < 16; ++code)
+    EXPECT_EQ(kE2m1Doubled[code], static_cast<float>(mx_fixed(MxElement::kE2M1, code))) << code;
+  EXPECT_EQ((MxFormat{MxElement::kE2M1, MxRule::kOcp, 32}.fraction()), 1) << "in halves";
 }
 
 TEST(CodecRegistry, FindsEveryFormatByNumberAndName) {

@@ -18,8 +18,6 @@ struct Block {
 };
 static_assert(sizeof(Block) == 17);
 
-constexpr float kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 /// 2^(e - 128), half the scale; a subnormal float for e < 2. 255 (NaN by OCP) is 2^127.
 float half_scale(std::uint8_t e) {
   const std::uint32_t bits = e < 2 ? 0x00200000u << e : (std::uint32_t{e} - 1u) << 23;
@@ -29,18 +27,9 @@ float half_scale(std::uint8_t e) {
 void decode(const Block& block, float* out) {
   const float d = half_scale(block.e);
   for (int j = 0; j < kHalf; ++j) {
-    out[j] = kDoubled[block.qs[j] & 15] * d;
-    out[j + kHalf] = kDoubled[block.qs[j] >> 4] * d;
+    out[j] = kE2m1Doubled[block.qs[j] & 15] * d;
+    out[j + kHalf] = kE2m1Doubled[block.qs[j] >> 4] * d;
   }
-}
-
-/// Nearest value; ties go to the smaller magnitude, and values that round to zero give +0, as in GGML's linear search.
-unsigned nearest_code(float x, float d) {
-  constexpr float kMidpoints[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};
-  const float magnitude = std::fabs(x);
-  unsigned code = 0;
-  for (const float midpoint : kMidpoints) code += magnitude > midpoint * d ? 1u : 0u;
-  return code != 0 && x < 0.0f ? code | 8u : code;
 }
 
 Block encode(const float* x) {
@@ -53,7 +42,7 @@ Block encode(const float* x) {
   block.e = static_cast<std::uint8_t>(biased > 2 ? biased - 2 : 0);
   const float d = half_scale(block.e);
   for (int j = 0; j < kHalf; ++j)
-    block.qs[j] = static_cast<std::uint8_t>(nearest_code(x[j], d) | nearest_code(x[j + kHalf], d) << 4);
+    block.qs[j] = static_cast<std::uint8_t>(nearest_e2m1(x[j], d) | nearest_e2m1(x[j + kHalf], d) << 4);
   return block;
 }
 

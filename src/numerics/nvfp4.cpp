@@ -4,7 +4,10 @@
 //
 // GGML stores twice the element values, so that they are integers, and half the scale; products are the same.
 
+#include <array>
+
 #include "numerics/block_codec.h"
+#include "numerics/mx.h"
 
 namespace dllm {
 namespace nvfp4 {
@@ -19,15 +22,17 @@ struct Block {
 };
 static_assert(sizeof(Block) == 36);
 
-constexpr float kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
-/// Half the value of a scale. The code for NaN is zero, and the sign is not read, as in GGML.
+/// Half the value of a scale. The code for NaN is zero, and the sign is not read, as in GGML: with a sign, the code of
+/// NaN is the number that its bits would be, 480.
 float half_scale(std::uint8_t code) {
-  if (code == kNan) return 0.0f;
-  const int exponent = code >> 3 & 15, mantissa = code & 7;
-  if (exponent == 0) return static_cast<float>(mantissa) * 0x1.0p-10f;
-  return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127 - 8) << 23 |
-                              static_cast<std::uint32_t>(mantissa) << 20);
+  static const std::array<float, 256> all = [] {
+    std::array<float, 256> halves{};
+    for (std::uint32_t c = 0; c < halves.size(); ++c)
+      halves[c] = static_cast<float>(mx_fixed(MxElement::kE4M3, c & 127)) * 0x1.0p-10f;  // steps of 2^-9
+    halves[kNan | 128] = 240.0f;
+    return halves;
+  }();
+  return all[code];
 }
 
 void decode(const Block& block, float* out) {
@@ -35,13 +40,14 @@ void decode(const Block& block, float* out) {
     const float d = half_scale(block.scales[g]);
     for (int j = 0; j < kGroupBytes; ++j) {
       const std::uint8_t pair = block.qs[kGroupBytes * g + j];
-      out[kGroup * g + j] = d * kDoubled[pair & 15];
-      out[kGroup * g + j + kGroupBytes] = d * kDoubled[pair >> 4];
+      out[kGroup * g + j] = d * kE2m1Doubled[pair & 15];
+      out[kGroup * g + j + kGroupBytes] = d * kE2m1Doubled[pair >> 4];
     }
   }
 }
 
-/// To nearest, ties away from zero. GGML clamps to the largest value from 256 on, which is below it.
+/// To nearest, ties away from zero. As in GGML, every scale that rounds to 256 or more is stored as the
+/// largest code, 448.
 std::uint8_t scale_code(float x) {
   if (!(x > 0.0f)) return 0;
   const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -54,15 +60,8 @@ std::uint8_t scale_code(float x) {
   return rounded >= 15 << 3 ? kLargest : static_cast<std::uint8_t>(rounded);
 }
 
-/// Nearest value; ties go to the smaller magnitude, and what rounds to zero gives +0, as in GGML's linear search.
-unsigned nearest_code(float x, float d) {
-  constexpr float kMidpoints[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f};
-  if (d == 0.0f) return 0;
-  const float magnitude = std::fabs(x);
-  unsigned code = 0;
-  for (const float midpoint : kMidpoints) code += magnitude > midpoint * d ? 1u : 0u;
-  return code != 0 && x < 0.0f ? code | 8u : code;
-}
+/// A group whose scale is zero has codes of zero.
+unsigned code_of(float x, float d) { return d == 0.0f ? 0 : nearest_e2m1(x, d); }
 
 Block encode(const float* x) {
   Block block;
@@ -70,8 +69,7 @@ Block encode(const float* x) {
     block.scales[g] = scale_code(std::fabs(signed_max(x, kGroup)) / 6.0f);
     const float d = half_scale(block.scales[g]);
     for (int j = 0; j < kGroupBytes; ++j)
-      block.qs[kGroupBytes * g + j] =
-          static_cast<std::uint8_t>(nearest_code(x[j], d) | nearest_code(x[j + kGroupBytes], d) << 4);
+      block.qs[kGroupBytes * g + j] = static_cast<std::uint8_t>(code_of(x[j], d) | code_of(x[j + kGroupBytes], d) << 4);
   }
   return block;
 }

@@ -24,8 +24,6 @@
 namespace dllm {
 namespace {
 
-constexpr std::int64_t kChunkRows = 128;
-
 /// Words of a tensor that its identity depends on: all of a small one, evenly spaced ones of a large one.
 std::uint64_t hash_bytes(std::uint64_t hash, std::span<const std::byte> bytes) {
   const std::size_t words = bytes.size() / 8, step = words / (std::size_t{1} << 20) + 1;
@@ -160,13 +158,7 @@ class MatrixQuantizer {
   }
 
   Expected<void> calibrate(const std::vector<CalibrationCanvas>& canvases) {
-    std::vector<CanvasChunk> chunks;
-    for (std::size_t first = 0, end = 0; first < canvases.size(); first = end) {
-      std::int64_t rows = 0;
-      while (end < canvases.size() && (end == first || rows < kChunkRows))
-        rows += static_cast<std::int64_t>(canvases[end++].tokens.size());
-      chunks.emplace_back(std::span(canvases).subspan(first, end - first));
-    }
+    const auto chunks = canvas_groups(canvases);
     const std::size_t begun = begun_stages();
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       if (s >= begun) DLLM_CHECK_OK(compute_inputs(s, chunks));
@@ -177,7 +169,7 @@ class MatrixQuantizer {
   }
 
   /// Runs the operators before a stage's products and stores what is read later, the products' input among it.
-  Expected<void> compute_inputs(std::size_t s, const std::vector<CanvasChunk>& chunks) {
+  Expected<void> compute_inputs(std::size_t s, const std::vector<std::span<const CalibrationCanvas>>& chunks) {
     const CalibrationStage& stage = stages_[s];
     const std::int32_t mask = model_->desc().causal_block;
     const CanvasRunner runner(graph_, views_, mask, pool_), original(graph_, model_->weights(), mask, pool_);
@@ -191,7 +183,7 @@ class MatrixQuantizer {
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       DLLM_CHECK_OK(tell(s, 0.5 * static_cast<double>(c) / static_cast<double>(chunks.size())));
       for (std::size_t i = 0; i < step; ++i) {
-        CanvasChunk chunk(chunks[c].canvases);
+        CanvasChunk chunk(chunks[c]);
         if (before) before->copy(step * c + i, chunk);
         (i == 0 ? runner : original).run(chunk, stage.first, stage.end);
         DLLM_CHECK_OK(after.append(chunk, stage.live));

@@ -111,6 +111,7 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Experts& o) const {
     if (rows.empty()) continue;
     const std::vector<float> inner =
         expert_inner(o, expert_matrix(weight(o.gate), e), expert_matrix(weight(o.up), e), given, pool_);
+    if (on_expert_) on_expert_(o, e, given, inner);
     std::vector<float> product(rows.size() * to_size(out.width));
     multiply_rows(expert_matrix(weight(o.down), e), {}, inner, product, pool_);
     for (std::size_t i = 0; i < rows.size(); ++i)

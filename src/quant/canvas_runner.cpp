@@ -19,10 +19,23 @@ CanvasChunk::CanvasChunk(std::span<const CalibrationCanvas> all) : canvases(all)
     first_rows.push_back(first_rows.back() + static_cast<std::int64_t>(canvas.tokens.size()));
 }
 
+std::vector<std::span<const CalibrationCanvas>> canvas_groups(std::span<const CalibrationCanvas> all) {
+  constexpr std::size_t kChunkRows = 128;
+  std::vector<std::span<const CalibrationCanvas>> groups;
+  for (std::size_t first = 0, end = 0; first < all.size(); first = end) {
+    std::size_t rows = 0;
+    while (end < all.size() && (end == first || rows < kChunkRows)) rows += all[end++].tokens.size();
+    groups.push_back(all.subspan(first, end - first));
+  }
+  return groups;
+}
+
 Expected<void> CanvasRunner::check(const Graph& graph) {
   for (const Op& any : graph.ops) {
     std::string_view missing;
-    if (std::holds_alternative<op::Scale>(any) || std::holds_alternative<op::Select>(any)) missing = "two regions";
+    if (std::holds_alternative<op::Select>(any)) missing = "two regions";
+    if (const auto* scale = std::get_if<op::Scale>(&any); scale != nullptr && scale->context != scale->canvas)
+      missing = "two regions";
     if (std::holds_alternative<op::HiddenIn>(any) || std::holds_alternative<op::BlockConv>(any) ||
         std::holds_alternative<op::LayerNorm>(any))
       missing = beyond_plain(any);
@@ -167,6 +180,14 @@ void CanvasRunner::run(CanvasChunk& chunk, const op::Add& o) const {
   const ActivationRows &a = chunk.values.at(o.a), &b = chunk.values.at(o.b);
   ActivationRows& out = add(chunk, o.out, a.rows());
   for (std::size_t i = 0; i < out.values.size(); ++i) out.values[i] = a.values[i] + b.values[i];
+}
+
+void CanvasRunner::run(CanvasChunk& chunk, const op::Scale& o) const {
+  const ActivationRows& x = chunk.values.at(o.x);
+  ActivationRows& out = add(chunk, o.out, x.rows());
+  const std::vector<float> number = vector(o.canvas);
+  const float factor = o.factor * (number.empty() ? 1.0f : number.front());
+  for (std::size_t i = 0; i < out.values.size(); ++i) out.values[i] = factor * x.values[i];
 }
 
 void CanvasRunner::run(CanvasChunk& chunk, const op::GatherScored& o) const {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -33,6 +35,13 @@ struct CanvasChunk {
   explicit CanvasChunk(std::span<const CalibrationCanvas> all);
 };
 
+/// Canvases in groups that fill a chunk of some rows: a matrix is decoded once per chunk.
+std::vector<std::span<const CalibrationCanvas>> canvas_groups(std::span<const CalibrationCanvas> all);
+
+/// Told of each expert that some rows use: its inputs, and those of its last product, by rows.
+using ExpertObserver = std::function<void(const op::Experts& o, std::int64_t expert, std::span<const float> inputs,
+                                          std::span<const float> inner)>;
+
 /// Runs a part of a graph's operators over whole canvases, in float32 and without caches: what calibration needs from a
 /// model. Each element is computed by one thread, in one order.
 class CanvasRunner {
@@ -43,6 +52,8 @@ class CanvasRunner {
 
   /// Error: kUnsupported, for a graph with regions or windows.
   static Expected<void> check(const Graph& graph);
+
+  void watch_experts(ExpertObserver observer) { on_expert_ = std::move(observer); }
 
   /// Operators [first, end) of the graph; the values that they read are in `chunk`.
   void run(CanvasChunk& chunk, std::int64_t first, std::int64_t end) const;
@@ -62,6 +73,7 @@ class CanvasRunner {
   void run(CanvasChunk& chunk, const op::Attention& o) const;
   void run(CanvasChunk& chunk, const op::Glu& o) const;
   void run(CanvasChunk& chunk, const op::Add& o) const;
+  void run(CanvasChunk& chunk, const op::Scale& o) const;
   void run(CanvasChunk& chunk, const op::Route& o) const;
   void run(CanvasChunk& chunk, const op::Experts& o) const;
   void run(CanvasChunk& chunk, const op::GatherScored& o) const;
@@ -72,6 +84,7 @@ class CanvasRunner {
   std::span<const WeightView> weights_;
   std::int32_t causal_block_;
   ThreadPool& pool_;
+  ExpertObserver on_expert_;
 };
 
 }  // namespace dllm

@@ -23,7 +23,16 @@ class SumMaker {
       : graph_(model.build({1, 1})),
         weights_(model.weights()),
         pool_(threads),
-        runner_(graph_, weights_, model.desc().causal_block, pool_) {}
+        runner_(graph_, weights_, model.desc().causal_block, pool_),
+        last_uses_(last_uses(graph_)) {
+    runner_.watch_experts(
+        [this](const op::Experts& o, std::int64_t e, std::span<const float> inputs, std::span<const float> inner) {
+          for (const WeightId id : {o.gate, o.up}) add_rows(sums_.at(id), e, inputs);
+          add_rows(sums_.at(o.down), e, inner);
+        });
+  }
+  SumMaker(const SumMaker&) = delete;
+  SumMaker& operator=(const SumMaker&) = delete;
 
   const Graph& graph() const { return graph_; }
 
@@ -33,6 +42,7 @@ class SumMaker {
     for (std::int64_t i = 0; i < count; ++i) {
       std::visit([&](const auto& o) { add(chunk, o); }, graph_.ops[to_size(i)]);
       runner_.run(chunk, i, i + 1);
+      for (const ValueId id : last_uses_[to_size(i)]) chunk.values.erase(id);
     }
   }
 
@@ -44,6 +54,23 @@ class SumMaker {
   }
 
  private:
+  /// By operator: the values that no later one reads. Those of all layers would not fit in memory.
+  static std::vector<std::vector<ValueId>> last_uses(const Graph& graph) {
+    std::map<ValueId, std::size_t> last;
+    std::map<std::int32_t, std::pair<ValueId, ValueId>> stored;
+    for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+      const Op& any = graph.ops[i];
+      for (const ValueId id : inputs(any)) last[id] = i;
+      if (const auto* kv = std::get_if<op::StoreKv>(&any)) stored[kv->layer] = {kv->k, kv->v};
+      if (const auto* attention = std::get_if<op::Attention>(&any))
+        if (const auto at = stored.find(attention->layer); at != stored.end())
+          last[at->second.first] = last[at->second.second] = i;
+    }
+    std::vector<std::vector<ValueId>> by_operator(graph.ops.size());
+    for (const auto& [id, i] : last) by_operator[i].push_back(id);
+    return by_operator;
+  }
+
   ColumnSums& of(WeightId id, std::int64_t columns, std::int64_t experts) {
     const auto [at, fresh] = sums_.try_emplace(id);
     if (!fresh) return at->second;
@@ -71,26 +98,18 @@ class SumMaker {
     add_rows(of(o.weight, x.width, 1), 0, x.values);
   }
 
+  /// Their order among the sums, and those of experts that no row uses; the rest is told by the runner.
   void add(const CanvasChunk& chunk, const op::Experts& o) {
-    const ActivationRows &x = chunk.values.at(o.x), &route = chunk.values.at(o.route);
-    const WeightView &gate = weights_[to_size(o.gate)], &up = weights_[to_size(o.up)];
-    const std::int64_t experts = gate.shape[2];
-    for (std::int64_t e = 0; e < experts; ++e) {
-      std::vector<float> given;
-      for (std::int64_t r = 0; r < x.rows(); ++r)
-        if (expert_share({route.row(r), to_size(route.width)}, e) != 0)
-          given.insert(given.end(), x.row(r), x.row(r) + x.width);
-      for (const WeightId id : {o.gate, o.up}) add_rows(of(id, x.width, experts), e, given);
-      ColumnSums& down = of(o.down, gate.shape[1], experts);
-      if (!given.empty())
-        add_rows(down, e, expert_inner(o, expert_matrix(gate, e), expert_matrix(up, e), given, pool_));
-    }
+    const WeightView& gate = weights_[to_size(o.gate)];
+    for (const WeightId id : {o.gate, o.up}) of(id, chunk.values.at(o.x).width, gate.shape[2]);
+    of(o.down, gate.shape[1], gate.shape[2]);
   }
 
   Graph graph_;
   std::span<const WeightView> weights_;
   ThreadPool pool_;
   CanvasRunner runner_;
+  std::vector<std::vector<ValueId>> last_uses_;
   std::map<WeightId, ColumnSums> sums_;
   std::vector<WeightId> order_;
 };
@@ -125,12 +144,15 @@ void add_fused(const Model& model, std::vector<std::pair<std::string, ColumnSums
 Expected<std::vector<std::pair<std::string, ColumnSums>>> column_sums(const Model& model,
                                                                       const std::vector<CalibrationCanvas>& canvases,
                                                                       const ImportanceOptions& options) {
-  DLLM_CHECK_OK(check_graph(model.build({1, 1})));
   SumMaker maker(model, options.threads);
-  for (std::size_t i = 0; i < canvases.size(); ++i) {
+  DLLM_CHECK_OK(check_graph(maker.graph()));
+  const auto all = static_cast<std::int64_t>(canvases.size());
+  std::int64_t done = 0;
+  for (const std::span<const CalibrationCanvas> group : canvas_groups(canvases)) {
     if (options.cancelled && options.cancelled()) return Error{ErrorCode::kCancelled, "stopped", "", ""};
-    if (options.progress) options.progress(static_cast<std::int64_t>(i), static_cast<std::int64_t>(canvases.size()));
-    maker.run(std::span(canvases).subspan(i, 1));
+    if (options.progress) options.progress(done, all);
+    maker.run(group);
+    done += static_cast<std::int64_t>(group.size());
   }
   auto sums = maker.take();
   add_fused(model, sums);

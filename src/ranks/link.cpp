@@ -11,6 +11,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/try.h"
@@ -158,6 +159,7 @@ Expected<std::vector<std::byte>> Link::receive_message(std::uint64_t most, doubl
     DLLM_CHECK_OK(next_data(piece));
     if (piece.empty() || piece.size() > size - message.size())
       return Error{ErrorCode::kIo, "sent something out of order", name(), "start all ranks with the same version"};
+    if (piece.size() == size) return piece;
     message.insert(message.end(), piece.begin(), piece.end());
   }
   return message;
@@ -168,50 +170,65 @@ Expected<bool> receive_frame(void* socket, bool with_identity, int milliseconds,
   const int ready = zmq_poll(&item, 1, milliseconds);
   if (ready == 0 || (ready < 0 && zmq_errno() == EINTR)) return false;
   if (ready < 0) return Error{ErrorCode::kIo, "cannot receive: " + zmq_text(), "ranks", "start all ranks again"};
-  std::vector<std::vector<std::byte>> parts;
-  for (bool more = true; more;) {
+  const std::size_t wanted = with_identity ? 2 : 1;
+  std::size_t parts = 0;
+  std::uint8_t kind = 0;
+  for (bool more = true; more; ++parts) {
     zmq_msg_t message;
     zmq_msg_init(&message);
     if (zmq_msg_recv(&message, socket, ZMQ_DONTWAIT) < 0) {
       zmq_msg_close(&message);
       return false;
     }
-    const auto* const at = static_cast<const std::byte*>(zmq_msg_data(&message));
-    // Of a message of many parts, which no rank sends, only the first are kept.
-    if (parts.size() < 3) parts.emplace_back(at, at + zmq_msg_size(&message));
+    const std::span at(static_cast<const std::byte*>(zmq_msg_data(&message)), zmq_msg_size(&message));
+    if (with_identity && parts == 0) identity.assign(reinterpret_cast<const char*>(at.data()), at.size());
+    if (parts == wanted - 1 && !at.empty()) {
+      kind = static_cast<std::uint8_t>(at.front());
+      frame.bytes.assign(at.begin() + 1, at.end());
+    }
     more = zmq_msg_more(&message) != 0;
     zmq_msg_close(&message);
   }
-  if (parts.size() != (with_identity ? 2U : 1U) || parts.back().empty()) return false;
-  if (with_identity) identity.assign(reinterpret_cast<const char*>(parts[0].data()), parts[0].size());
-  const auto kind = static_cast<std::uint8_t>(parts.back().front());
+  if (parts != wanted) return false;
   if (kind < static_cast<std::uint8_t>(FrameKind::kHello) || kind > static_cast<std::uint8_t>(FrameKind::kProbe))
     return false;
   frame.kind = static_cast<FrameKind>(kind);
-  frame.bytes.assign(parts.back().begin() + 1, parts.back().end());
   return true;
 }
 
 namespace {
 
-std::vector<std::byte> frame_bytes(FrameKind kind, std::span<const std::byte> bytes) {
-  std::vector<std::byte> whole{static_cast<std::byte>(kind)};
-  whole.insert(whole.end(), bytes.begin(), bytes.end());
-  return whole;
-}
+/// A frame, which ZeroMQ takes over when it sends it.
+class FrameMessage {
+ public:
+  FrameMessage(FrameKind kind, std::span<const std::byte> bytes) {
+    if (zmq_msg_init_size(&message_, 1 + bytes.size()) < 0) throw std::bad_alloc();
+    auto* const at = static_cast<std::byte*>(zmq_msg_data(&message_));
+    *at = static_cast<std::byte>(kind);
+    std::ranges::copy(bytes, at + 1);
+  }
+  FrameMessage(const FrameMessage&) = delete;
+  FrameMessage& operator=(const FrameMessage&) = delete;
+  ~FrameMessage() { zmq_msg_close(&message_); }
+
+  zmq_msg_t* get() { return &message_; }
+
+ private:
+  zmq_msg_t message_{};
+};
 
 /// Whether the socket takes it now; else zmq_errno() says why not.
-bool try_send(void* socket, const std::string* identity, const std::vector<std::byte>& whole) {
+bool try_send(void* socket, const std::string* identity, FrameMessage& whole) {
   const bool addressed =
       identity == nullptr || zmq_send(socket, identity->data(), identity->size(), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
-  return addressed && zmq_send(socket, whole.data(), whole.size(), ZMQ_DONTWAIT) >= 0;
+  return addressed && zmq_msg_send(whole.get(), socket, ZMQ_DONTWAIT) >= 0;
 }
 
 /// Sends a frame when the socket takes it. lost(): whether the peer is gone, asked now and then.
 template <class Lost>
 Expected<void> send_frame(void* socket, const std::string* identity, FrameKind kind, std::span<const std::byte> bytes,
                           const std::string& name, const Lost& lost) {
-  const std::vector<std::byte> whole = frame_bytes(kind, bytes);
+  FrameMessage whole(kind, bytes);
   for (;;) {
     if (try_send(socket, identity, whole)) return {};
     if (zmq_errno() != EAGAIN || lost()) return Error{ErrorCode::kIo, "is lost: " + zmq_text(), name, kLookThere};
@@ -330,7 +347,8 @@ int next_event(const ZmqSocket& monitor) {
 }
 
 void send_once(void* socket, const std::string& identity, FrameKind kind, std::span<const std::byte> bytes) {
-  (void)try_send(socket, &identity, frame_bytes(kind, bytes));
+  FrameMessage whole(kind, bytes);
+  (void)try_send(socket, &identity, whole);
 }
 
 Expected<std::unique_ptr<Link>> connect_link(const ZmqContext& context, const std::string& address, int rank,

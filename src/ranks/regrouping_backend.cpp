@@ -54,14 +54,7 @@ void RegroupingBackend::keep(std::function<void(const RanksEvent&)> tell) {
     kept_ = tell_ != nullptr;
   }
   if (!tell_) return;
-  watch_.reset(new std::jthread([this](const std::stop_token& stop) {
-    try {
-      watch(stop);
-    } catch (const std::bad_alloc&) {
-      const std::lock_guard lock(mutex_);
-      kept_ = false;  // requests say from now on why there is no group
-    }
-  }));
+  watch_.reset(new std::jthread([this](const std::stop_token& stop) { watch(stop); }));
 }
 
 /// In the thread that computes, so that no pass runs meanwhile.
@@ -92,6 +85,21 @@ bool RegroupingBackend::offer_next(Expected<Group> made) {
   return true;
 }
 
+/// The group is gone: counts it, and has another looked for.
+void RegroupingBackend::lose(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    status_.failure = why;
+    status_.ranks = 0;
+    ++status_.lost;
+    returned_ = renewing_ = false;
+    lost_at_ = Clock::now();
+    next_try_ = lost_at_ + std::chrono::milliseconds(static_cast<int>(1e3 * maker_.first_wait_s));
+  }
+  wake_.notify_all();
+  tell(RanksEvent::Kind::kLost);
+}
+
 Error RegroupingBackend::no_group() const {
   const RanksStatus now = status();
   return {ErrorCode::kResource, fmt::format("{}; looking for the ranks again in {} s", now.failure, now.retry_s),
@@ -109,16 +117,7 @@ Error RegroupingBackend::error_of(Error failure) {
   // The workers' connections and this rank's weights end here, before there are others.
   current_.reset();
   const std::string why = reason(failure);
-  {
-    const std::lock_guard lock(mutex_);
-    status_.failure = why;
-    status_.ranks = 0;
-    ++status_.lost;
-    returned_ = false;
-    next_try_ = Clock::now() + std::chrono::milliseconds(static_cast<int>(1e3 * maker_.first_wait_s));
-  }
-  wake_.notify_all();
-  tell(RanksEvent::Kind::kLost);
+  lose(why);
   return {ErrorCode::kResource, why, "ranks", "try again later"};
 }
 
@@ -144,17 +143,25 @@ Expected<std::vector<RankTimes>> RegroupingBackend::times() {
   return current_->times();
 }
 
-void RegroupingBackend::renew() {
+void RegroupingBackend::renew(const std::function<bool()>& go_on) {
+  take_next();  // ranks may also have returned to a group of which nothing was asked
   {
     const std::lock_guard lock(mutex_);
     if (!std::exchange(returned_, false) || !current_) return;
     renewing_ = true;
   }
   current_.reset();  // the workers leave it, and listen
-  auto made = maker_.make(Absent::kNone, [] { return true; });
-  if (!made) made = maker_.make(Absent::kUnwilling, [] { return true; });
+  const auto make = [&](Absent absent) -> Expected<Group> {
+    try {
+      return maker_.make(absent, go_on);
+    } catch (const std::bad_alloc&) {  // else renewing_ would stay, and nobody look for ranks
+      return Error{ErrorCode::kResource, "out of memory", "", ""};
+    }
+  };
+  auto made = make(Absent::kNone);
+  if (!made) made = make(Absent::kUnwilling);
+  if (!made) return lose(reason(made.error()));
   (void)offer_next(std::move(made));
-  wake_.notify_all();
   take_next();
 }
 
@@ -175,31 +182,45 @@ bool RegroupingBackend::make_next(const std::stop_token& stop, Clock::time_point
 /// Looks for ranks while there is no group, and for those that a group does without.
 void RegroupingBackend::watch(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    bool lost = false, looks = false;
-    {
-      std::unique_lock lock(mutex_);
-      const auto group_lost = [this] { return status_.ranks == 0 && !next_ && !renewing_; };
-      wake_.wait_for(lock, stop, std::chrono::duration<double>(maker_.look_again_s), group_lost);
-      lost = group_lost();
-      looks = !lost && !returned_ && !next_ && !renewing_ && status_.ranks < status_.wanted;
+    try {
+      look(stop);
+    } catch (const std::bad_alloc&) {
+      wait(stop, maker_.first_wait_s);  // status() promises another look, and memory may be free by then
     }
-    const auto since = Clock::now();
-    for (double pause = maker_.first_wait_s; lost && !stop.stop_requested();
-         pause = std::min(2 * pause, maker_.longest_wait_s)) {
-      {
-        const std::lock_guard lock(mutex_);
-        next_try_ = Clock::now() + std::chrono::milliseconds(static_cast<int>(1e3 * pause));
-      }
-      wait(stop, pause);
-      if (!stop.stop_requested()) lost = !make_next(stop, since);
-    }
-    if (!looks || stop.stop_requested() || !maker_.all_there()) continue;
+  }
+}
+
+void RegroupingBackend::look(const std::stop_token& stop) {
+  const auto group_lost = [this] { return status_.ranks == 0 && !next_ && !renewing_; };
+  bool lost = false, looks = false;
+  std::uint64_t group = 0;
+  Clock::time_point since;
+  {
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, stop, std::chrono::duration<double>(maker_.look_again_s), group_lost);
+    lost = group_lost();
+    looks = !lost && !returned_ && !renewing_ && status_.ranks < status_.wanted;
+    group = status_.groups;
+    since = lost_at_;
+  }
+  for (double pause = maker_.first_wait_s; lost && !stop.stop_requested();
+       pause = std::min(2 * pause, maker_.longest_wait_s)) {
     {
       const std::lock_guard lock(mutex_);
-      returned_ = true;
+      next_try_ = Clock::now() + std::chrono::milliseconds(static_cast<int>(1e3 * pause));
     }
-    tell(RanksEvent::Kind::kReturned);
+    wait(stop, pause);
+    if (!stop.stop_requested()) lost = !make_next(stop, since);
   }
+  const auto go_on = [&stop] { return !stop.stop_requested(); };
+  if (!looks || !go_on() || !maker_.any_returned(go_on)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    // Asking took its time: the answer is of a group that may be lost by now.
+    if (status_.groups != group || group_lost() || renewing_) return;
+    returned_ = true;
+  }
+  tell(RanksEvent::Kind::kReturned);
 }
 
 }  // namespace dllm

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,13 +29,15 @@ class RegroupingBackend final : public Backend, public RankGroups {
     std::unique_ptr<RankedBackend> backend;
     std::int32_t ranks = 0;
     GroupFacts facts{};
+    std::string isa{}, arithmetic{};  ///< of this rank, for people
+    std::int32_t threads = 0;
   };
   /// How groups are made, and how long is waited.
   struct Maker {
     /// Makes a group; false of `go_on` ends it. Called by one thread at a time.
     std::function<Expected<Group>(Absent absent, const std::function<bool()>& go_on)> make{};
-    /// Whether every worker listens, of which those of the group in use need not be asked.
-    std::function<bool()> all_there{};
+    /// Whether some worker listens that the group in use does without; false of `go_on` ends it. May take seconds.
+    std::function<bool(const std::function<bool()>& go_on)> any_returned{};
     std::int32_t wanted = 0;
     double first_wait_s = 0.25, longest_wait_s = 8;  ///< between attempts, each twice as long as the one before
     double whole_for_s = 3;                          ///< so long after a loss, all must take part
@@ -55,7 +58,7 @@ class RegroupingBackend final : public Backend, public RankGroups {
   GroupFacts facts() const override { return facts_; }
   Expected<std::vector<RankTimes>> times() override;
   void keep(std::function<void(const RanksEvent&)> tell) override;
-  void renew() override;
+  void renew(const std::function<bool()>& go_on) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -65,7 +68,9 @@ class RegroupingBackend final : public Backend, public RankGroups {
   Error error_of(Error failure);
   Error no_group() const;
   void tell(RanksEvent::Kind kind);
+  void lose(const std::string& why);
   void watch(const std::stop_token& stop);
+  void look(const std::stop_token& stop);
   bool make_next(const std::stop_token& stop, Clock::time_point since);
   void wait(const std::stop_token& stop, double seconds);
 
@@ -78,8 +83,8 @@ class RegroupingBackend final : public Backend, public RankGroups {
   mutable std::mutex mutex_;  ///< of this paragraph
   std::condition_variable_any wake_;
   RanksStatus status_;
-  std::optional<Group> next_;     ///< made, and not yet taken
-  Clock::time_point next_try_{};  ///< without a group
+  std::optional<Group> next_;                 ///< made, and not yet taken
+  Clock::time_point next_try_{}, lost_at_{};  ///< without a group
   bool kept_ = false, returned_ = false, renewing_ = false;
 
   std::function<void(const RanksEvent&)> tell_;

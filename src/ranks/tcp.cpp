@@ -49,8 +49,8 @@ bool take_front(std::span<const std::byte>& from, std::array<std::byte, Size>& t
 }
 
 std::vector<std::byte> joined(std::span<const std::byte> a, std::span<const std::byte> b) {
-  std::vector<std::byte> all(a.begin(), a.end());
-  all.insert(all.end(), b.begin(), b.end());
+  std::vector<std::byte> all(a.size() + b.size());
+  std::ranges::copy(b, std::ranges::copy(a, all.begin()).out);
   return all;
 }
 

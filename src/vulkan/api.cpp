@@ -126,4 +126,14 @@ Expected<DeviceCalls> device_calls(const Instance& instance, VkDevice device) {
   return calls;
 }
 
+std::optional<CudaCalls> cuda_calls(const Instance& instance, VkDevice device) {
+  CudaCalls calls;
+#define DLLM_VULKAN_FIND(name)                                                                       \
+  calls.name = reinterpret_cast<PFN_vk##name>(instance.calls.GetDeviceProcAddr(device, "vk" #name)); \
+  if (calls.name == nullptr) return std::nullopt;
+  DLLM_VULKAN_CUDA_CALLS(DLLM_VULKAN_FIND)
+#undef DLLM_VULKAN_FIND
+  return calls;
+}
+
 }  // namespace dllm::vulkan

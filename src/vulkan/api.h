@@ -6,6 +6,7 @@
 #include "vulkan/api_matrices.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -73,6 +74,14 @@ namespace dllm::vulkan {
   CALL(ResetFences)                    \
   CALL(WaitForFences)
 
+// Functions that NVIDIA's devices have: kernels of CUDA among a command buffer's shaders (VK_NVX_binary_import).
+#define DLLM_VULKAN_CUDA_CALLS(CALL) \
+  CALL(CmdCuLaunchKernelNVX)         \
+  CALL(CreateCuFunctionNVX)          \
+  CALL(CreateCuModuleNVX)            \
+  CALL(DestroyCuFunctionNVX)         \
+  CALL(DestroyCuModuleNVX)
+
 #define DLLM_VULKAN_MEMBER(name) PFN_vk##name name = nullptr;
 
 struct InstanceCalls {
@@ -80,6 +89,9 @@ struct InstanceCalls {
 };
 struct DeviceCalls {
   DLLM_VULKAN_DEVICE_CALLS(DLLM_VULKAN_MEMBER)
+};
+struct CudaCalls {
+  DLLM_VULKAN_CUDA_CALLS(DLLM_VULKAN_MEMBER)
 };
 
 #undef DLLM_VULKAN_MEMBER
@@ -114,6 +126,8 @@ Expected<std::shared_ptr<Instance>> open_instance(bool validate);
 
 /// Finds the functions of a device of this instance. Errors: kUnsupported, which names a function that it lacks.
 Expected<DeviceCalls> device_calls(const Instance& instance, VkDevice device);
+/// Those of VK_NVX_binary_import, which the device was made with; nothing if one is missing.
+std::optional<CudaCalls> cuda_calls(const Instance& instance, VkDevice device);
 
 /// What this machine lacks, in a sentence, as kUnsupported with how to get it.
 Error no_vulkan(std::string what);

@@ -19,10 +19,14 @@ const Shader* find_shader(std::string_view name, ShaderForm form) {
 
 void Pipeline::swap(Pipeline& other) noexcept {
   std::swap(device_, other.device_);
+  std::swap(module_, other.module_);
   std::swap(handle_, other.handle_);
+  std::swap(kernel_, other.kernel_);
+  std::swap(threads_, other.threads_);
 }
 
 Pipeline::~Pipeline() {
+  if (kernel_ != VK_NULL_HANDLE) device_->cuda_calls()->DestroyCuFunctionNVX(device_->handle(), kernel_, nullptr);
   if (handle_ != VK_NULL_HANDLE) device_->calls().DestroyPipeline(device_->handle(), handle_, nullptr);
 }
 
@@ -58,6 +62,22 @@ Expected<Pipeline> Pipeline::make(std::shared_ptr<Device> device, std::string_vi
   return pipeline;
 }
 
+Expected<Pipeline> Pipeline::make(std::shared_ptr<const CudaModule> module, std::string_view kernel,
+                                  std::uint32_t threads) {
+  const std::string name(kernel);
+  auto info = structure<VkCuFunctionCreateInfoNVX>(VK_STRUCTURE_TYPE_CU_FUNCTION_CREATE_INFO_NVX);
+  info.module = module->handle();
+  info.pName = name.c_str();
+  Pipeline pipeline;
+  pipeline.device_ = module->device();
+  pipeline.module_ = std::move(module);
+  pipeline.threads_ = threads;
+  const Device& device = *pipeline.device_;
+  const VkResult made = device.cuda_calls()->CreateCuFunctionNVX(device.handle(), &info, nullptr, &pipeline.kernel_);
+  if (made != VK_SUCCESS) return call_failed(made, fmt::format("the CUDA kernel '{}'", name));
+  return pipeline;
+}
+
 void Commands::swap(Commands& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(handle_, other.handle_);
@@ -87,6 +107,16 @@ void Commands::bind(const Pipeline& pipeline, const void* push, std::uint32_t by
   const DeviceCalls& calls = device_->calls();
   calls.CmdBindPipeline(handle_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.handle());
   calls.CmdPushConstants(handle_, device_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes, push);
+}
+
+void Commands::launch(const Pipeline& pipeline, const void* push, GroupCounts groups) {
+  auto info = structure<VkCuLaunchInfoNVX>(VK_STRUCTURE_TYPE_CU_LAUNCH_INFO_NVX);
+  info.function = pipeline.kernel();
+  info.gridDimX = groups.x, info.gridDimY = groups.y, info.gridDimZ = groups.z;
+  info.blockDimX = pipeline.threads(), info.blockDimY = info.blockDimZ = 1;
+  info.paramCount = 1;
+  info.pParams = &push;
+  device_->cuda_calls()->CmdCuLaunchKernelNVX(handle_, &info);
 }
 
 void Commands::barrier() {

@@ -9,6 +9,7 @@
 
 #include "dllm/error.h"
 #include "vulkan/buffer.h"
+#include "vulkan/cuda_kernels.h"
 #include "vulkan/device.h"
 #include "vulkan/shaders.h"
 #include "vulkan/timestamps.h"
@@ -21,13 +22,22 @@ inline constexpr std::uint32_t kMostPushBytes = 128;
 /// Constants of a pipeline, by their constant_id; shaders/exact.glsl says what the first two are.
 using PipelineConstants = std::array<std::uint32_t, 14>;
 
-/// A shader, compiled for a device with its constants. Move-only.
+/// Workgroups of a dispatch, in memory.
+struct GroupCounts {
+  std::uint32_t x = 0, y = 1, z = 1;
+};
+
+/// A shader, compiled for a device with its constants, or a kernel of CUDA. Move-only.
 class Pipeline {
  public:
   Pipeline() = default;
   /// Errors: kUnsupported (this build has no such shader), kResource.
   static Expected<Pipeline> make(std::shared_ptr<Device> device, std::string_view shader, ShaderForm form,
                                  const PipelineConstants& constants);
+  /// A kernel of a module, which takes what a dispatch pushes as its one argument, in blocks of so many threads.
+  /// Errors: kResource.
+  static Expected<Pipeline> make(std::shared_ptr<const CudaModule> module, std::string_view kernel,
+                                 std::uint32_t threads);
   ~Pipeline();
   Pipeline(Pipeline&& other) noexcept { swap(other); }
   Pipeline& operator=(Pipeline&& other) noexcept {
@@ -35,17 +45,18 @@ class Pipeline {
     return *this;
   }
   VkPipeline handle() const { return handle_; }
+  /// Null: it is a shader.
+  VkCuFunctionNVX kernel() const { return kernel_; }
+  std::uint32_t threads() const { return threads_; }
 
  private:
   void swap(Pipeline& other) noexcept;
 
   std::shared_ptr<Device> device_;
+  std::shared_ptr<const CudaModule> module_;
   VkPipeline handle_ = VK_NULL_HANDLE;
-};
-
-/// Workgroups of a dispatch, in memory.
-struct GroupCounts {
-  std::uint32_t x = 0, y = 1, z = 1;
+  VkCuFunctionNVX kernel_ = VK_NULL_HANDLE;
+  std::uint32_t threads_ = 0;
 };
 
 /// A command buffer: recorded once, run as often as needed. Move-only.
@@ -63,12 +74,16 @@ class Commands {
   /// A dispatch whose workgroups are counted now.
   template <class Push>
   void dispatch(const Pipeline& pipeline, const Push& push, GroupCounts groups) {
+    if (pipeline.kernel() != VK_NULL_HANDLE) return launch(pipeline, &push, groups);
     bind(pipeline, push);
     device_->calls().CmdDispatch(handle_, groups.x, groups.y, groups.z);
   }
-  /// A dispatch that reads a GroupCounts at `offset` of `counts` whenever it runs.
+  /// A dispatch that reads a GroupCounts at `offset` of `counts` whenever it runs. A kernel of CUDA cannot: it has the
+  /// blocks of `most`, and those beyond the rows end at once.
   template <class Push>
-  void dispatch(const Pipeline& pipeline, const Push& push, const Buffer& counts, std::int64_t offset) {
+  void dispatch(const Pipeline& pipeline, const Push& push, const Buffer& counts, std::int64_t offset,
+                GroupCounts most) {
+    if (pipeline.kernel() != VK_NULL_HANDLE) return launch(pipeline, &push, most);
     bind(pipeline, push);
     device_->calls().CmdDispatchIndirect(handle_, counts.handle(), static_cast<VkDeviceSize>(offset));
   }
@@ -93,6 +108,7 @@ class Commands {
     bind(pipeline, &push, sizeof push);
   }
   void bind(const Pipeline& pipeline, const void* push, std::uint32_t bytes);
+  void launch(const Pipeline& pipeline, const void* push, GroupCounts groups);
 
   std::shared_ptr<Device> device_;
   VkCommandBuffer handle_ = VK_NULL_HANDLE;

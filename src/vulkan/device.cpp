@@ -58,6 +58,7 @@ DeviceFacts facts_of(const Instance& instance, VkPhysicalDevice physical) {
   facts.memory_bytes = largest_heap(instance, physical);
   facts.imports = can_import(instance, physical, facts.type);
 
+  facts.runs_cuda = has_extension(instance, physical, VK_NVX_BINARY_IMPORT_EXTENSION_NAME);
   const Features features(instance, physical);
   find_fast_products(instance, physical, features, facts);
   facts.has_float64 = features.base.features.shaderFloat64 != VK_FALSE;
@@ -229,11 +230,13 @@ Expected<void> Device::create(VkPhysicalDevice physical) {
   info.pQueueCreateInfos = &queue;
   std::vector<const char*> extensions = features.extensions;
   if (facts_.imports) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  if (facts_.runs_cuda) extensions.push_back(VK_NVX_BINARY_IMPORT_EXTENSION_NAME);
   info.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
   if (const VkResult made = instance_->calls.CreateDevice(physical, &info, nullptr, &handle_); made != VK_SUCCESS)
     return call_failed(made, "the start of " + facts_.name);
   DLLM_TRY(calls_, device_calls(*instance_, handle_));
+  if (facts_.runs_cuda) cuda_calls_ = vulkan::cuda_calls(*instance_, handle_);
   if (facts_.imports)
     host_pointer_properties_ = reinterpret_cast<PFN_vkGetMemoryHostPointerPropertiesEXT>(
         instance_->calls.GetDeviceProcAddr(handle_, "vkGetMemoryHostPointerPropertiesEXT"));

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct DeviceFacts {
   std::uint32_t most_shared = 0;      ///< bytes of memory that a workgroup shares
   bool has_dots = false;              ///< sums of four products of bytes as one instruction
   std::vector<MatrixShape> matrices;  ///< of int8 that a subgroup multiplies into int32
+  bool runs_cuda = false;             ///< kernels of CUDA among shaders: VK_NVX_binary_import
   double tick_ns = 0;                 ///< of timestamps; 0: it has none
   std::vector<std::string> lacks;     ///< what the backend needs and this device has not got, in Vulkan's words
 };
@@ -75,6 +77,8 @@ class Device {
 
   const DeviceFacts& facts() const { return facts_; }
   const DeviceCalls& calls() const { return calls_; }
+  /// Null on devices that run no kernels of CUDA.
+  const CudaCalls* cuda_calls() const { return cuda_calls_ ? &*cuda_calls_ : nullptr; }
   VkDevice handle() const { return handle_; }
   VkCommandPool pool() const { return pool_; }
   VkPipelineLayout layout() const { return layout_; }
@@ -112,6 +116,7 @@ class Device {
   std::shared_ptr<Instance> instance_;
   DeviceFacts facts_;
   DeviceCalls calls_;
+  std::optional<CudaCalls> cuda_calls_;
   PFN_vkGetMemoryHostPointerPropertiesEXT host_pointer_properties_ = nullptr;
   VkDevice handle_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;

@@ -101,6 +101,44 @@ struct AttentionPush {
 };
 static_assert(sizeof(RowArgument) == 32);
 
+// The arguments of the kernels in cuda/.
+struct NormKernelPush {
+  Address x, other, sum, gain, result, count;
+  DeviceCodes codes;
+  std::uint32_t slice, groups, exact;
+  float epsilon;
+};
+struct QuantizeKernelPush {
+  Address x;
+  DeviceCodes codes;
+  Address count;
+  std::uint32_t k, pairs, exact;
+};
+struct GluKernelPush {
+  Address gate, up, result, count;
+  DeviceCodes codes;
+  std::uint32_t width, pairs, exact;
+};
+struct FloatsKernelPush {
+  Address panels, x, bias, result, count, route;
+  std::uint32_t k, n, panel_words, has_bias, used, expert_words, shared_rows;
+};
+struct ProductKernelPush {
+  Address panels, values, scales, sums, bias, result, count, route;
+  std::uint32_t k, n, panel_words, high, scale, minimum, super, super_minimum, has_bias, used, expert_words,
+      shared_rows;
+  std::int32_t zero_point;
+  std::uint32_t scale_kind, table;
+};
+struct AttentionKernelPush {
+  Address query, result, rows, visible, tiles, count;
+  DeviceCodes codes;
+  std::uint32_t heads, kv_heads, head_dim, tile_words, key_words, value_words;
+  std::int32_t window;
+  float scale;
+  std::uint32_t exact;
+};
+
 /// Invocations of a workgroup of most shaders.
 constexpr std::int64_t kInvocations = 64;
 
@@ -136,26 +174,55 @@ bool multiplies(const cpu::PackedFormat& format) {
   return number_of(kShaderCodes, format.codes).has_value() && number_of(kShaderScales, format.scales).has_value();
 }
 
-Expected<const Pipeline*> Operators::pipeline(std::string_view shader, const Constants& extra) {
+bool Operators::fuses(const op::Attention& o, const CacheFormat& cache) const {
+  const bool halves = cache.type == TensorType::kF16 || cache.type == TensorType::kBF16;
+  return arithmetic_.kernels && halves && o.head_dim <= 128 && o.head_dim % 8 == 0;
+}
+
+Expected<const Operators::Compiled*> Operators::pipeline(std::string_view shader, const Constants& extra) {
   std::pair<std::string, Constants> key(shader, extra);
-  if (const auto found = pipelines_.find(key); found != pipelines_.end()) return &found->second;
+  if (const auto found = pipelines_.find(key); found != pipelines_.end()) return &*found;
   PipelineConstants constants = arithmetic_.constants();
   for (std::size_t i = 0; i < extra.size(); ++i) constants[2 + i] = extra[i];
   DLLM_TRY(Pipeline made, Pipeline::make(device_, shader, arithmetic_.form, constants));
-  return &pipelines_.emplace(std::move(key), std::move(made)).first->second;
+  return &*pipelines_.emplace(std::move(key), std::move(made)).first;
 }
 
 template <class Push>
 Expected<Launch> Operators::launch(std::string_view shader, const Constants& extra, const Push& push,
                                    std::int64_t columns, std::uint32_t rows_per_group) {
+  DLLM_TRY(const Compiled* const compiled, pipeline(shader, extra));
+  return launch_of(*compiled, push, columns, rows_per_group);
+}
+
+template <class Push>
+Expected<Launch> Operators::kernel(const std::string& module, const std::string& name, std::uint32_t threads,
+                                   const Push& push, std::int64_t columns, std::uint32_t rows_per_group) {
+  std::pair<std::string, Constants> key(module + "/" + name, Constants());
+  auto found = pipelines_.find(key);
+  if (found == pipelines_.end()) {
+    std::shared_ptr<const CudaModule>& made = modules_[module];
+    if (!made) {
+      DLLM_TRY(made, CudaModule::make(device_, module));
+    }
+    DLLM_TRY(Pipeline pipeline, Pipeline::make(made, name, threads));
+    found = pipelines_.emplace(std::move(key), std::move(pipeline)).first;
+  }
+  return launch_of(*found, push, columns, rows_per_group);
+}
+
+template <class Push>
+Expected<Launch> Operators::launch_of(const Compiled& compiled, const Push& push, std::int64_t columns,
+                                      std::uint32_t rows_per_group) const {
   static_assert(std::is_trivially_copyable_v<Push> && sizeof push <= kMostPushBytes);
   if (columns > device_->facts().most_groups)
     return Error{ErrorCode::kUnsupported,
-                 fmt::format("'{}' needs {} workgroups in a row, and {} runs {}", shader, columns,
+                 fmt::format("'{}' needs {} workgroups in a row, and {} runs {}", compiled.first.first, columns,
                              device_->facts().name, device_->facts().most_groups),
                  "--backend vulkan", "use another device or backend"};
   Launch made;
-  DLLM_TRY(made.pipeline, pipeline(shader, extra));
+  made.pipeline = &compiled.second;
+  made.shader = compiled.first.first;
   std::memcpy(made.push.data(), &push, sizeof push);
   made.columns = word(columns);
   made.rows_per_group = rows_per_group;
@@ -169,7 +236,13 @@ Expected<Launch> Operators::copy_rows(Address from, Address order, Address to, s
                 columns_of(width));
 }
 
-Expected<Launch> Operators::rms_norm(const op::RmsNorm& o, std::int64_t width, Address x, Address gain, Address out) {
+Expected<Launch> Operators::rms_norm(const op::RmsNorm& o, std::int64_t width, Address x, Address gain, Address out,
+                                     const KernelPart& part) {
+  if (fuses(width / o.groups))
+    return kernel("rows", "rms_norm", width / o.groups <= 128 ? 128 : 256,
+                  NormKernelPush{x, part.other, part.sum, gain, out, part.count, part.codes, word(width / o.groups),
+                                 word(o.groups), part.exact ? 1U : 0U, o.eps},
+                  o.groups);
   return launch("rms_norm", {},
                 RmsNormPush{x, gain, out, word(width / o.groups), word(o.groups), gain != 0 ? 1U : 0U, o.eps, 0},
                 o.groups);
@@ -179,7 +252,12 @@ Expected<Launch> Operators::add(std::int64_t width, Address a, Address b, Addres
   return launch("add", {}, AddPush{a, b, out, word(width), 0}, columns_of(width));
 }
 
-Expected<Launch> Operators::glu(const op::Glu& o, std::int64_t width, Address gate, Address up, Address out) {
+Expected<Launch> Operators::glu(const op::Glu& o, std::int64_t width, Address gate, Address up, Address out,
+                                const KernelPart& part) {
+  if (arithmetic_.kernels)
+    return kernel("rows", o.activation == Activation::kGeluTanh ? "glu_gelu" : "glu_silu", 256,
+                  GluKernelPush{gate, up, out, part.count, part.codes, word(width), word(part.pairs), part.exact ? 1U : 0U},
+                  (width + 1023) / 1024);
   return launch("glu", {o.activation == Activation::kGeluTanh ? 1U : 0U},
                 GluPush{gate, up, out, word(width), up != 0 ? 1U : 0U, 0}, columns_of(width));
 }
@@ -207,7 +285,12 @@ Expected<Launch> Operators::rope(const op::Rope& o, Address x, Address cos, Addr
                 columns_of(std::int64_t{o.heads} * (o.head_dim - o.dims / 2)));
 }
 
-Expected<Launch> Operators::quantize(std::int64_t k, bool exact, Address x, const DeviceCodes& to) {
+Expected<Launch> Operators::quantize(std::int64_t k, bool exact, Address x, const DeviceCodes& to,
+                                     const KernelPart& part) {
+  if (arithmetic_.kernels)
+    return kernel("rows", "quantize_rows", 256,
+                  QuantizeKernelPush{x, to, part.count, word(k), word(part.pairs), exact ? 1U : 0U},
+                  (k / 32 + 31) / 32);
   return launch("quantize", {exact ? 1U : 0U}, QuantizePush{x, to.values, to.scales, to.sums, word(k), 0},
                 columns_of(k / 32));
 }
@@ -228,6 +311,16 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
   const std::uint32_t used = word(pairs.used), shared = pairs.shared_rows ? 1 : 0;
   const bool each_pair = pairs.route != 0;
   if (cpu::packs_floats(format)) {
+    if (arithmetic_.kernels && (!each_pair || pairs.experts != 0)) {
+      constexpr std::string_view kTypes[] = {"f32", "f16", "bf16"};
+      const FloatsKernelPush push{matrix.panels, x, bias, out, rows.count, pairs.route, k, n, panel_words, has_bias,
+                                  used, expert_words, shared};
+      DLLM_TRY(Launch made, kernel("floats", fmt::format("floats_{}{}", kTypes[number_of(format.type)],
+                                                         each_pair ? "_pairs" : ""),
+                                   128, push, each_pair ? (matrix.n + 63) / 64 : (matrix.n + 15) / 16, 32));
+      made.experts = each_pair ? word(pairs.experts) : 0;
+      return made;
+    }
     const std::uint32_t tile = each_pair ? 1 : kProductRows;
     const Constants constants{number_of(format.type), 0, 0, 0, 0, each_pair ? 1U : 0U, tile};
     return launch("linear_floats", constants,
@@ -236,9 +329,13 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
                   columns_of(matrix.n), tile);
   }
   DLLM_TRY(const ProductUnits* const units, product_units());
-  ProductPlan plan = plan_product(format, matrix.n, rows.most, each_pair, *units);
-  const bool fits = forced_ && !(each_pair && forced_->shader == ProductShader::kMatrices);
-  if (fits && runs(*forced_, format, *units)) plan = *forced_;
+  ProductUnits usable = *units;
+  usable.kernels = usable.kernels && (!each_pair || pairs.experts != 0);
+  ProductPlan plan = plan_product(format, matrix.n, rows.most, each_pair, usable);
+  const bool fits = forced_ && !(each_pair && forced_->shader == ProductShader::kMatrices) &&
+                    each_pair == (forced_->shader == ProductShader::kKernel && forced_->kernel == kPairsKernel);
+  if (fits && runs(*forced_, format, usable)) plan = *forced_;
+  if (plan.shader == ProductShader::kKernel) return product_kernel(plan, matrix, codes, bias, rows, out, pairs);
   if (each_pair) plan.rows = 1;
   const Constants constants{*number_of(kShaderCodes, format.codes),
                             *number_of(kShaderScales, format.scales),
@@ -271,6 +368,41 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
                                 shared,
                                 0},
                 (matrix.n + plan.outputs() - 1) / plan.outputs(), plan.rows);
+}
+
+Expected<Launch> Operators::product_kernel(const ProductPlan& plan, const DeviceMatrix& matrix,
+                                           const DeviceCodes& codes, Address bias, const RowCount& rows, Address out,
+                                           const ExpertPairs& pairs) {
+  const cpu::PackedFormat& format = *matrix.format;
+  const cpu::PackedLayout& layout = matrix.layout;
+  const ProductKernelPush push{matrix.panels,
+                               codes.values,
+                               codes.scales,
+                               codes.sums,
+                               bias,
+                               out,
+                               rows.count,
+                               pairs.route,
+                               word(matrix.k),
+                               word(matrix.n),
+                               word(layout.bytes / 4),
+                               word(layout.high),
+                               word(layout.scale),
+                               word(layout.min),
+                               word(layout.super),
+                               word(layout.super_min),
+                               bias != 0 ? 1U : 0U,
+                               word(pairs.used),
+                               word(matrix.expert_bytes / 4),
+                               pairs.shared_rows ? 1U : 0U,
+                               format.zero,
+                               *number_of(kShaderScales, format.scales),
+                               format.codes == cpu::Codes::kIq4 ? 1U : 0U};
+  const ProductKernel& shape = kProductKernels[plan.kernel];
+  DLLM_TRY(Launch made, kernel(product_module(format), plan.name(), shape.threads, push,
+                               (matrix.n + plan.outputs() - 1) / plan.outputs(), shape.rows));
+  made.experts = pairs.route != 0 ? word(pairs.experts) : 0;
+  return made;
 }
 
 Expected<Launch> Operators::route_scores(const op::Route& o, std::int64_t experts, Address logits, Address bias,
@@ -330,9 +462,16 @@ Expected<Launch> Operators::store_kv(const CacheFormat& cache, std::int64_t kv_h
 }
 
 Expected<Launch> Operators::attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
-                                      Address q, Address rows, Address visible, Address tiles, Address out) {
+                                      Address q, Address rows, Address visible, Address tiles, Address out,
+                                      const KernelPart& part) {
   // Rotated queries and keys are 32 times too large together; keys have an eighth of it already.
   const float scale = o.scale * 1.44269504f * (cache.rotates_keys() ? 0.25f : 1.f);
+  if (part.count != 0 && fuses(o, cache))
+    return kernel("attention", cache.type == TensorType::kF16 ? "attention_f16" : "attention_bf16", 128,
+                  AttentionKernelPush{q, out, rows, visible, tiles, part.count, part.codes, word(o.heads),
+                                      word(o.kv_heads), word(o.head_dim), place.tile_words, place.key_words,
+                                      place.value_words, o.window, scale, part.exact ? 1U : 0U},
+                  o.heads, 4);
   return launch("attention",
                 {number_of_cache(cache.type), cache.rotates_keys() ? 1U : 0U, word((o.head_dim + 63) / 64)},
                 AttentionPush{q, out, rows, visible, tiles, word(o.heads), word(o.kv_heads), word(o.head_dim),

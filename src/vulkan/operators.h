@@ -26,17 +26,22 @@ namespace dllm::vulkan {
 inline constexpr std::uint32_t kProductRows = 8;
 /// Largest head_dim of attention.
 inline constexpr std::int64_t kMostHeadDim = 1024;
+/// Longest slice of cuda/rows.cu's norm.
+inline constexpr std::int64_t kMostNormKernel = 8192;
 /// Positions of a tile of the cache and of the softmax: cpu::kKeyTile.
 inline constexpr std::int64_t kTilePositions = 64;
 
 /// A shader with its arguments. It runs over any number of rows: `groups()` says how many workgroups that takes.
 struct Launch {
   const Pipeline* pipeline = nullptr;
+  std::string_view shader;  ///< its name, which lives as long as the Operators
   std::array<std::byte, kMostPushBytes> push{};
   std::uint32_t columns = 1;  ///< workgroups for one row, or one tile of rows
   std::uint32_t rows_per_group = 1;
+  std::uint32_t experts = 0;  ///< not 0: so many workgroups for each column, whatever the rows
 
   GroupCounts groups(std::int64_t rows) const {
+    if (experts != 0) return {columns, experts, 1};
     return {columns, static_cast<std::uint32_t>((rows + rows_per_group - 1) / rows_per_group), 1};
   }
 };
@@ -90,7 +95,9 @@ struct ExpertPairs {
   VkDeviceAddress route = 0;  ///< [rows][2 used]; 0: a product of all rows with one matrix
   std::int64_t used = 0;
   bool shared_rows = false;  ///< all pairs of a row read the same row of x, which is [rows]; else it is [rows][used]
+  std::int64_t experts = 0;  ///< matrices of the stack; 0: unknown, each pair reads its own
 };
+
 
 /// Where op::Route keeps the scores of all experts.
 struct RouteScratch {
@@ -132,6 +139,17 @@ struct DeviceCodes {
   VkDeviceAddress values = 0, scales = 0, sums = 0;
 };
 
+/// What a kernel of CUDA is told beyond its operator. A shader reads none of it: Operators::fuses() says who runs.
+struct KernelPart {
+  /// It asks for how many rows it runs: `count` times `pairs`. No address: over all that it is dispatched for.
+  VkDeviceAddress count = 0;
+  std::int64_t pairs = 1;
+  DeviceCodes codes;  ///< where codes of the result go, if they have an address
+  bool exact = false;
+  VkDeviceAddress other = 0;  ///< rms_norm: added to x first, if there is one
+  VkDeviceAddress sum = 0;    ///< where that goes
+};
+
 /// The operators of the Graph as shaders with arguments, compiled when they are first asked for. Every one has the bits
 /// of the CPU's kernels. Errors of all: kUnsupported, kResource.
 class Operators {
@@ -142,16 +160,19 @@ class Operators {
   const std::shared_ptr<Device>& device() const { return device_; }
   const Arithmetic& arithmetic() const { return arithmetic_; }
 
+  /// Whether rms_norm() of slices of this width, glu() and attention() can do what a KernelPart asks for.
+  bool fuses(std::int64_t slice) const { return arithmetic_.kernels && slice <= kMostNormKernel; }
+  bool fuses(const op::Attention& o, const CacheFormat& cache) const;
   /// Rows of `width` floats; `order`: which row comes where, or 0. `stride`: from row to row of `to`, 0: `width`.
   Expected<Launch> copy_rows(VkDeviceAddress from, VkDeviceAddress order, VkDeviceAddress to, std::int64_t width,
                              std::int64_t stride = 0);
   /// `gain` may be 0: 1.
   Expected<Launch> rms_norm(const op::RmsNorm& o, std::int64_t width, VkDeviceAddress x, VkDeviceAddress gain,
-                            VkDeviceAddress out);
+                            VkDeviceAddress out, const KernelPart& part = {});
   Expected<Launch> add(std::int64_t width, VkDeviceAddress a, VkDeviceAddress b, VkDeviceAddress out);
   /// `up` may be 0.
   Expected<Launch> glu(const op::Glu& o, std::int64_t width, VkDeviceAddress gate, VkDeviceAddress up,
-                       VkDeviceAddress out);
+                       VkDeviceAddress out, const KernelPart& part = {});
   Expected<Launch> scale(std::int64_t width, const RegionFactors& factors, VkDeviceAddress x, VkDeviceAddress rows,
                          VkDeviceAddress out);
   Expected<Launch> select(std::int64_t width, VkDeviceAddress canvas, VkDeviceAddress context, VkDeviceAddress rows,
@@ -162,7 +183,8 @@ class Operators {
   Expected<Launch> rope(const op::Rope& o, VkDeviceAddress x, VkDeviceAddress cos, VkDeviceAddress sin,
                         VkDeviceAddress out);
   /// `exact`: scales are not rounded (KernelSet::quantize_row).
-  Expected<Launch> quantize(std::int64_t k, bool exact, VkDeviceAddress x, const DeviceCodes& to);
+  Expected<Launch> quantize(std::int64_t k, bool exact, VkDeviceAddress x, const DeviceCodes& to,
+                            const KernelPart& part = {});
   /// Products with packed codes read `codes`, those with packed floats `x`. `bias` may be 0.
   Expected<Launch> linear(const DeviceMatrix& matrix, VkDeviceAddress x, const DeviceCodes& codes, VkDeviceAddress bias,
                           const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs = {});
@@ -187,20 +209,33 @@ class Operators {
                             const CachePlace& place, VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
   Expected<Launch> attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
                              VkDeviceAddress q, VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles,
-                             VkDeviceAddress out);
+                             VkDeviceAddress out, const KernelPart& part = {});
 
  private:
   using Constants = std::array<std::uint32_t, 8>;  ///< from constant_id 2 on
-  Expected<const Pipeline*> pipeline(std::string_view shader, const Constants& extra = {});
+  using Pipelines = std::map<std::pair<std::string, Constants>, Pipeline, std::less<>>;
+  using Compiled = Pipelines::value_type;
+  Expected<const Compiled*> pipeline(std::string_view shader, const Constants& extra);
   template <class Push>
   Expected<Launch> launch(std::string_view shader, const Constants& extra, const Push& push, std::int64_t columns,
                           std::uint32_t rows_per_group = 1);
+  /// A kernel of cuda/, in blocks of so many threads.
+  template <class Push>
+  Expected<Launch> kernel(const std::string& module, const std::string& name, std::uint32_t threads, const Push& push,
+                          std::int64_t columns, std::uint32_t rows_per_group = 1);
+  template <class Push>
+  Expected<Launch> launch_of(const Compiled& compiled, const Push& push, std::int64_t columns,
+                             std::uint32_t rows_per_group) const;
+  Expected<Launch> product_kernel(const ProductPlan& plan, const DeviceMatrix& matrix, const DeviceCodes& codes,
+                                  VkDeviceAddress bias, const RowCount& rows, VkDeviceAddress out,
+                                  const ExpertPairs& pairs);
 
   std::shared_ptr<Device> device_;
   Arithmetic arithmetic_;
   std::optional<ProductUnits> units_;
   std::optional<ProductPlan> forced_;
-  std::map<std::pair<std::string, Constants>, Pipeline, std::less<>> pipelines_;
+  std::map<std::string, std::shared_ptr<const CudaModule>, std::less<>> modules_;
+  Pipelines pipelines_;
 };
 
 /// Whether products read panels of a format: a new kind of codes needs a line in shaders/linear_codes.comp.

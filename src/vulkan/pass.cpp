@@ -31,6 +31,7 @@ class Pass::Recorder {
     for (const OpRun& run : pass_.plan_.runs) {
       const bool beside = run.kind == OpRun::Kind::kProducts || run.kind == OpRun::Kind::kGated;
       for (std::size_t i = run.first; i < run.last; ++i) {
+        if (std::exchange(done_, i + 1) > i) continue;
         waits_ = !beside || i == run.first || !std::holds_alternative<op::Linear>(graph_.ops[i]);
         DLLM_CHECK_OK(std::visit([this](const auto& o) { return record(o); }, graph_.ops[i]));
       }
@@ -45,7 +46,9 @@ class Pass::Recorder {
     return add(operators().copy_rows(arguments().embedded(o), 0, value(o.out), width(o.out)), o.out);
   }
   Expected<void> record(const op::RmsNorm& o) {
-    return add(operators().rms_norm(o, width(o.x), value(o.x), weights().vector(o.gain), value(o.out)), o.out);
+    return add(operators().rms_norm(o, width(o.x), value(o.x), weights().vector(o.gain), value(o.out),
+                                    with_codes(o.out, operators().fuses(width(o.x) / o.groups) && o.groups == 1)),
+               o.out);
   }
   Expected<void> record(const op::Linear& o) {
     return product(o.x, weights().matrix(o.weight), weights().vector(o.bias), value(o.out));
@@ -61,13 +64,28 @@ class Pass::Recorder {
   }
   Expected<void> record(const op::Attention& o) {
     return add(operators().attention(o, model_.cache->format(), model_.cache->layer(o.layer), value(o.q),
-                                     arguments().rows(), arguments().visible(), arguments().tiles(), value(o.out)),
+                                     arguments().rows(), arguments().visible(), arguments().tiles(), value(o.out),
+                                     with_codes(o.out, operators().fuses(o, model_.cache->format()) && o.head_dim % 32 == 0)),
                o.out);
   }
   Expected<void> record(const op::Glu& o) {
-    return add(operators().glu(o, width(o.out), value(o.gate), o.up == kNoId ? 0 : value(o.up), value(o.out)), o.out);
+    return add(operators().glu(o, width(o.out), value(o.gate), o.up == kNoId ? 0 : value(o.up), value(o.out),
+                               with_codes(o.out, operators().fuses(0))),
+               o.out);
   }
   Expected<void> record(const op::Add& o) {
+    // A norm of the sum that comes next runs with it.
+    if (const auto* norm = done_ < graph_.ops.size() ? std::get_if<op::RmsNorm>(&graph_.ops[done_]) : nullptr;
+        norm != nullptr && norm->x == o.out && norm->groups == 1 && operators().fuses(width(o.out)) &&
+        scored(norm->out) == scored(o.out) && apart_or_same(norm->out, o.a) && apart_or_same(norm->out, o.b)) {
+      ++done_;
+      KernelPart part = with_codes(norm->out, true);
+      part.other = value(o.b);
+      part.sum = value(o.out);
+      return add(operators().rms_norm(*norm, width(o.out), value(o.a), weights().vector(norm->gain), value(norm->out),
+                                      part),
+                 o.out);
+    }
     return add(operators().add(width(o.out), value(o.a), value(o.b), value(o.out)), o.out);
   }
   Expected<void> record(const op::Scale& o) {
@@ -107,7 +125,7 @@ class Pass::Recorder {
       if (part > 0) DLLM_CHECK_OK(reduce(o, part - 1));
       waits_ = true;
       if (part == last) break;
-      commands_.barrier();
+      barrier();
       waits_ = false;
     }
     DLLM_CHECK_OK(reduce(o, last));
@@ -153,27 +171,76 @@ class Pass::Recorder {
     const DeviceMatrix &gate = weights().matrix(o.gate), &up = weights().matrix(o.up), &down = weights().matrix(o.down);
     const std::int64_t used = width(o.route) / 2, inner = gate.n;
     const Address route = value(o.route);
-    DLLM_CHECK_OK(product(o.x, gate, 0, scratch.gate, {route, used, true}));
-    DLLM_CHECK_OK(product(o.x, up, 0, scratch.up, {route, used, true}));
+    const std::int64_t experts = graph_.weights[static_cast<std::size_t>(o.gate)].shape[2];
+    DLLM_CHECK_OK(product(o.x, gate, 0, scratch.gate, {route, used, true, experts}));
+    DLLM_CHECK_OK(product(o.x, up, 0, scratch.up, {route, used, true, experts}));
     const op::Glu gating{0, 0, 0, o.activation};
-    DLLM_CHECK_OK(add(operators().glu(gating, inner, scratch.gate, scratch.up, scratch.gate), o.x, used));
+    const bool packed = !cpu::packs_floats(*down.format), exact = packed && cpu::LinearRunner::exact_activations(*down.format, down.k);
+    KernelPart part = counted(o.x, used);
+    const bool fused = packed && o.hadamard == 0 && operators().fuses(0);
+    if (fused) part.codes = scratch.codes, part.exact = exact;
+    DLLM_CHECK_OK(add(operators().glu(gating, inner, scratch.gate, scratch.up, scratch.gate, part), o.x, used));
     if (o.hadamard != 0)
       DLLM_CHECK_OK(
           add(operators().hadamard(weights().hadamard(o.hadamard), inner, scratch.gate, scratch.gate), o.x, used));
-    if (!cpu::packs_floats(*down.format)) {
-      const bool exact = cpu::LinearRunner::exact_activations(*down.format, down.k);
-      DLLM_CHECK_OK(add(operators().quantize(inner, exact, scratch.gate, scratch.codes), o.x, used));
-    } else {
+    if (!packed) {
       DLLM_CHECK_OK(check_iterations(down.k));
+    } else if (!fused) {
+      DLLM_CHECK_OK(add(operators().quantize(inner, exact, scratch.gate, scratch.codes, counted(o.x, used)), o.x, used));
     }
-    DLLM_CHECK_OK(
-        add(operators().linear(down, scratch.gate, scratch.codes, 0, rows_of(o.x), scratch.down, {route, used, false}),
-            o.x, used));
+    DLLM_CHECK_OK(add(operators().linear(down, scratch.gate, scratch.codes, 0, rows_of(o.x), scratch.down,
+                                         {route, used, false, experts}),
+                      o.x, used));
     return add(operators().mix_experts(used, width(o.out), scratch.down, route, value(o.out)), o.out);
   }
 
   RowCount rows_of(ValueId x) const {
     return {arguments().count(scored(x)), scored(x) ? pass_.room_.scored : pass_.room_.rows};
+  }
+
+  KernelPart counted(ValueId x, std::int64_t pairs = 1) const {
+    KernelPart part;
+    part.count = arguments().count(scored(x)), part.pairs = pairs;
+    return part;
+  }
+  /// With codes of x, if a product reads them and `fuses`: the kernel that writes x writes them too.
+  KernelPart with_codes(ValueId x, bool fuses) {
+    KernelPart part = counted(x);
+    const std::optional<bool> exact = fuses && width(x) % 32 == 0 ? codes_wanted(x) : std::nullopt;
+    if (!exact) return part;
+    held_[*exact ? 0 : 1] = x;
+    part.codes = place_of_codes(width(x), *exact), part.exact = *exact;
+    return part;
+  }
+  /// Which codes of x the first product with packed codes reads; nothing: there is none.
+  std::optional<bool> codes_wanted(ValueId x) const {
+    for (std::size_t i = done_; i < graph_.ops.size(); ++i) {
+      WeightId weight = kNoId;
+      if (const auto* linear = std::get_if<op::Linear>(&graph_.ops[i]); linear != nullptr && linear->x == x)
+        weight = linear->weight;
+      if (const auto* head = std::get_if<op::ScoreHead>(&graph_.ops[i]); head != nullptr && head->x == x)
+        weight = head->weight;
+      if (const auto* experts = std::get_if<op::Experts>(&graph_.ops[i]); experts != nullptr && experts->x == x)
+        weight = experts->gate;
+      if (weight == kNoId || cpu::packs_floats(*weights().matrix(weight).format)) continue;
+      const DeviceMatrix& matrix = weights().matrix(weight);
+      return cpu::LinearRunner::exact_activations(*matrix.format, matrix.k);
+    }
+    return std::nullopt;
+  }
+  /// Whether every row of one value is where the same row of the other is, or nowhere in the other.
+  bool apart_or_same(ValueId one, ValueId other) const {
+    const std::int64_t rows = pass_.room_.rows;
+    const Address a = value(one), b = value(other);
+    if (a == b) return width(one) == width(other);
+    const auto end = [&](ValueId id) { return value(id) + static_cast<Address>(rows * width(id) * 4); };
+    return end(one) <= b || end(other) <= a;
+  }
+
+  DeviceCodes place_of_codes(std::int64_t k, bool exact) const {
+    const std::int64_t rows = pass_.room_.rows;
+    const Address base = pass_.codes_.address() + static_cast<Address>(exact ? 0 : pass_.codes_.bytes() / 2);
+    return {base, base + static_cast<Address>(rows * k), base + static_cast<Address>(rows * k + rows * k / 32 * 4)};
   }
 
   /// The factor of rows of a region.
@@ -205,16 +272,14 @@ class Pass::Recorder {
 
   /// Rows of x as codes. A value keeps its codes until another one takes their place, which waits for its readers.
   Expected<DeviceCodes> quantized(ValueId x, bool exact) {
-    const std::int64_t k = width(x), rows = pass_.room_.rows;
-    const Address base = pass_.codes_.address() + static_cast<Address>(exact ? 0 : pass_.codes_.bytes() / 2);
-    const DeviceCodes codes{base, base + static_cast<Address>(rows * k),
-                            base + static_cast<Address>(rows * k + rows * k / 32 * 4)};
+    const std::int64_t k = width(x);
+    const DeviceCodes codes = place_of_codes(k, exact);
     ValueId& held = held_[exact ? 0 : 1];
     if (held == x) return codes;
     held = x;
     // It waits for the readers of the codes before it, and the product waits for it.
     waits_ = true;
-    DLLM_CHECK_OK(add(operators().quantize(k, exact, value(x), codes), x));
+    DLLM_CHECK_OK(add(operators().quantize(k, exact, value(x), codes, counted(x)), x));
     return codes;
   }
 
@@ -224,11 +289,23 @@ class Pass::Recorder {
   }
   Expected<void> add(Expected<Launch> launch, Over over, std::int64_t pairs = 1) {
     if (!launch) return launch.error();
-    if (waits_ && !pass_.launches_.empty()) commands_.barrier();
+    if (waits_ && !pass_.launches_.empty()) barrier();
+    if (std::exchange(begins_, false) && pass_.times_) {
+      commands_.stamp(*pass_.times_, static_cast<std::uint32_t>(pass_.stamped_.size()));
+      pass_.stamped_.push_back(launch->shader);
+    }
     const std::int64_t offset = PassArguments::groups_offset(pass_.launches());
-    commands_.dispatch(*launch->pipeline, launch->push, arguments().memory(), offset);
+    const std::int64_t most = over == Over::kRows     ? pass_.room_.rows
+                              : over == Over::kScored ? pass_.room_.scored
+                                                      : pass_.room_.kept;
+    commands_.dispatch(*launch->pipeline, launch->push, arguments().memory(), offset, launch->groups(most * pairs));
     pass_.launches_.push_back({*launch, over, pairs});
     return {};
+  }
+
+  void barrier() {
+    commands_.barrier();
+    begins_ = true;
   }
 
   const op::Attention& attention_of(std::int32_t layer) const {
@@ -252,6 +329,8 @@ class Pass::Recorder {
   const Graph& graph_;
   Commands& commands_;
   bool waits_ = true;
+  std::size_t done_ = 0;  ///< operators that are recorded, with the one that is being recorded
+  bool begins_ = true;  ///< what comes next runs after all before it
   /// The values whose codes are in memory: with exact scales, and with rounded ones.
   ValueId held_[2] = {kNoId, kNoId};
 };
@@ -328,7 +407,7 @@ std::span<const float> Pass::answers() const {
           static_cast<std::size_t>(room_.scored * cpu::kMostAsked)};
 }
 
-Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph graph, const PassSize& room) {
+Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph graph, const PassSize& room, bool timed) {
   const std::shared_ptr<Device>& device = model.operators->device();
   // Experts have a group for each of a row's.
   const std::int64_t groups = room.rows * std::max<std::int64_t>(1, ExpertSizes(graph).used);
@@ -346,6 +425,9 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
   // The head has three for each part.
   const auto launches =
       static_cast<std::int64_t>(9 * planned.ops.size()) + 3 * (head_vocab(planned) / cpu::kHeadChunk + 1);
+  if (timed) {
+    DLLM_TRY(pass->times_, Timestamps::make(device, static_cast<std::uint32_t>(launches + 1)));
+  }
   DLLM_TRY(pass->arguments_, PassArguments::make(device, planned, *model.tables, room, launches));
   DLLM_TRY(pass->arena_, Buffer::make(device, pass->plan_.arena_floats * 4, Place::kDevice, "a pass's activations"));
   DLLM_TRY(pass->codes_,
@@ -355,8 +437,17 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
   DLLM_TRY(Commands commands, Commands::begin(device));
   pass->commands_ = std::make_unique<Commands>(std::move(commands));
   DLLM_CHECK_OK(Recorder(model, *pass, *pass->commands_).record_all());
+  if (timed) pass->commands_->stamp(*pass->times_, static_cast<std::uint32_t>(pass->stamped_.size()));
   DLLM_CHECK_OK(pass->commands_->end());
   return pass;
+}
+
+Expected<std::vector<std::pair<std::string_view, double>>> Pass::shader_times() const {
+  std::vector<std::pair<std::string_view, double>> all;
+  if (!times_) return all;
+  DLLM_TRY(const std::vector<double> noted, times_->read(static_cast<std::uint32_t>(stamped_.size() + 1)));
+  for (std::size_t i = 0; i < stamped_.size(); ++i) all.emplace_back(stamped_[i], (noted[i + 1] - noted[i]) * 1e-9);
+  return all;
 }
 
 std::int64_t Pass::bytes() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "vulkan/kv_cache.h"
 #include "vulkan/operators.h"
 #include "vulkan/pass_arguments.h"
+#include "vulkan/timestamps.h"
 #include "vulkan/weights.h"
 
 namespace dllm::vulkan {
@@ -44,8 +46,10 @@ struct ExpertScratch {
 /// say, up to what the recording has room for, on caches of any capacity.
 class Pass {
  public:
-  /// Records `graph`, which was built for the rows of `room`. Errors: kUnsupported, kResource. Throws std::bad_alloc.
-  static Expected<std::unique_ptr<Pass>> record(const DeviceModel& model, Graph graph, const PassSize& room);
+  /// Records `graph`, which was built for the rows of `room`. `timed`: the device notes when shaders end, for
+  /// shader_times(). Errors: kUnsupported, kResource. Throws std::bad_alloc.
+  static Expected<std::unique_ptr<Pass>> record(const DeviceModel& model, Graph graph, const PassSize& room,
+                                                bool timed = false);
 
   const PassSize& room() const { return room_; }
   std::int64_t launches() const { return static_cast<std::int64_t>(launches_.size()); }
@@ -61,6 +65,9 @@ class Pass {
   /// Of the last pass, as cpu::DeviceHead has them.
   std::span<const cpu::ReducedChunk> chunks() const;
   std::span<const float> answers() const;
+  /// Of the last pass, if it is timed: seconds of each shader between two barriers, by the first one's name where several
+  /// run beside each other. Errors: kResource.
+  Expected<std::vector<std::pair<std::string_view, double>>> shader_times() const;
 
  private:
   class Recorder;
@@ -87,6 +94,8 @@ class Pass {
   ExpertScratch scratch_;
   std::vector<Counted> launches_;
   std::unique_ptr<Commands> commands_;
+  std::optional<Timestamps> times_;
+  std::vector<std::string_view> stamped_;  ///< what runs between a time and the next
 };
 
 }  // namespace dllm::vulkan

@@ -68,8 +68,26 @@ std::optional<std::uint32_t> layout_of(const MatrixShape& shape, std::uint32_t s
   return layout;
 }
 
+std::string product_module(const cpu::PackedFormat& format) {
+  const std::string_view minimum = format.has_min ? "_minimum" : "";
+  if (format.group != 32) return "";
+  switch (format.codes) {
+    case cpu::Codes::kNibble:
+      return fmt::format("product_nibble{}", minimum);
+    case cpu::Codes::kNibble5:
+      return fmt::format("product_five{}", minimum);
+    case cpu::Codes::kByte:
+      return format.has_min ? "" : "product_byte";
+    case cpu::Codes::kE2M1:
+    case cpu::Codes::kIq4:
+      return format.has_min ? "" : "product_table";
+    default:
+      return "";
+  }
+}
+
 Expected<ProductUnits> find_product_units(const std::shared_ptr<Device>& device, const Arithmetic& arithmetic) {
-  ProductUnits units{device->facts(), arithmetic.form, {}};
+  ProductUnits units{device->facts(), arithmetic.form, {}, arithmetic.kernels};
   DLLM_TRY(units.layout, find_layout(device, arithmetic));
   return units;
 }
@@ -77,11 +95,13 @@ Expected<ProductUnits> find_product_units(const std::shared_ptr<Device>& device,
 std::string ProductPlan::name() const {
   if (shader == ProductShader::kCodes) return "linear_codes";
   if (shader == ProductShader::kDots) return "linear_dots";
+  if (shader == ProductShader::kKernel) return fmt::format("product_{}", kProductKernels[kernel].name);
   return fmt::format("linear_matrices_r{}s{}c{}", rows, subgroups, chunk);
 }
 
 std::uint32_t ProductPlan::outputs() const {
   if (shader == ProductShader::kCodes) return 64;
+  if (shader == ProductShader::kKernel) return kProductKernels[kernel].panels * 16;
   return shader == ProductShader::kDots ? 16 : subgroups * 16;
 }
 
@@ -94,6 +114,7 @@ std::int64_t ProductPlan::shared_bytes(bool has_minimum) const {
 }
 
 bool runs(const ProductPlan& plan, const cpu::PackedFormat& format, const ProductUnits& units) {
+  if (plan.shader == ProductShader::kKernel) return units.kernels && !product_module(format).empty();
   const std::string name = plan.name();
   const auto built = [&](const Shader& one) { return one.name == name && one.form == units.form; };
   if (std::ranges::none_of(shaders(), built) || plan.shared_bytes(format.has_min) > units.facts.most_shared)
@@ -108,6 +129,12 @@ ProductPlan plan_product(const cpu::PackedFormat& format, std::int64_t n, std::i
   if (each_pair) plan.rows = 1;
   // Measured on Mesa's driver for processors: its dot products and matrices are loops, and slower.
   if (units.facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU) return plan;
+  if (ProductPlan kernel{ProductShader::kKernel}; runs(kernel, format, units)) {
+    constexpr std::int64_t kSmall = 8192;
+    kernel.kernel = each_pair ? kPairsKernel : rows <= 8 ? 0 : n <= kSmall ? 1 : 2;
+    kernel.rows = kProductKernels[kernel.kernel].rows;
+    return kernel;
+  }
   const std::int64_t most = each_pair ? 1 : rows;
   if (most > 1) {
     // Measured on an H200 (research/lab): small matrices need small workgroups, so that all of its processors have one,

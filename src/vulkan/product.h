@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "cpu/kernels/packed.h"
 #include "dllm/error.h"
@@ -21,6 +22,7 @@ enum class ProductShader : std::uint8_t {
   kCodes,     ///< linear_codes.comp: on every device
   kDots,      ///< linear_dots.comp: integer dot products
   kMatrices,  ///< matrices/linear_matrices.comp: cooperative matrices
+  kKernel,    ///< cuda/product.cu
 };
 
 /// A shader with its tiles.
@@ -30,8 +32,9 @@ struct ProductPlan {
   std::uint32_t subgroups = 0;  ///< kMatrices: of a workgroup, each with a panel
   std::uint32_t chunk = 0;      ///< kMatrices: groups that are in shared memory at once
   std::uint32_t layout = 0;     ///< kMatrices: of accumulators
+  std::uint32_t kernel = 0;     ///< kKernel: index in kProductKernels
 
-  /// Of the shader: "linear_matrices_r32s2c8".
+  /// Of the shader or kernel: "linear_matrices_r32s2c8", "product_r32p4".
   std::string name() const;
   /// Outputs of a workgroup.
   std::uint32_t outputs() const;
@@ -39,11 +42,27 @@ struct ProductPlan {
   std::int64_t shared_bytes(bool has_minimum) const;
 };
 
+/// A shape of cuda/product.cu.
+struct ProductKernel {
+  std::string_view name;
+  std::uint32_t rows = 0;    ///< of a block
+  std::uint32_t panels = 0;  ///< of a block
+  std::uint32_t threads = 0;
+};
+inline constexpr ProductKernel kProductKernels[] = {
+    {"r8p4", 8, 4, 128}, {"r32p2", 32, 2, 128}, {"r32p4", 32, 4, 256}, {"r32w2", 32, 4, 64}, {"pairs", 8, 4, 128},
+};
+/// The one for op::Experts: a block takes all pairs of an expert.
+inline constexpr std::uint32_t kPairsKernel = 4;
+/// The module of cuda/product.cu that has a format's kernels; empty: none has.
+std::string product_module(const cpu::PackedFormat& format);
+
 /// What products can use of a device.
 struct ProductUnits {
   DeviceFacts facts;
   ShaderForm form = ShaderForm::kFloat64;
   std::optional<std::uint32_t> layout;  ///< of the accumulators of linear_matrices.comp; nothing: it cannot run
+  bool kernels = false;                 ///< those of cuda/ run and have passed the self-test
 };
 
 /// The cooperative matrix operation that linear_matrices.comp has in a form.

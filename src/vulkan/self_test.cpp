@@ -131,6 +131,8 @@ std::string Arithmetic::description() const {
   std::string text(name_of(form));
   if (correct_division) text += ", corrected division";
   if (correct_roots) text += ", corrected square roots";
+  if (kernels) text += ", CUDA kernels";
+  if (!kernels_fault.empty()) text += ", no CUDA kernels: " + kernels_fault;
   return text;
 }
 
@@ -283,6 +285,7 @@ Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device) {
   DLLM_TRY(arithmetic.fused64, choose_fused64(device->facts(), [&](const Cases64& cases, Fused64 form) {
              return observe64_on(device, cases, arithmetic, form);
            }));
+  DLLM_CHECK_OK(test_kernels(device, arithmetic));
   return arithmetic;
 }
 

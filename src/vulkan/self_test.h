@@ -34,6 +34,10 @@ struct Arithmetic {
   /// Iterations that all loops of one invocation may have together: Mesa 22.3 ends them after 65,535, without a word.
   std::uint32_t most_rounds = 0;
   Fused64 fused64 = Fused64::kNone;
+  /// The kernels of cuda/ run on the device, with the bits of the shaders.
+  bool kernels = false;
+  /// Why they do not, on a device that lists what they need.
+  std::string kernels_fault{};
 
   /// With the constants of shaders/exact.glsl in front; the others are 0.
   PipelineConstants constants() const { return {correct_division ? 1U : 0U, correct_roots ? 1U : 0U}; }
@@ -82,7 +86,12 @@ using Observe64 = std::function<Expected<Cases64>(const Cases64& cases, Fused64 
 /// The form whose results are right, the native one first; kNone if neither is. Errors: those of `observe`.
 Expected<Fused64> choose_fused64(const DeviceFacts& facts, const Observe64& observe);
 
-/// Both for a device, by running the tests on it: some milliseconds. Errors: also kResource.
+/// Whether the kernels of cuda/ run on a device and give what its shaders do in `arithmetic`, in a case of every kind:
+/// sets `kernels` and `kernels_fault`. Errors: kResource, of the shaders.
+Expected<void> test_kernels(const std::shared_ptr<Device>& device, Arithmetic& arithmetic);
+
+/// All three for a device, by running the tests on it: some milliseconds, and where it runs kernels the time to compile
+/// some of them. Errors: also kResource.
 Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device);
 
 }  // namespace dllm::vulkan

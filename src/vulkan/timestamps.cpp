@@ -28,10 +28,10 @@ Expected<Timestamps> Timestamps::make(std::shared_ptr<Device> device, std::uint3
   return made;
 }
 
-Expected<std::vector<double>> Timestamps::read() const {
-  std::vector<std::uint64_t> ticks(count_);
+Expected<std::vector<double>> Timestamps::read(std::uint32_t count) const {
+  std::vector<std::uint64_t> ticks(count);
   const VkResult result =
-      device_->calls().GetQueryPoolResults(device_->handle(), handle_, 0, count_, ticks.size() * sizeof ticks[0],
+      device_->calls().GetQueryPoolResults(device_->handle(), handle_, 0, count, ticks.size() * sizeof ticks[0],
                                            ticks.data(), sizeof ticks[0], VK_QUERY_RESULT_64_BIT);
   if (result != VK_SUCCESS) return call_failed(result, "timestamps");
   std::vector<double> times;

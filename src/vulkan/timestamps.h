@@ -23,8 +23,8 @@ class Timestamps {
 
   VkQueryPool handle() const { return handle_; }
   std::uint32_t count() const { return count_; }
-  /// Of the last run, in nanoseconds since the first. Errors: kResource.
-  Expected<std::vector<double>> read() const;
+  /// The first `count` of the last run, in nanoseconds since the first. Errors: kResource.
+  Expected<std::vector<double>> read(std::uint32_t count) const;
 
  private:
   Timestamps() = default;

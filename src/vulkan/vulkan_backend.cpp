@@ -19,6 +19,7 @@
 #include "cpu/linear.h"
 #include "cpu/model_memory.h"
 #include "cpu/packed_weights.h"
+#include "cpu/profile.h"
 #include "cpu/score_head.h"
 #include "vulkan/device.h"
 #include "vulkan/kv_cache.h"
@@ -124,6 +125,10 @@ class DeviceBackend final : public VulkanBackend {
   std::string failure() const override { return device_->failure(); }
   std::int64_t logit_bytes() const override { return pass_ ? pass_->logit_bytes() : 0; }
   const std::string& messages() const override { return device_->messages(); }
+  void time_shaders(cpu::Profile* profile) override {
+    profile_ = device_->facts().tick_ns == 0 ? nullptr : profile;
+    pass_.reset();
+  }
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
     if (capacity > most_positions_)
@@ -162,6 +167,10 @@ class DeviceBackend final : public VulkanBackend {
     pass_nanoseconds_ +=
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
     ++passes_;
+    if (profile_ != nullptr) {
+      DLLM_TRY(const auto times, pass_->shader_times());
+      for (const auto& [shader, seconds] : times) profile_->add(shader, seconds);
+    }
     std::vector<Scores> scores(batch.size());
     if (scored.gather.empty()) return scores;
     // Where a row's logits are, among those that are kept.
@@ -183,7 +192,7 @@ class DeviceBackend final : public VulkanBackend {
     const PassSize room = room_for(size, pass_ ? pass_->room() : PassSize());
     pass_.reset();  // its memory is needed
     DLLM_TRY(pass_, vulkan::Pass::record({&operators_, &weights_, layout_.get(), &tables_},
-                                         factory_({room.rows, room.scored}), room));
+                                         factory_({room.rows, room.scored}), room, profile_ != nullptr));
     ++recordings_;
     return {};
   }
@@ -209,6 +218,7 @@ class DeviceBackend final : public VulkanBackend {
   std::int64_t most_positions_ = 0;
   float softcap_ = 0;
   std::unique_ptr<vulkan::Pass> pass_;
+  cpu::Profile* profile_ = nullptr;
   std::int64_t recordings_ = 0;
   std::atomic<std::uint64_t> passes_{0};
   std::atomic<std::int64_t> pass_nanoseconds_{0};

@@ -15,6 +15,10 @@
 
 namespace dllm {
 
+namespace cpu {
+class Profile;
+}
+
 struct VulkanOptions {
   std::string device;  ///< index or a part of the name of a device; empty: the first of the best kind
   int threads = 0;     ///< that pack weights and reduce logits; 0: every CPU this process may use
@@ -55,6 +59,9 @@ class VulkanBackend : public Backend {
   /// Of device_bytes(), memory for whole rows of logits: 0 until a request needs them, for draws, filters, lists,
   /// adjustments, guidance or itself.
   virtual std::int64_t logit_bytes() const = 0;
+  /// From the next recording on, the device times shaders and every pass adds their times, by name, to `profile`, which
+  /// is borrowed; nullptr: no longer. Passes take longer for it, by a timestamp at each barrier.
+  virtual void time_shaders(cpu::Profile* profile) = 0;
   /// What the validation layer said, a line each; empty without it.
   virtual const std::string& messages() const = 0;
 };

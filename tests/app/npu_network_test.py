@@ -298,6 +298,7 @@ case("pool", "ReduceMean over anything but the columns", lambda m: m.op("ReduceM
 case("softmax", "(Softmax): Softmax of something other", lambda m: m.op("Softmax", w(m), axis=-1))
 case("unknown", "(Cos): this operator is not translated", lambda m: m.op("Cos", "x"))
 case("erf", "only GELU has it", lambda m: m.op("Erf", w(m)))
+case("shift", "only GELU has it", lambda m: m.op("Erf", m.op("Add", m.op("Div", w(m), m.f(2 ** 0.5)), m.f(0.3))))
 case("sqrt", "Sqrt that is no part of a norm", lambda m: m.op("Sqrt", w(m)))
 case("div", "Div of two activations", lambda m: m.op("Div", w(m), w(m)))
 case("mul", "neither an activation function nor a gated unit", lambda m: m.op("Mul", w(m), w(m)))

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import unittest
+from csv import DictReader
 
 from cli_case import DLLM, clean_environment, run, sanitized
 from ranks_case import HAS_RANKS, MODELS, RanksCase, ranks
@@ -23,7 +24,6 @@ from ranks_case import HAS_RANKS, MODELS, RanksCase, ranks
 PROMPT = "Once upon a time"
 
 
-@unittest.skipUnless(HAS_RANKS, "this build has no ranks on other machines (libzmq3-dev)")
 def mpi_environment():
     """OpenMPI does not free all of its memory, which the address sanitizer would report."""
     environment = clean_environment()
@@ -31,6 +31,7 @@ def mpi_environment():
     return {**environment, "ASAN_OPTIONS": ":".join(option for option in options if option)}
 
 
+@unittest.skipUnless(HAS_RANKS, "this build has no ranks on other machines (libzmq3-dev)")
 class Ranks(RanksCase):
     def answer(self, *args):
         return self.ok("run", *args, PROMPT, "-o", "json")
@@ -115,6 +116,7 @@ class Ranks(RanksCase):
             self.assertIn("mpi alone", self.fails(2, "run", "--backend", "ranks", "--workers", workers, PROMPT))
         self.assertIn("MPI has no key", self.fails(2, "run", "--backend", "ranks", "--workers", "mpi", "--workers-key",
                                                    "x", PROMPT))
+        self.assertIn("--least-ranks", self.fails(2, "run", "--workers", "mpi", "--least-ranks", "1", PROMPT))
         self.assertIn("--draft-model", self.fails(2, "run", "--backend", "ranks", "--workers", "127.0.0.1:1",
                                                   "--draft-model", "x.gguf", PROMPT))
 
@@ -186,8 +188,9 @@ class Ranks(RanksCase):
             expected = self.tokens("-m", tri, "-t", "1")
             cache = self.dir / f"cache-{split}"
             for sent in (True, False):
-                workers = self.workers(count, "--cache", cache)
-                self.assertEqual(self.tokens("-m", tri, *ranks(workers, "--split", split)), expected, split)
+                workers = self.workers(count, "--cache", cache, "--key-file", self.key())
+                self.assertEqual(self.tokens("-m", tri, *ranks(workers, "--split", split, "--workers-key", self.key())),
+                                 expected, split)
                 for worker in workers:
                     self.assertEqual(worker.finish(), (0, ""))
                     self.assertEqual("received" in worker.told, sent, worker.told)
@@ -196,6 +199,20 @@ class Ranks(RanksCase):
             if split != "rows":
                 for path in kept:
                     self.assertLess(path.stat().st_blocks * 512, 0.75 * tri.stat().st_size)
+
+    def test_without_a_key_no_weights_are_kept(self):
+        """Everybody on the machine could have sent them."""
+        cache = self.dir / "cache"
+        kept = self.workers(1, "--cache", cache, "--key-file", self.key())
+        expected = self.tokens(*ranks(kept, "--split", "outputs", "--workers-key", self.key()))
+        before = sorted(cache.iterdir())
+        self.assertEqual(len(before), 1)
+        for _ in range(2):
+            worker = self.workers(1, "--cache", cache)[0]
+            self.assertEqual(self.tokens(*ranks([worker], "--split", "outputs")), expected)
+            self.assertEqual(worker.finish(), (0, ""))
+            self.assertIn("received", worker.told)
+            self.assertEqual(sorted(cache.iterdir()), before)
 
     def test_weights_that_cannot_come(self):
         worker = self.workers(1, "--cache", self.dir / "small", "--cache-size", "0.0001")[0]
@@ -236,6 +253,34 @@ class Ranks(RanksCase):
         self.assertTrue([r for r in fast if r["pays"] == "yes" and r["split"] == "outputs"])
         self.assertIn("--exchange-us", self.fails(2, "bench", "--simulate", "2"))
         self.assertIn("--simulate", self.fails(2, "bench", "--exchange-mbps", "2"))
+        self.assertIn("the latency is missing", self.fails(2, "bench", "--simulate", "2", "--exchange-mbps", "2"))
+
+    def test_simulated_ranks_of_lists(self):
+        """Each context is predicted and measured by itself; batches and --scored are of other measurements."""
+        words = ["bench", "load", "--ranks", "--simulate", "2,1,2", "--rows", "8", "--context", "64,8,4", "--batch", "1,32",
+                 "--scored", "none", "--min-time", "0", "--repetitions", "5", "--no-peak", "-o", "json"]
+        records = [r for r in json.loads(self.ok(*words, *ranks(self.workers(1, "--stay"), "--split", "outputs")).stdout)
+                   if r["test"] == "simulate"]
+        self.assertEqual([(r["context"], r["ranks"], r["split"]) for r in records],
+                         [(context, n, split) for context in (64, 8) for n in (1, 2) for split in ("rows", "outputs", "layers")])
+        for r in records:
+            self.assertEqual("measured_ms" in r, (r["ranks"], r["split"]) == (2, "outputs"))
+        self.assertEqual(len({r["alone_ms"] for r in records}), 2)
+        one = json.loads(self.ok("bench", "--simulate", "1", "--exchange-us", "1", "--exchange-mbps", "1", "--rows", "8",
+                                 "--context", "8", "-t", "1", "--min-time", "0", "-o", "json").stdout)[0]
+        for r in records[-6:]:
+            self.assertLess(r["alone_ms"], 8 * one["alone_ms"], "the time of one step, not of all batches")
+        csv = self.ok(*words[:-1], "csv", *ranks(self.workers(1, "--stay"), "--split", "outputs")).stdout.splitlines()
+        rows = [row for row in DictReader(csv) if row["test"] == "simulate"]
+        self.assertEqual({row["pays"] for row in rows if row["ranks"] == "2"} - {"yes", "no"}, set())
+        self.assertEqual(sum(row["deviation_percent"] != "" for row in rows), 2)
+
+    def test_simulated_ranks_need_ranks(self):
+        for words in (["generate"], ["load"], ["latency"], []):
+            result = run("bench", *words, "--ranks", "--simulate", "1-4", "-t", "1", "--no-peak", "--rows", "1",
+                         "--context", "1", "--repetitions", "1", "--min-time", "0")
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn("--backend ranks", result.stderr)
 
     def test_mpi_without_its_module(self):
         copy = self.dir / "alone"
@@ -294,6 +339,13 @@ class Ranks(RanksCase):
             self.ok("make-model", "--shape", "llada-8b", "--layers", "1", "--vocab", "2048", "--type", "Q8_0", "-o",
                     model)
         return model
+
+    def key(self):
+        path = self.dir / "group-key"
+        if not path.exists():
+            path.write_text("a secret\n")
+            path.chmod(0o600)
+        return path
 
     def items(self):
         path = self.dir / "items.jsonl"

@@ -139,6 +139,19 @@ class ServeRanks(RanksCase):
             self.assertEqual(self.answer(server), expected)
             self.assertEqual(server.metric("dllm_ranks"), 1)
 
+    def test_one_of_two_lost_ranks_joins_again(self):
+        expected = self.alone()
+        workers = self.workers(2, "--stay")
+        with Server(*ranks(workers, "--split", "outputs")) as server:
+            for worker in workers:
+                worker.kill()
+            self.assertEqual(server.post("/v1/completions", BODY).status, 503)
+            self.assertTrue(wait_until(lambda: server.get("/health").status == 200))
+            self.assertEqual(server.metric("dllm_ranks"), 1)
+            self.worker("--stay", port=workers[1].port)
+            self.assertTrue(wait_until(lambda: server.metric("dllm_ranks") == 2))
+            self.assertEqual(self.answer(server), expected)
+
     def test_a_stream_ends_with_the_error(self):
         worker = self.workers(1, "--stay")[0]
         with Server(*ranks([worker], "--split", "outputs", "--least-ranks", "2")) as server:

@@ -118,6 +118,15 @@ class Node(unittest.TestCase):
             self.assertLess(packed, 4_000_000)
 
 
+class Worker(unittest.TestCase):
+    def test_a_file_that_comes_while_another_is_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(SITE / "page" / "wasm" / "worker.js", folder)
+            out = subprocess.run([*node_command(), ROOT / "tests/wasm/worker.mjs", folder], capture_output=True, text=True,
+                                 check=True, timeout=60)
+        self.assertEqual(json.loads(out.stdout), ["first", "second"])
+
+
 class Site(http.server.SimpleHTTPRequestHandler):
     extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".wasm": "application/wasm"}
 
@@ -129,6 +138,52 @@ class Site(http.server.SimpleHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+class NextSite(Site):
+    """A page without the engine, and after an update another build of offline.js and of the program."""
+
+    updated = False
+
+    def do_GET(self):
+        name = self.path[1:]
+        if name not in ("blank.html", "offline.js", "dllm.wasm"):
+            return super().do_GET()
+        body = b'<link rel="icon" href="data:,">' if name == "blank.html" else (SITE / name).read_bytes()
+        if NextSite.updated:
+            body = body.replace(b'const CACHE = "dllm-', b'const CACHE = "dllm-next-') + b"\n//next"
+        self.send_response(200)
+        self.send_header("Content-Type", {"html": "text/html", "js": "text/javascript"}.get(name.rsplit(".")[-1], "application/wasm"))
+        self.send_header("Cache-Control", "max-age=3600")
+        self.end_headers()
+        self.wfile.write(body)
+        return None
+
+
+@unittest.skipUnless(find_chromium(), "there is no Chromium (scripts/setup --browser)")
+class Update(unittest.TestCase):
+    def test_the_program_that_was_used_is_kept_through_an_update(self):
+        """In the new build's form, although the browser's own cache has the old one."""
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), NextSite)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        NextSite.updated = False
+        program = ("caches.keys().then(async (names) => Promise.all(names.map(async (name) => { const cache = await caches.open(name);"
+                   " const one = await cache.match('dllm.wasm'); return [name, one ? (await one.text()).slice(-6) : '']; })))")
+        with Browser(seconds=int(os.environ.get("DLLM_BROWSER_SECONDS", "120"))) as browser:
+            try:
+                browser.open(url + "blank.html")
+                browser.value("navigator.serviceWorker.register('offline.js').then(() => navigator.serviceWorker.ready)"
+                              ".then(({ active }) => active.postMessage(new URL('dllm.wasm', location.href).href))")
+                browser.wait(f"{program}.then((all) => all.length === 1 && all[0][1] !== '')")
+                NextSite.updated = True
+                browser.value("navigator.serviceWorker.ready.then((one) => one.update()).then(() => true)")
+                browser.wait("caches.keys().then((all) => all.length === 1 && all[0].startsWith('dllm-next-'))")
+                self.assertEqual([kept for _, kept in browser.value(program)], ["//next"])
+            finally:
+                server.shutdown()
+                server.server_close()
+            self.assertEqual(browser.problems, [])
 
 
 @unittest.skipUnless(find_chromium(), "there is no Chromium (scripts/setup --browser)")

@@ -158,7 +158,7 @@ class Bench final : public Verb {
     flags.add({.names = {"--exchange-us"},
                .value = "US",
                .help = "simulate: microseconds of an exchange of nothing between two ranks",
-               .apply = into(options_.exchange_us, 0, 1e9),
+               .apply = into(options_.exchange_us, 1e-6, 1e9),
                .rare = true});
     flags.add({.names = {"--exchange-mbps"},
                .value = "MB",
@@ -220,6 +220,8 @@ class Bench final : public Verb {
       return Error{ErrorCode::kUsage, "nothing is predicted", "--exchange-us", "add --simulate 1-64*2"};
     if (given && options_.exchange_mbps <= 0)
       return Error{ErrorCode::kUsage, "the bandwidth is missing", "--exchange-mbps", "118 for gigabit"};
+    if (given && options_.exchange_us <= 0)
+      return Error{ErrorCode::kUsage, "the latency is missing", "--exchange-us", "80 for gigabit"};
     if (given && options_.ranks)
       return Error{ErrorCode::kUsage, "the exchange is measured with --ranks", "--exchange-us", "leave one out"};
     if (!options_.simulate.empty() && !given && !options_.ranks)
@@ -289,7 +291,7 @@ class Bench final : public Verb {
       add(record);
     }
     if (!options.simulate.empty() && !options.ranks) return simulate_ranks(options, path, nullptr, watch, add);
-    if (!wants("step") && !wants("generate") && !wants("latency") && !against_) return {};
+    if (!wants("step") && !wants("generate") && !wants("latency") && !against_ && options.simulate.empty()) return {};
     DLLM_TRY(BenchModel model, BenchModel::open(path, options.load));
     if (wants("latency")) {
       DLLM_CHECK_OK(bench_latency(model, options, watch, add));

@@ -37,8 +37,8 @@ struct BenchOptions {
   std::int32_t warmup = 1;
   bool ranks = false;                    ///< of steps: what each rank does, too
   std::vector<std::int32_t> simulate{};  ///< numbers of ranks to predict steps for
-  double exchange_us = 0;                ///< of one gather between two ranks; 0: measured
-  double exchange_mbps = 0;              ///< of their connection
+  double exchange_us = 0;                ///< of one gather between two ranks; 0: not given, `ranks` measure it
+  double exchange_mbps = 0;              ///< of their connection; likewise
   bool renew_latency = false;            ///< measure the latency table even if it exists
   double min_seconds = 0.2;              ///< small models repeat until this much time is measured
 };

@@ -93,6 +93,7 @@ std::vector<Column> rank_columns(bool predicted) {
   if (predicted)
     return {text("model", "name"),
             integer("rows", "rows"),
+            integer("context", "context"),
             integer("ranks", "ranks"),
             text("split", "split"),
             number("work ms", "/work_ms", 2),
@@ -273,7 +274,9 @@ constexpr CsvColumn kCsvColumns[] = {
     {"work_ms", "/work_ms"},
     {"exchange_ms", "/exchange_ms"},
     {"times_alone", "/times_alone"},
+    {"pays", "/pays"},
     {"measured_ms", "/measured_ms"},
+    {"deviation_percent", "/deviation_percent"},
     {"file_bytes", "/file_bytes"},
     {"peak_rss_bytes", "/peak_rss_bytes"},
     {"int8_gops", "/int8/gops"},

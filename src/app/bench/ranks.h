@@ -27,9 +27,9 @@ RankShares operator-(const RankShares& after, const RankShares& before);
 std::vector<nlohmann::ordered_json> rank_records(const BenchModel& model, const StepSize& size,
                                                  const RankShares& shares);
 
-/// One record per number of ranks and split: the predicted time of a step, from steps of `model` on this processor
-/// alone and the exchange that was measured or given. `group`: on ranks; null: `options.exchange` is given. Errors:
-/// kUsage, and those of steps.
+/// One record per context, rows, number of ranks and split: the predicted time of a step of one sequence, all of whose
+/// rows are scored, from steps on this processor alone and the exchange that was measured or given. `group`: on ranks;
+/// null: `options.exchange_us` and `exchange_mbps` are given. Errors: those of read_ranks() and of steps.
 Expected<void> simulate_ranks(const BenchOptions& options, const std::string& path, BenchModel* group,
                               const BenchWatch& watch, const BenchSink& sink);
 

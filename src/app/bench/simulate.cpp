@@ -5,8 +5,9 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "base/thread_pool.h"
 #include "base/to_size.h"
 #include "base/try.h"
+#include "cpu/cpu_backend.h"
+#include "engine/backend/cpu.h"
 #include "engine/backend/ranks_setup.h"
 #include "graph/split.h"
 
@@ -82,17 +85,25 @@ class Exchange {
   double message_s_, byte_s_;
 };
 
+/// The options for one step of one sequence, all of whose rows are scored.
+BenchOptions one_step(const BenchOptions& options, Position rows, Position context) {
+  BenchOptions one = options;
+  one.rows = {static_cast<std::int32_t>(rows)};
+  one.contexts = {static_cast<std::int32_t>(context)};
+  one.batches = {1};
+  one.scored = "all";
+  one.ranks = false;
+  return one;
+}
+
 class RankSimulation {
  public:
   RankSimulation(const BenchOptions& options, BenchModel& alone, const BenchWatch& watch)
       : options_(options), alone_(alone), watch_(watch) {}
 
-  /// Of a step with this many rows, all scored.
-  Expected<StepParts> measure(Position rows) {
-    if (const auto known = steps_.find(rows); known != steps_.end()) return known->second;
-    BenchOptions options = options_;
-    options.rows = {static_cast<std::int32_t>(rows)};
-    options.ranks = false;
+  Expected<StepParts> measure(Position rows, Position context) {
+    if (const auto known = steps_.find({rows, context}); known != steps_.end()) return known->second;
+    const BenchOptions options = one_step(options_, rows, context);
     MaybePeaks none;
     StepParts parts;
     const auto read = [&](const SimulateJson& record) {
@@ -105,18 +116,18 @@ class RankSimulation {
       }
     };
     DLLM_CHECK_OK(bench_steps(alone_, options, none, watch_, read));
-    return steps_.emplace(rows, parts).first->second;
+    return steps_.emplace(std::pair(rows, context), parts).first->second;
   }
 
   /// Seconds of the work of the slowest rank (with layers: of all, one after the other).
-  Expected<double> work(const Graph& graph, SplitKind kind, int ranks, Position rows) {
-    DLLM_TRY(const StepParts whole, measure(rows));
+  Expected<double> work(const Graph& graph, SplitKind kind, int ranks, Position rows, Position context) {
+    DLLM_TRY(const StepParts whole, measure(rows, context));
     const LargestPart part = largest_part(graph, kind, ranks);
     const double head = whole.head * part.tokens;
     if (kind == SplitKind::kLayers) return whole.without_head() + head;
     if (kind == SplitKind::kOutputs)
       return whole.linear * part.linear + whole.attention * part.heads + whole.rest + head;
-    DLLM_TRY(const StepParts own, measure((rows + ranks - 1) / ranks));
+    DLLM_TRY(const StepParts own, measure((rows + ranks - 1) / ranks, context));
     return own.without_head() + head;
   }
 
@@ -124,7 +135,7 @@ class RankSimulation {
   const BenchOptions& options_;
   BenchModel& alone_;
   const BenchWatch& watch_;
-  std::map<Position, StepParts> steps_;
+  std::map<std::pair<Position, Position>, StepParts> steps_;  ///< by rows and context
 };
 
 struct Predicted {
@@ -138,72 +149,81 @@ double crowding(const BenchOptions& options, bool one_machine, int ranks) {
   return one_machine ? std::max(1.0, wanted / default_thread_count()) : 1.0;
 }
 
-double exchange_of(const Graph& graph, SplitKind kind, int ranks, const Exchange& exchange, double code_bytes) {
+/// Seconds of the exchanges of the rank that has the most.
+double exchange_of(const Model& model, const Graph& graph, SplitKind kind, int ranks, const Exchange& exchange,
+                   const CpuOptions& cpu) {
   double most = 0;
   for (const int rank : {0, ranks - 1}) {
-    const RankGraph part = split_graph(graph, {kind, rank, ranks});
-    const auto gathers = static_cast<double>(
-        std::ranges::count_if(part.graph.ops, [](const Op& op) { return std::holds_alternative<op::Gather>(op); }));
-    // The LM head's reduction: two exchanges of little.
-    most = std::max(
-        most,
-        exchange.seconds(gathers + 2, static_cast<double>(gathered_bytes(part, rank, ranks, 2.0, code_bytes)), ranks));
+    const StepExchange moved = step_exchange(model, split_graph(graph, {kind, rank, ranks}), rank, ranks, cpu);
+    most = std::max(most, exchange.seconds(moved.gathers, moved.bytes, ranks));
   }
   return most;
 }
 
 /// The median milliseconds of a step on the group's ranks.
-Expected<double> measured_ms(const BenchOptions& options, BenchModel& group, Position rows, const BenchWatch& watch) {
-  BenchOptions own = options;
-  own.rows = {static_cast<std::int32_t>(rows)};
-  own.ranks = false;
+Expected<double> measured_ms(const BenchOptions& options, BenchModel& group, Position rows, Position context,
+                             const BenchWatch& watch) {
   MaybePeaks none;
   double median = 0;
-  DLLM_CHECK_OK(bench_steps(group, own, none, watch, [&](const SimulateJson& record) {
+  DLLM_CHECK_OK(bench_steps(group, one_step(options, rows, context), none, watch, [&](const SimulateJson& record) {
     if (record.at("test") == "step") median = record.at("ms").at("median").get<double>();
   }));
   return median;
 }
 
-}  // namespace
+/// What the exchange costs, and between how many ranks.
+struct KnownExchange {
+  GroupFacts facts{};
+  int ranks = 2;
+};
 
-Expected<void> simulate_ranks(const BenchOptions& options, const std::string& path, BenchModel* group,
-                              const BenchWatch& watch, const BenchSink& sink) {
-  LoadOptions load = options.load;
-  load.backend.clear();
-  load.backend_options.clear();
-  DLLM_TRY(BenchModel alone, BenchModel::open(path, load));
-  GroupFacts facts;
-  int known = 2;
+Expected<KnownExchange> known_exchange(const BenchOptions& options, const BenchModel* group) {
+  KnownExchange known;
   if (group != nullptr) {
-    facts = group->running.ranks->facts();
-    known = group->running.ranks->status().ranks;
-  } else {
-    facts.latency_s = 1e-6 * options.exchange_us;
-    facts.seconds_per_byte = 1e-6 / options.exchange_mbps;
+    DLLM_TRY(const RankShares shares, read_ranks(*group));
+    return KnownExchange{shares.facts, static_cast<int>(shares.ranks.size())};
   }
-  const Exchange exchange(facts.latency_s, facts.seconds_per_byte, known);
-  RankSimulation simulation(options, alone, watch);
-  const Weights& weights = alone.model->weights();
-  const Graph shape = alone.model->build({1, 1});
-  const bool coded = codec(main_type(shape, weights)).is_block() && options.load.activations != "f32";
-  for (const std::int32_t rows : options.rows) {
-    const Graph graph = alone.model->build({rows, rows});
+  known.facts.latency_s = 1e-6 * options.exchange_us;
+  known.facts.seconds_per_byte = 1e-6 / options.exchange_mbps;
+  return known;
+}
+
+/// The table of one number of rows and one context.
+class SimulatedTable {
+ public:
+  SimulatedTable(const BenchOptions& options, BenchModel& alone, BenchModel* group, const KnownExchange& known,
+                 const BenchWatch& watch)
+      : options_(options),
+        alone_(alone),
+        group_(group),
+        known_(known),
+        watch_(watch),
+        simulation_(options, alone, watch),
+        cpu_(cpu_options(options.load)),
+        ranks_(options.simulate) {
+    std::ranges::sort(ranks_);  // a number of ranks pays if it is faster than all smaller ones
+    ranks_.erase(std::unique(ranks_.begin(), ranks_.end()), ranks_.end());
+  }
+
+  Expected<void> run(Position rows, Position context, const BenchSink& sink) {
+    const Graph graph = alone_.model->build({rows, rows});
+    const Exchange exchange(known_.facts.latency_s, known_.facts.seconds_per_byte, known_.ranks);
     std::map<SplitKind, double> best;
-    DLLM_TRY(const StepParts one, simulation.measure(rows));
-    for (const std::int32_t ranks : options.simulate)
+    DLLM_TRY(const StepParts one, simulation_.measure(rows, context));
+    for (const std::int32_t ranks : ranks_)
       for (const SplitKind kind : {SplitKind::kRows, SplitKind::kOutputs, SplitKind::kLayers}) {
         if (kind == SplitKind::kRows && ranks > rows) continue;
         Predicted step;
-        DLLM_TRY(step.work_s, simulation.work(graph, kind, ranks, rows));
-        step.work_s *= crowding(options, facts.one_machine, ranks);
-        step.exchange_s = exchange_of(graph, kind, ranks, exchange, coded ? 1.125 : 4.0);
+        DLLM_TRY(step.work_s, simulation_.work(graph, kind, ranks, rows, context));
+        step.work_s *= crowding(options_, known_.facts.one_machine, ranks);
+        step.exchange_s = exchange_of(*alone_.model, graph, kind, ranks, exchange, cpu_);
         double& least = best.try_emplace(kind, one.all()).first->second;
         const bool pays = ranks > 1 && step.all() < least;
         least = std::min(least, step.all());
         SimulateJson record = {{"test", "simulate"}};
-        record.update(alone.describe());
+        record.update(alone_.describe());
         record["rows"] = rows;
+        record["context"] = context;
         record["ranks"] = ranks;
         record["split"] = split_name(kind);
         record["alone_ms"] = 1e3 * one.all();
@@ -212,16 +232,51 @@ Expected<void> simulate_ranks(const BenchOptions& options, const std::string& pa
         record["step_ms"] = 1e3 * step.all();
         record["times_alone"] = one.all() / step.all();
         record["pays"] = ranks == 1 ? "" : pays ? "yes" : "no";
-        record["latency_us"] = 1e6 * facts.latency_s;
-        record["exchange_mbps"] = facts.seconds_per_byte > 0 ? 1e-6 / facts.seconds_per_byte : 0.0;
-        if (group != nullptr && ranks == known && kind == facts.split) {
-          DLLM_TRY(const double measured, measured_ms(options, *group, rows, watch));
-          record["measured_ms"] = measured;
-          record["deviation_percent"] = 100 * (1e3 * step.all() / measured - 1);
-        }
+        DLLM_CHECK_OK(compare(kind, ranks, rows, context, record));
         sink(record);
       }
+    return {};
   }
+
+ private:
+  /// Adds the exchange, and what such a step takes if the group is of this kind.
+  Expected<void> compare(SplitKind kind, int ranks, Position rows, Position context, SimulateJson& record) {
+    const GroupFacts& facts = known_.facts;
+    record["latency_us"] = 1e6 * facts.latency_s;
+    record["exchange_mbps"] = facts.seconds_per_byte > 0 ? 1e-6 / facts.seconds_per_byte : 0.0;
+    if (group_ == nullptr || ranks != known_.ranks || kind != facts.split) return {};
+    DLLM_TRY(const double measured, measured_ms(options_, *group_, rows, context, watch_));
+    record["measured_ms"] = measured;
+    record["deviation_percent"] = 100 * (record.at("step_ms").get<double>() / measured - 1);
+    return {};
+  }
+
+  const BenchOptions& options_;
+  BenchModel& alone_;
+  BenchModel* group_;
+  const KnownExchange& known_;
+  const BenchWatch& watch_;
+  RankSimulation simulation_;
+  CpuOptions cpu_;
+  std::vector<std::int32_t> ranks_;
+};
+
+}  // namespace
+
+Expected<void> simulate_ranks(const BenchOptions& options, const std::string& path, BenchModel* group,
+                              const BenchWatch& watch, const BenchSink& sink) {
+  DLLM_TRY(const KnownExchange known, known_exchange(options, group));
+  LoadOptions load = options.load;
+  load.backend.clear();
+  load.backend_options.clear();
+  DLLM_TRY(BenchModel alone, BenchModel::open(path, load));
+  SimulatedTable table(options, alone, group, known, watch);
+  std::set<std::pair<Position, Position>> seen;  // contexts below the rows are the same
+  for (const Position context : options.contexts)
+    for (const Position rows : options.rows) {
+      const std::pair step(rows, std::max(rows, context));
+      if (seen.insert(step).second) DLLM_CHECK_OK(table.run(step.first, step.second, sink));
+    }
   return {};
 }
 

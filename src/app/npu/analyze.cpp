@@ -10,7 +10,7 @@
 #include "app/npu/flags.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/gpu.h"
-#include "npu_compiler/analytic/step_work.h"
+#include "npu_compiler/analytic/operator_work.h"
 #include "npu_compiler/compiler/block_cost.h"
 #include "npu_compiler/compiler/mapper.h"
 #include "npu_core/device/energy.h"
@@ -315,7 +315,7 @@ class NpuAnalyze final : public Verb {
     double sink = 0;
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < kRuns; ++i)
-      if (const auto cost = model.evaluate(graph, npu::step_load(workload))) sink += cost->overlapped;
+      if (const auto cost = model.evaluate(graph, npu::assumptions_of(workload))) sink += cost->overlapped;
     const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
     return sink > 0 ? time.count() / kRuns : 0;
   }

@@ -80,10 +80,7 @@ class NpuNetwork final : public Verb {
  private:
   Expected<npu::CompiledStep> compile(const npu::Network& network, const npu::Device& device) const {
     npu::StepRequest request;
-    request.size = {.sequences = batch_,
-                    .rows = network.rows,
-                    .keys = network.rows,
-                    .scored = static_cast<std::int64_t>(network.scored.size())};
+    request.size = {.sequences = batch_, .rows = network.rows, .keys = network.rows, .scored = network.step().scored};
     request.network = {network.scored, network.visible, network.causal ? 1 : 0};
     request.search = search_;
     request.mappings = npu_cache_folder();

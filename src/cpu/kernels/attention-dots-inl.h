@@ -3,7 +3,7 @@
 #include "cpu/kernels/attention-bf16-inl.h"
 #include "cpu/kernels/kernel_set.h"
 
-// Once per instruction set with VDPBF16PS (kernels-inl.h).
+// Included only by sets that define DLLM_BF16_DOTS (VDPBF16PS); see kernels-inl.h.
 //
 // Attention in the arithmetic `bf16` by dot products of BF16 pairs, which add the high product of a pair to a lane
 // first, then the low one. So a chain of a step is eight instructions, if the operands of both sides are arranged as

@@ -4,7 +4,7 @@
 #include "cpu/kernels/attention-few-inl.h"
 #include "cpu/kernels/kernel_set.h"
 
-// Once per instruction set with VDPBF16PS (kernels-inl.h).
+// Included only by sets that define DLLM_BF16_DOTS (VDPBF16PS); see kernels-inl.h.
 //
 // Attention in the arithmetic `bf16` of at most eight queries, which have two neighbouring lanes each, as in
 // attention-few-inl.h: for scores they hold two keys, for outputs two dimensions. K is interleaved by two keys, and a

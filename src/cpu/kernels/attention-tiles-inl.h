@@ -4,7 +4,7 @@
 #include "cpu/kernels/bf16-tiles-inl.h"
 #include "cpu/kernels/kernel_set.h"
 
-// Once per set of tiles.
+// Compiled once for each kind of matrix tile (AMX, its emulation).
 //
 // Attention in the arithmetic `bf16` on matrix tiles (AMX-BF16, or tile_emulation.h). A lane is a query while scores
 // become weights, as in the other forms:

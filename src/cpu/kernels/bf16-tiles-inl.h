@@ -4,7 +4,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/tiles-inl.h"
 
-// Once per set of tiles.
+// Compiled once for each kind of matrix tile (AMX, its emulation).
 //
 // BF16 and F16 weights in the arithmetic `super` on matrix tiles (AMX-BF16, or tile_emulation.h): eight tiles of 16
 // rows of 64 bytes.

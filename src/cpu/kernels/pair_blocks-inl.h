@@ -3,7 +3,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/pairs-inl.h"
 
-// Once per instruction set with DLLM_PAIR_TILES (kernels-inl.h).
+// Included only by sets that define DLLM_PAIR_TILES (512-bit VNNI); see kernels-inl.h.
 //
 // Products of pairs of panels, block of K by block of K: scales as floats, prefetching, sums between blocks.
 

@@ -3,7 +3,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/packed-inl.h"
 
-// Once per instruction set of 512-bit VNNI (DLLM_PAIR_TILES) (kernels-inl.h).
+// Included only by sets that define DLLM_PAIR_TILES (512-bit VNNI); see kernels-inl.h.
 //
 // Pair tiles: R rows of x times two panels of packed weights; codes are decoded in registers, or (Decoding::kPerBlock)
 // once per block of K, to bytes in scratch.

@@ -3,7 +3,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/packed-inl.h"
 
-// Once per instruction set with DLLM_PANEL_TILES (AVX2, AVX-VNNI, NEON) (kernels-inl.h).
+// Included only by sets that define DLLM_PANEL_TILES (AVX2, AVX-VNNI, NEON); see kernels-inl.h.
 //
 // Panel tiles: R rows of x times one panel of packed weights; codes are decoded in registers. The equivalent of
 // pairs-inl.h for registers of 256 and 128 bits, where a panel is two registers or four.

@@ -3,7 +3,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/tiles-inl.h"
 
-// Once per set of tiles.
+// Compiled once for each kind of matrix tile (AMX, its emulation).
 //
 // The arithmetic `super` on matrix tiles (AMX, or tile_emulation.h): eight tiles of 16 rows of 64 bytes.
 //

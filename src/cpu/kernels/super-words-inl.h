@@ -3,7 +3,7 @@
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/super-inl.h"
 
-// Once per instruction set with DLLM_WORD_PRODUCTS (AVX2 without a dot product) (kernels-inl.h).
+// Included only by sets that define DLLM_WORD_PRODUCTS (AVX2, which has no dot product of bytes); see kernels-inl.h.
 //
 // The arithmetic `super` in products of 16 bits: VPMADDWD adds two products of w8 and the whole q, of 15 bits, and
 // VPADDD adds the sums to others: two instructions for 16 products. Bytes, in two planes of q, would take six

@@ -1,6 +1,6 @@
 #pragma once
 
-// Once per set of tiles.
+// Compiled once for each kind of matrix tile (AMX, its emulation).
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

@@ -13,9 +13,13 @@ bool KeptFront::spares_row(const DenoisePass& pass, PositionRange window, bool f
   return pass.wanted.size() > 1 && std::none_of(pass.queries.begin(), pass.queries.end(), asks);
 }
 
+bool KeptFront::keeps(const DenoisePass& pass, PositionRange window) const {
+  return shift_ != 0 && window.begin >= shift_ && !pass.draining && pass.wanted.front() == window.begin &&
+         !pass.front_kept();
+}
+
 void KeptFront::keep(const DenoisePass& pass, PositionRange window, const Scores& scores) {
-  if (shift_ == 0 || window.begin < shift_ || pass.draining || pass.wanted.front() != window.begin || pass.front_kept())
-    return;
+  if (!keeps(pass, window)) return;
   const auto row = static_cast<std::size_t>(pass.score_of_wanted.front());
   const auto top = top_of(scores, row);
   kept_ = Prediction{scores.rows[row], {top.begin(), top.end()}};

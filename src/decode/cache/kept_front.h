@@ -21,6 +21,9 @@ class KeptFront {
   /// Whether the pass can do without the row. `fresh`: caches start anew, so the row is predicted again.
   bool spares_row(const DenoisePass& pass, PositionRange window, bool fresh) const;
 
+  /// Whether keep() will keep a prediction of the pass, which has been planned.
+  bool keeps(const DenoisePass& pass, PositionRange window) const;
+
   /// Keeps the prediction of the window's first position from a pass that made it.
   void keep(const DenoisePass& pass, PositionRange window, const Scores& scores);
 

@@ -58,6 +58,19 @@ struct DecodeContext {
   std::span<const Candidate> shadows{};
   /// K and V of the sequence: from which token and in which pass each row was computed. nullptr: there is none.
   const KvCache* cache = nullptr;
+
+  /// The state `passes` steps later, in the same window, once the canvas is `later`: what those passes predict, and
+  /// the cache after them, nobody knows yet. Borrows the canvas.
+  DecodeContext after(const Canvas& later, std::int32_t passes) const {
+    return {.canvas = later,
+            .window = window,
+            .window_step = window_step + passes,
+            .window_masks_at_start = window_masks_at_start,
+            .step = step + static_cast<std::uint32_t>(passes),
+            .rng = rng,
+            .latency = latency,
+            .least_threshold = least_threshold};
+  }
 };
 
 /// Passes since K and V of the position were computed: 0 in the last one. -1: never, or there is no cache.

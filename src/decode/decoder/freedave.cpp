@@ -62,15 +62,7 @@ class FreeDave : public Decoder {
     Canvas canvas = context.canvas;
     std::vector<std::vector<Edit>> guessed;
     for (std::int32_t i = 0; i < drafts_ && !left.empty(); ++i) {
-      const DecodeContext then{canvas,
-                               context.window,
-                               context.window_step + i,
-                               context.window_masks_at_start,
-                               context.step + static_cast<std::uint32_t>(i),
-                               context.rng,
-                               context.latency,
-                               context.least_threshold};
-      const std::vector<Edit> edits = rule_->decode(then, left);
+      const std::vector<Edit> edits = rule_->decode(context.after(canvas, i), left);
       if (edits.empty()) break;
       for (const Edit& edit : edits) canvas.apply(edit);
       leave_undecided(edits, left);

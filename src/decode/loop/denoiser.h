@@ -51,7 +51,8 @@ class Denoiser {
            KvCache* unconditional);
 
   /// The sequence steps of the next forward pass: one, or two under guidance (the second belongs to the first), then
-  /// those of guessed passes; empty when the sequence is finished. Valid until absorb().
+  /// those of the decoder's variants, or else of guessed passes, on branches; empty when the sequence is finished.
+  /// Valid until absorb().
   std::span<const SequenceStep> prepare();
 
   /// `scores`: of prepare()'s steps. Several steps of the sequence, if guesses were right. Errors: logits that are not

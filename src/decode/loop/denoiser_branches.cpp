@@ -9,8 +9,6 @@
 namespace dllm {
 namespace {
 
-Position position_of(const PlanRow& row) { return row.position; }
-
 /// The pass `own` of the variant `canvas` on `branch`, which follows own's cache: what `own` writes, the branch writes
 /// too, and so it does where it shows other tokens. So it sees nothing of the other canvas.
 StepPlan variant_plan(const StepPlan& own, const Canvas& canvas, const KvCache& branch, PositionRange window,
@@ -64,11 +62,13 @@ Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
 
 /// Only where what a pass computes follows from the canvas and the step: not where masks remember their predictions,
 /// drafts are shown, an answer grows or a structure guides.
+/// Nor from the pass whose prediction of the window's first position is kept: what its successors keep, is not known.
 void Denoiser::add_guesses() {
   if (prepared_.size() != 1 || pass_.idle || pass_.draining || without_mask_ || soft_masks_.on() || guide_.on() ||
-      growth_.on() || cursor_.ahead() > cursor_.range().end || !drafts_.empty())
+      growth_.on() || cursor_.ahead() > cursor_.range().end || !drafts_.empty() || front_.keeps(pass_, cursor_.range()))
     return;
-  const std::vector<std::vector<Edit>> guesses = decoder_->guesses(context());
+  const DecodeContext now = context();
+  const std::vector<std::vector<Edit>> guesses = decoder_->guesses(now);
   if (guesses.empty()) return;
   const std::optional<PassPlanner> planner = planner_.rehearsal();
   if (!planner) return;
@@ -82,21 +82,16 @@ void Denoiser::add_guesses() {
       canvas.apply(edit);
     }
     ++ahead;
-    DecodeContext then = context();
-    const DecodeContext guessed{canvas,
-                                window,
-                                then.window_step + ahead,
-                                then.window_masks_at_start,
-                                then.step + static_cast<std::uint32_t>(ahead),
-                                then.rng,
-                                then.latency,
-                                then.least_threshold};
     DenoisePass pass;
-    pass.wanted = decoder_->wanted(guessed);
+    pass.wanted = decoder_->wanted(now.after(canvas, ahead));
     if (pass.wanted.empty()) break;  // another window follows
     KvCache& branch = guesses_.branch_after(prepared_.back());
-    StepPlan plan =
-        planner->plan({.canvas = canvas, .cache = branch, .window = window, .ahead = cursor_.ahead()}, pass);
+    StepPlan plan = planner->plan({.canvas = canvas,
+                                   .cache = branch,
+                                   .window = window,
+                                   .ahead = cursor_.ahead(),
+                                   .spare_front = front_.spares_row(pass, window, false)},
+                                  pass);
     ScoreRequest asked = request(canvas, pass, plan.scored.size(), counters_.steps + ahead);
     prepared_.push_back({&branch, std::move(plan), std::move(asked), std::nullopt});
     guesses_.expect(canvas);
@@ -119,18 +114,13 @@ void Denoiser::add_variants() {
     for (Position p = window.begin; p < window.end; ++p) {
       if (!canvas.masked(p)) continue;
       pass.wanted.push_back(p);
-      if (sources.empty() || sources.back() != planner_.source_of(p)) sources.push_back(planner_.source_of(p));
+      sources.push_back(planner_.source_of(p));
     }
     pass.decided = pass.wanted.size();
     KvCache& branch = *options_.branches[variant_passes_.size()];
     branch.follow(cache_, prepared_[0].plan.rows);
     StepPlan plan = variant_plan(prepared_[0].plan, canvas, branch, window, sources);
-    for (const Position source : sources)
-      plan.scored.push_back(
-          static_cast<std::int32_t>(std::ranges::lower_bound(plan.rows, source, {}, position_of) - plan.rows.begin()));
-    for (const Position p : pass.wanted)
-      pass.score_of_wanted.push_back(
-          static_cast<std::int32_t>(std::ranges::lower_bound(sources, planner_.source_of(p)) - sources.begin()));
+    planner_.ask_rows(pass.wanted, pass.wanted, plan, pass);
     ScoreRequest asked = request(canvas, pass, plan.scored.size(), counters_.steps);
     prepared_.push_back({&branch, std::move(plan), std::move(asked), std::nullopt});
     variant_passes_.push_back(std::move(pass));

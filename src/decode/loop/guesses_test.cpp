@@ -122,6 +122,43 @@ TEST(Guesses, OfBlockCausalModels) {
   EXPECT_LT(actual.counters.nfe, expected.counters.nfe);
 }
 
+/// Predictions of the position alone.
+void fixed(RowScore& score) {
+  score.token = score.position % 40;
+  score.confidence = 0.2 + static_cast<double>(score.position % 11) / 20;
+  score.log_odds = std::log(score.confidence / (1 - score.confidence));
+}
+
+/// Passes that keep the prediction of the window's first position forward one row less, and so do their guesses.
+TEST(Guesses, OfPassesThatKeepTheFront) {
+  for (const char* cache : {"prefix", "dual"})
+    for (const std::int32_t drafts : {1, 3}) {
+      SCOPED_TRACE(std::string(cache) + ' ' + std::to_string(drafts));
+      MethodRun plain = rule_run("low-confidence", "block", cache);
+      plain.cache_config["keep_front"] = true;
+      const GuessedRun expected = run_passes(plain, masked_desc(0, 1), 0),
+                       actual = run_passes(guessed_run(plain, drafts), masked_desc(0, 1), drafts);
+      EXPECT_EQ(actual.tokens, expected.tokens);
+      EXPECT_EQ(actual.cached, expected.cached);
+      EXPECT_EQ(actual.counters.steps, expected.counters.steps);
+      EXPECT_LT(actual.counters.nfe, expected.counters.nfe);
+    }
+}
+
+/// Passes after one that keeps a prediction have other rows than those before: to guess them would cost rows only.
+TEST(Guesses, NoneFromPassesThatKeepTheFront) {
+  for (const char* window : {"adaptive", "pipeline"})
+    for (const char* cache : {"prefix", "dual"}) {
+      SCOPED_TRACE(std::string(window) + ' ' + cache);
+      MethodRun plain = rule_run("low-confidence", window, cache);
+      plain.cache_config["keep_front"] = true;
+      const GuessedRun expected = run_passes(plain, masked_desc(0, 1), 0, fixed),
+                       actual = run_passes(guessed_run(plain, 3), masked_desc(0, 1), 3, fixed);
+      EXPECT_LT(actual.counters.nfe, expected.counters.nfe);
+      EXPECT_LT(5 * actual.counters.rows_forwarded, 6 * expected.counters.rows_forwarded);
+    }
+}
+
 TEST(Guesses, WithDrawsAndStopTokens) {
   for (const bool stops : {false, true}) {
     MethodRun plain = rule_run("low-confidence", "block", "dual");
@@ -135,20 +172,24 @@ TEST(Guesses, WithDrawsAndStopTokens) {
   }
 }
 
+/// All of a block but its first pass, and its last ones, which are one pass and nothing left to guess. 18 steps commit
+/// two positions in a block's first two passes, one in the four after them.
 TEST(Guesses, AreRightIfPredictionsStay) {
-  // All of a block but its first pass, and its last two, which are one pass and nothing left to guess.
-  const auto fixed = [](RowScore& score) {
-    score.token = score.position % 40;
-    score.confidence = 0.2 + static_cast<double>(score.position % 11) / 20;
-    score.log_odds = std::log(score.confidence / (1 - score.confidence));
-  };
-  MethodRun plain{.decoder = "low-confidence", .config = {{"steps", std::int64_t{24}}}};
-  const GuessedRun expected = run_passes(plain, masked_desc(), 0, fixed);
-  EXPECT_EQ(expected.counters.nfe, 24);
-  const GuessedRun actual = run_passes(guessed_run(plain, 3), masked_desc(), 3, fixed);
-  EXPECT_EQ(actual.tokens, expected.tokens);
-  EXPECT_EQ(actual.counters.nfe, 3 * 3) << "1 + 4 + 3 passes per block of 8";
-  EXPECT_EQ(actual.counters.steps, 24);
+  for (const std::int64_t steps : {24, 18})
+    for (const bool keep_front : {false, true})
+      for (const char* cache : {"prefix", "dual"}) {
+        SCOPED_TRACE(std::to_string(steps) + ' ' + cache + (keep_front ? " keep_front" : ""));
+        MethodRun plain{.cache = cache, .decoder = "low-confidence", .config = {{"steps", steps}}};
+        if (keep_front) plain.cache_config["keep_front"] = true;
+        const ModelDesc desc = masked_desc(0, keep_front ? 1 : 0);
+        const GuessedRun expected = run_passes(plain, desc, 0, fixed);
+        EXPECT_EQ(expected.counters.nfe, steps);
+        const GuessedRun actual = run_passes(guessed_run(plain, 3), desc, 3, fixed);
+        EXPECT_EQ(actual.tokens, expected.tokens);
+        EXPECT_EQ(actual.counters.nfe, 3 * 3) << "1 + 4 + 3 or 1 passes per block of 8";
+        EXPECT_EQ(actual.counters.steps, steps);
+        EXPECT_EQ(actual.counters.rows_forwarded, expected.counters.rows_forwarded);
+      }
 }
 
 }  // namespace

@@ -102,10 +102,16 @@ StepPlan PassPlanner::plan(const PlanState& state, DenoisePass& pass) const {
   std::vector<Position> scored = also_scored(state, rows, predicted);
   const auto middle = scored.insert(scored.end(), predicted.begin(), predicted.end());
   std::inplace_merge(scored.begin(), middle, scored.end());
-  for (const Position p : scored) {
-    const auto row = std::lower_bound(rows.begin(), rows.end(), source_of(p));
-    assert(row != rows.end() && *row == source_of(p));
-    const auto index = static_cast<std::int32_t>(row - rows.begin());
+  ask_rows(scored, predicted, plan, pass);
+  return plan;
+}
+
+void PassPlanner::ask_rows(std::span<const Position> positions, std::span<const Position> predicted, StepPlan& plan,
+                           DenoisePass& pass) const {
+  for (const Position p : positions) {
+    const auto row = std::ranges::lower_bound(plan.rows, source_of(p), {}, &PlanRow::position);
+    assert(row != plan.rows.end() && row->position == source_of(p));
+    const auto index = static_cast<std::int32_t>(row - plan.rows.begin());
     if (plan.scored.empty() || plan.scored.back() != index) plan.scored.push_back(index);
     const auto score = static_cast<std::int32_t>(plan.scored.size()) - 1;
     if (std::binary_search(predicted.begin(), predicted.end(), p)) {
@@ -114,7 +120,6 @@ StepPlan PassPlanner::plan(const PlanState& state, DenoisePass& pass) const {
       pass.also_scored.emplace_back(p, score);
     }
   }
-  return plan;
 }
 
 /// Masks that are not wanted but whose rows this pass forwards: dInfer's IterSmooth computes an expectation for them

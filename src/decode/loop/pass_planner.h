@@ -41,6 +41,11 @@ class PassPlanner {
   /// Rows show the canvas's tokens. Fills pass.score_of_wanted.
   StepPlan plan(const PlanState& state, DenoisePass& pass) const;
 
+  /// Has the plan's rows score `positions`, ascending, of which `predicted` are wanted by the pass; the others it also
+  /// scores. Appends to plan.scored, pass.score_of_wanted and pass.also_scored. Precondition: the plan has their rows.
+  void ask_rows(std::span<const Position> positions, std::span<const Position> predicted, StepPlan& plan,
+                DenoisePass& pass) const;
+
   /// End of what the model sees in a pass whose window and drafts end at `end`; `grown`: see PlanState.
   Position horizon(const Canvas& canvas, Position end, Position grown) const;
 

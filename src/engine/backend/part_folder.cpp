@@ -63,7 +63,7 @@ std::string PartFolder::file_of(const FilePart& part) const {
 }
 
 std::string PartFolder::find(const FilePart& part) const {
-  if (path_.empty()) return "";
+  if (path_.empty() || !keeps_) return "";
   const std::string path = file_of(part);
   // The time of use; that of the content tells other processes that it is the same.
   const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
@@ -106,6 +106,7 @@ namespace {
 
 class SparseWriter final : public PartWriter {
  public:
+  /// `target`: empty: it is not kept.
   SparseWriter(std::string target, std::string path, FileLock lock, FileDescriptor file, const FilePart& part)
       : target_(std::move(target)),
         path_(std::move(path)),
@@ -134,6 +135,7 @@ class SparseWriter final : public PartWriter {
   Expected<std::string> commit() override {
     if (range_ != part_.ranges.size() || sum_.value() != part_.checksum)
       return Error{ErrorCode::kIo, "the weights from rank 0 arrived damaged", path_, "start all ranks again"};
+    if (target_.empty()) return path_;
     if (::fsync(file_.get()) != 0) return system_error("cannot write", errno, path_);
     if (::rename(path_.c_str(), target_.c_str()) != 0) return system_error("cannot rename", errno, path_);
     path_.clear();
@@ -173,7 +175,8 @@ Expected<std::unique_ptr<PartWriter>> PartWriter::create(const PartFolder& folde
   ::fchmod(file.get(), 0600);
   if (::ftruncate(file.get(), static_cast<off_t>(part.file_bytes)) != 0)
     return system_error("cannot have this size", errno, path);
-  return std::unique_ptr<PartWriter>(new SparseWriter(target, path, *std::move(lock), std::move(file), part));
+  return std::unique_ptr<PartWriter>(
+      new SparseWriter(folder.keeps() ? target : "", path, *std::move(lock), std::move(file), part));
 }
 
 }  // namespace dllm

@@ -100,7 +100,7 @@ Error not_sent(const std::string& why, const std::string& where) {
 
 }  // namespace
 
-Expected<FilePart> part_of_file(const Model& model, const RankSplit& split) {
+Expected<FilePart> part_of_file(const Model& model, const RankSplit& split, PartSums* known) {
   if (model.files().size() != 1) return not_sent("it is not a single GGUF file", "--workers");
   const MappedFile& file = *model.files().front();
   const std::span<const std::byte> bytes = file.bytes();
@@ -122,10 +122,16 @@ Expected<FilePart> part_of_file(const Model& model, const RankSplit& split) {
   }
   FilePart part{bytes.size(), std::move(finder.ranges), 0};
   join_ranges(part.ranges);
+  if (known != nullptr)
+    if (const auto before = known->find(part.ranges); before != known->end()) {
+      part.checksum = before->second;
+      return part;
+    }
   Checksum sum;
   for (const FilePart::Range& range : part.ranges)
     sum.add(bytes.subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.count)));
   part.checksum = sum.value();
+  if (known != nullptr) known->emplace(part.ranges, part.checksum);
   return part;
 }
 
@@ -182,9 +188,15 @@ Expected<std::uint64_t> count_rounds(Communicator& ranks, const std::vector<File
                "start all ranks with the same version"};
 }
 
-/// Rank 0's side: `parts` of the ranks that need one.
+Expected<void> asked_to_go_on(const SendWatch& watch) {
+  if (!watch.go_on || watch.go_on()) return {};
+  return Error{ErrorCode::kCancelled, "nobody waits for the ranks any more", "ranks", ""};
+}
+
+/// Rank 0's side: `parts` of the ranks that need one. An end that `watch` asks for is returned in `state`, when all
+/// ranks have stopped together.
 Expected<void> send_pieces(const Model& model, Communicator& ranks, const std::vector<FilePart>& parts,
-                           const std::vector<std::byte>& wanted) {
+                           const std::vector<std::byte>& wanted, const SendWatch& watch, Expected<void>& state) {
   const std::span<const std::byte> file = model.files().front()->bytes();
   DLLM_TRY(const std::uint64_t rounds, count_rounds(ranks, parts, wanted));
   for (std::uint64_t round = 0; round < rounds; ++round) {
@@ -195,7 +207,8 @@ Expected<void> send_pieces(const Model& model, Communicator& ranks, const std::v
     }
     DLLM_TRY(const std::vector<std::byte> none, ranks.scatter(std::move(pieces), kPiece));
     if (round % kPiecesAtOnce != kPiecesAtOnce - 1) continue;
-    DLLM_TRY(const std::vector<std::byte> failed, gather_flags(ranks, false));
+    state = asked_to_go_on(watch);
+    DLLM_TRY(const std::vector<std::byte> failed, gather_flags(ranks, !state));
     if (any(failed)) break;
   }
   return {};
@@ -222,32 +235,33 @@ Expected<void> receive_pieces(Communicator& ranks, const FilePart* part, PartWri
 }
 
 /// The list of what each rank without a model reads.
-Expected<std::vector<FilePart>> parts_for_all(const Model& model, SplitKind split,
-                                              const std::vector<std::byte>& needs) {
+Expected<std::vector<FilePart>> parts_for_all(const Model& model, SplitKind split, const std::vector<std::byte>& needs,
+                                              PartSums* known) {
   std::vector<FilePart> parts(needs.size());
   for (std::size_t r = 1; r < needs.size(); ++r) {
     if (needs[r] == std::byte{0}) continue;
-    DLLM_TRY(parts[r], part_of_file(model, {split, static_cast<int>(r), static_cast<int>(needs.size())}));
+    DLLM_TRY(parts[r], part_of_file(model, {split, static_cast<int>(r), static_cast<int>(needs.size())}, known));
   }
   return parts;
 }
 
 Expected<void> give_weights(const Model& model, Communicator& ranks, SplitKind split,
-                            const std::vector<std::byte>& needs, const std::function<void(const std::string&)>& tell) {
-  const auto parts = parts_for_all(model, split, needs);
+                            const std::vector<std::byte>& needs, const SendWatch& watch) {
+  const auto parts = parts_for_all(model, split, needs, watch.known);
   DLLM_CHECK_OK(agree(ranks, parts ? Expected<void>() : Expected<void>(parts.error())));
   std::vector<std::vector<std::byte>> lists(needs.size());
   for (std::size_t r = 1; r < needs.size(); ++r)
     if (needs[r] != std::byte{0}) lists[r] = (*parts)[r].encoded();
   DLLM_TRY(const std::vector<std::byte> none, ranks.scatter(std::move(lists), 0));
-  DLLM_CHECK_OK(agree(ranks, {}));  // the others have room
+  DLLM_CHECK_OK(agree(ranks, asked_to_go_on(watch)));  // the others have room
   DLLM_TRY(const std::vector<std::byte> wanted, gather_flags(ranks, false));
   for (std::size_t r = 1; r < needs.size(); ++r)
-    if (tell && wanted[r] != std::byte{0})
-      tell(fmt::format("{} of weights go to {}", human_bytes(static_cast<double>((*parts)[r].bytes())),
-                       ranks.name(static_cast<int>(r))));
-  DLLM_CHECK_OK(send_pieces(model, ranks, *parts, wanted));
-  return agree(ranks, model.check());
+    if (watch.tell && wanted[r] != std::byte{0})
+      watch.tell(fmt::format("{} of weights go to {}", human_bytes(static_cast<double>((*parts)[r].bytes())),
+                             ranks.name(static_cast<int>(r))));
+  Expected<void> state;
+  DLLM_CHECK_OK(send_pieces(model, ranks, *parts, wanted, watch, state));
+  return agree(ranks, state ? model.check() : state);
 }
 
 /// Of a rank that needs weights (else `needs` is false, and it only takes part).
@@ -289,16 +303,16 @@ Expected<std::shared_ptr<const Model>> take_weights(Communicator& ranks, bool ne
 
 Expected<std::shared_ptr<const Model>> share_weights(const Model* own, Communicator& ranks,
                                                      const Expected<SplitKind>& split, const PartFolder& folder,
-                                                     const std::function<void(const std::string&)>& tell) {
+                                                     const SendWatch& watch) {
   const std::shared_ptr<const Model> not_owned(std::shared_ptr<const Model>(), own);
   DLLM_CHECK_OK(agree(ranks, split ? Expected<void>() : Expected<void>(split.error())));
   DLLM_TRY(const std::vector<std::byte> needs, gather_flags(ranks, own == nullptr));
   if (!any(needs)) return not_owned;
   if (ranks.rank() == 0) {
-    DLLM_CHECK_OK(give_weights(*own, ranks, *split, needs, tell));
+    DLLM_CHECK_OK(give_weights(*own, ranks, *split, needs, watch));
     return not_owned;
   }
-  DLLM_TRY(std::shared_ptr<const Model> model, take_weights(ranks, own == nullptr, folder, tell));
+  DLLM_TRY(std::shared_ptr<const Model> model, take_weights(ranks, own == nullptr, folder, watch.tell));
   return own == nullptr ? model : not_owned;
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,6 +22,7 @@ namespace dllm {
 struct FilePart {
   struct Range {
     std::uint64_t first = 0, count = 0;
+    auto operator<=>(const Range&) const = default;
   };
   std::uint64_t file_bytes = 0;
   std::vector<Range> ranges;   ///< ascending, with gaps between them
@@ -33,27 +36,35 @@ struct FilePart {
   static Expected<FilePart> decode(std::span<const std::byte> bytes);
 };
 
-/// The part of rank `split.rank`. Errors: kUnsupported (the model is no single GGUF file, or changed by options).
-Expected<FilePart> part_of_file(const Model& model, const RankSplit& split);
+/// Checksums of a model's parts that were read before, while its file stays as it is.
+using PartSums = std::map<std::vector<FilePart::Range>, std::uint64_t>;
+
+/// The part of rank `split.rank`. `known`: saves reading such parts, and gets new ones; may be null. Errors:
+/// kUnsupported (the model is no single GGUF file, or changed by options).
+Expected<FilePart> part_of_file(const Model& model, const RankSplit& split, PartSums* known = nullptr);
 
 /// A folder of parts that ranks 0 have sent, as files with holes, for the next time. Several processes may use one.
 class PartFolder {
  public:
-  /// `most`: bytes of all files. Both are checked when a part is to be kept.
-  PartFolder(std::string path, std::uint64_t most) : path_(std::move(path)), most_(most) {}
+  /// `most`: bytes of all files. Both are checked when a part is to be written. `keeps`: whether parts are found and
+  /// kept there; else their files are gone once they are mapped. Names and checksums find damage, not forgery, so that
+  /// parts of ranks 0 which have not proved a key must not be kept.
+  PartFolder(std::string path, std::uint64_t most, bool keeps = true)
+      : path_(std::move(path)), most_(most), keeps_(keeps) {}
 
   /// The file of a part, whose bytes have been read and compared; empty: it is not there.
   std::string find(const FilePart& part) const;
   /// Makes room by removing the files that were not used for the longest time. Errors: kResource (the part is too
-  /// large), kIo, kUsage (no folder).
+  /// large), kUsage (no folder).
   Expected<void> make_room(const FilePart& part) const;
 
-  const std::string& path() const { return path_; }
+  bool keeps() const { return keeps_; }
   std::string file_of(const FilePart& part) const;
 
  private:
   std::string path_;
   std::uint64_t most_;
+  bool keeps_;
 };
 
 /// Writes a part as it arrives.
@@ -64,15 +75,23 @@ class PartWriter {
   virtual ~PartWriter() = default;
   /// The next bytes. Errors: kIo (also: more than the part has).
   virtual Expected<void> append(std::span<const std::byte> bytes) = 0;
-  /// The file's path, when all bytes are there and have their checksum. Errors: kIo.
+  /// The file's path, when all bytes are there and have their checksum; of a folder that keeps nothing, until this
+  /// object ends. Errors: kIo.
   virtual Expected<std::string> commit() = 0;
 };
 
+/// Of rank 0, while it sends weights.
+struct SendWatch {
+  std::function<void(const std::string&)> tell{};  ///< for people
+  std::function<bool()> go_on{};                   ///< false ends it with kCancelled on all ranks
+  PartSums* known = nullptr;                       ///< of this model, between groups
+};
+
 /// All ranks call it together, before each makes its part of the backend: ranks without a model (`own` is null) get
-/// their part from rank 0, or find it in `folder`. Returns `own`, not owned, or the model of the part. `tell`: for
-/// people. Errors: the same on all ranks; that of `split`; kUnsupported as part_of_file().
+/// their part from rank 0, or find it in `folder`. Returns `own`, not owned, or the model of the part. Errors: the
+/// same on all ranks; that of `split`; kUnsupported as part_of_file(); kCancelled.
 Expected<std::shared_ptr<const Model>> share_weights(const Model* own, Communicator& ranks,
                                                      const Expected<SplitKind>& split, const PartFolder& folder,
-                                                     const std::function<void(const std::string&)>& tell = {});
+                                                     const SendWatch& watch = {});
 
 }  // namespace dllm

@@ -40,7 +40,8 @@ Expected<RanksKey> read_ranks_key(const std::string& path) {
 
 namespace {
 
-/// Estimated: multiplications a second of one thread with int8 dot products, on processors of laptops.
+/// A guess: multiplications a second of one thread with int8 dot products. Nothing was measured for it; a wrong one
+/// shifts the work of all splits alike.
 constexpr double kThreadMultiplications = 3e10;
 /// The rows of a block of the usual methods, for which `auto` chooses.
 constexpr std::int64_t kUsualRows = 32;
@@ -64,49 +65,85 @@ std::vector<std::string> split_commas(const std::string& text) {
   return parts;
 }
 
-RankSetup setup_of(const Model& model, const LoadOptions& options) {
-  return {DLLM_VERSION,        model_fingerprint(model), options.cache_type,
-          options.activations, options.arithmetic,       options.attention_arithmetic};
-}
-
 /// Rank 0's choice: as the options say, or by what it measures. `again`: some ranks are lost, and what is left must
 /// fit.
-Expected<SplitKind> choose(const Model& model, const std::string& name, const RankFacts& facts, int threads, bool again,
-                           const Log& log) {
+Expected<SplitKind> choose(const Model& model, const std::string& name, const RankFacts& facts, const CpuOptions& cpu,
+                           bool again, const Log& log) {
   for (const SplitKind kind : {SplitKind::kOutputs, SplitKind::kRows, SplitKind::kLayers}) {
     if (name != split_name(kind)) continue;
     if (again) DLLM_CHECK_OK(check_fits(model, facts, kind));
     return kind;
   }
-  DLLM_TRY(const SplitChoice choice, choose_split(model, facts, kUsualRows, threads * kThreadMultiplications));
+  DLLM_TRY(const SplitChoice choice, choose_split(model, facts, kUsualRows, cpu.threads * kThreadMultiplications, cpu));
   log.warning("--split auto chose {}", choice.reason);  // what a machine chooses by itself, it prints
   return choice.kind;
 }
 
-bool by_mpi(const LoadOptions& options) {
-  return std::ranges::count(split_commas(load_rows::own_text(options, "workers")), "mpi") > 0;
-}
+/// The other ranks that the options name, read and checked once.
+struct NamedRanks {
+  std::vector<std::string> workers{};
+  bool mpi = false;  ///< they stand for all that MPI has started
+  RanksKey key{};
+  std::int32_t least = 1;          ///< this one included
+  std::vector<std::byte> setup{};  ///< RankSetup::encoded()
 
-Expected<std::int32_t> least_ranks(const LoadOptions& options) {
-  const std::string text = load_rows::own_text(options, "least_ranks");
+  /// Errors: kUsage, those of read_ranks_key().
+  static Expected<NamedRanks> read(const Model& model, const LoadOptions& options);
+
+ private:
+  Expected<void> check_mpi(const LoadOptions& options) const;
+};
+
+Expected<std::int32_t> least_ranks(const std::string& text) {
   if (text.empty()) return 1;
   const auto number = parse_number<std::int32_t>(text);
   if (number && *number >= 1) return *number;
   return Error{ErrorCode::kUsage, fmt::format("'{}' is no number of ranks", text), "--least-ranks", "1 or more"};
 }
 
-/// The processes that MPI has started. Errors: those of mpi_ranks().
-Expected<std::shared_ptr<Communicator>> reach_mpi(const Model& model, const LoadOptions& options) {
-  if (split_commas(load_rows::own_text(options, "workers")).size() > 1)
+Expected<void> NamedRanks::check_mpi(const LoadOptions& options) const {
+  if (workers.size() > 1)
     return Error{ErrorCode::kUsage, "mpi stands for all other ranks, and is listed with more", "--workers",
                  "give mpi alone, or addresses"};
   if (!load_rows::own_text(options, "workers_key").empty())
     return Error{ErrorCode::kUsage, "MPI has no key", "--workers-key", "leave it out with --workers mpi"};
-  const RankSetup setup = setup_of(model, options);
+  if (!load_rows::own_text(options, "least_ranks").empty())
+    return Error{ErrorCode::kUsage, "MPI ends all ranks when it loses one", "--least-ranks",
+                 "leave it out with --workers mpi"};
+  return {};
+}
+
+Expected<NamedRanks> NamedRanks::read(const Model& model, const LoadOptions& options) {
+  NamedRanks named;
+  named.workers = split_commas(load_rows::own_text(options, "workers"));
+  if (named.workers.empty())
+    return Error{ErrorCode::kUsage, "--backend ranks needs other ranks", "--workers",
+                 "start 'dllm worker --listen HOST:PORT' on each, and list them"};
+  DLLM_TRY(named.least, least_ranks(load_rows::own_text(options, "least_ranks")));
+  named.mpi = std::ranges::count(named.workers, "mpi") > 0;
+  const auto asked = static_cast<std::int32_t>(named.workers.size()) + 1;
+  if (named.mpi) {
+    DLLM_CHECK_OK(named.check_mpi(options));
+  } else if (named.least > asked) {
+    return Error{ErrorCode::kUsage, fmt::format("there are {} ranks, this one included", asked), "--least-ranks",
+                 "give fewer"};
+  } else if (!options.rope_scaling.empty()) {
+    return Error{ErrorCode::kUsage, "workers read the model without it", "--rope-scaling",
+                 "leave it out, or use --workers mpi, where all ranks get the same options"};
+  }
+  DLLM_TRY(named.key, read_ranks_key(load_rows::own_text(options, "workers_key")));
+  named.setup = RankSetup{DLLM_VERSION,        model_fingerprint(model), options.cache_type,
+                          options.activations, options.arithmetic,       options.attention_arithmetic}
+                    .encoded();
+  return named;
+}
+
+/// The processes that MPI has started, each with its `setup`. Errors: those of mpi_ranks().
+Expected<std::shared_ptr<Communicator>> reach_mpi(const std::vector<std::byte>& setup) {
   DLLM_TRY(std::shared_ptr<Communicator> ranks, mpi_ranks());
-  DLLM_TRY(const std::vector<std::byte> first, ranks->broadcast(setup.encoded()));
+  DLLM_TRY(const std::vector<std::byte> first, ranks->broadcast(setup));
   Expected<void> same;
-  if (first != setup.encoded())
+  if (first != setup)
     same = Error{ErrorCode::kMismatch, "was started with another model or other options than rank 0", "mpi",
                  "give all ranks the same command"};
   DLLM_CHECK_OK(agree(*ranks, same));
@@ -149,8 +186,8 @@ bool one_machine(const RankFacts& facts) {
 /// Makes rank 0's groups: the first, and others when ranks were lost. The model must outlive it.
 class GroupMaker {
  public:
-  GroupMaker(const Model& model, LoadOptions options, Log log)
-      : model_(model), options_(std::move(options)), log_(std::move(log)) {}
+  GroupMaker(const Model& model, LoadOptions options, NamedRanks named, Log log)
+      : model_(model), options_(std::move(options)), named_(std::move(named)), log_(std::move(log)) {}
 
   /// Errors: those of connect_ranks(), mpi_ranks(), share_weights(), make_part().
   Expected<RegroupingBackend::Group> make(Absent absent, const std::function<bool()>& go_on) {
@@ -161,64 +198,64 @@ class GroupMaker {
     if (!again_) cpu.progress = options_.progress;
     EndOthers guard(*ranks);
     const auto split =
-        choose(model_, load_rows::own_text(options_, "split"), facts, cpu.threads, std::exchange(again_, true), log_);
+        choose(model_, load_rows::own_text(options_, "split"), facts, cpu, std::exchange(again_, true), log_);
     auto made = [&]() -> Expected<std::unique_ptr<CpuBackend>> {
-      DLLM_TRY(const auto same, share_weights(&model_, *ranks, split, PartFolder("", 0),
-                                              [this](const std::string& text) { log_.warning("{}", text); }));
+      const SendWatch watch{[this](const std::string& text) { log_.warning("{}", text); }, go_on, &sums_};
+      DLLM_TRY(const auto same, share_weights(&model_, *ranks, split, PartFolder("", 0), watch));
       return make_part(*same, std::move(cpu), *ranks, split);
     }();
     guard.release();  // an error is known to all
     if (!made) return std::move(made).error();
     std::unique_ptr<CpuBackend> own = *std::move(made);
-    isa = own->isa();
-    arithmetic = fmt::format("{}, {} ranks by {}", own->arithmetic(), ranks->size(), split_name(*split));
-    threads = own->threads();
-    return RegroupingBackend::Group{std::make_unique<RankedBackend>(std::move(own), ranks, log_),
-                                    ranks->size(),
-                                    {facts.latency_s, facts.seconds_per_byte, *split, one_machine(facts)}};
+    RegroupingBackend::Group group;
+    group.ranks = ranks->size();
+    group.facts = {facts.latency_s, facts.seconds_per_byte, *split, one_machine(facts)};
+    group.isa = own->isa();
+    group.arithmetic = fmt::format("{}, {} ranks by {}", own->arithmetic(), ranks->size(), split_name(*split));
+    group.threads = own->threads();
+    group.backend = std::make_unique<RankedBackend>(std::move(own), ranks, log_);
+    return group;
   }
 
-  /// Whether the workers listen that the last group does without.
-  bool all_there() {
-    const auto key = read_ranks_key(load_rows::own_text(options_, "workers_key"));
-    const std::lock_guard lock(mutex_);
-    return key && std::ranges::all_of(missing_, [&](const std::string& worker) { return listens(worker, *key); });
+  /// Whether one of the workers listens that the last group does without; false of `go_on` ends it.
+  bool any_returned(const std::function<bool()>& go_on) {
+    std::vector<std::string> missing;
+    {
+      const std::lock_guard lock(mutex_);
+      missing = missing_;
+    }
+    return std::ranges::any_of(missing,
+                               [&](const std::string& worker) { return go_on() && listens(worker, named_.key); });
   }
-
-  std::string isa{}, arithmetic{};
-  std::int32_t threads = 0;
 
  private:
   /// The ranks that the options name, or those of them that are there.
   Expected<std::shared_ptr<Communicator>> reach(Absent absent, const std::function<bool()>& go_on) {
-    const std::vector<std::string> workers = split_commas(load_rows::own_text(options_, "workers"));
-    if (by_mpi(options_)) return reach_mpi(model_, options_);
-    if (!options_.rope_scaling.empty())
-      return Error{ErrorCode::kUsage, "workers read the model without it", "--rope-scaling",
-                   "leave it out, or use --workers mpi, where all ranks get the same options"};
-    DLLM_TRY(const RanksKey key, read_ranks_key(load_rows::own_text(options_, "workers_key")));
-    DLLM_TRY(const std::int32_t least, least_ranks(options_));
-    const std::lock_guard lock(mutex_);
-    missing_.clear();
+    if (named_.mpi) return reach_mpi(named_.setup);
+    std::vector<std::string> missing;
     std::string first;
-    const auto missing = [&](const std::string& worker, const Error& why) {
-      missing_.push_back(worker);
+    const auto without = [&](const std::string& worker, const Error& why) {
+      missing.push_back(worker);
       if (first.empty()) first = why.where + ": " + why.what;
     };
-    const auto enough = [&] {
-      return static_cast<std::int32_t>(workers.size() + 1 - missing_.size()) >= least && go_on();
-    };
-    auto ranks = connect_ranks(workers, key, setup_of(model_, options_).encoded(), {absent, missing, enough});
-    const auto left = static_cast<std::int32_t>(workers.size() + 1 - missing_.size());
-    if (left >= least) return ranks;
-    return Error{ErrorCode::kResource, fmt::format("{}; {} ranks are left, and {} are needed", first, left, least), "",
-                 "start the worker again"};
+    const auto left = [&] { return static_cast<std::int32_t>(named_.workers.size() + 1 - missing.size()); };
+    auto ranks = connect_ranks(named_.workers, named_.key, named_.setup,
+                               {absent, without, [&] { return left() >= named_.least && go_on(); }});
+    if (left() < named_.least)
+      return Error{ErrorCode::kResource,
+                   fmt::format("{}; {} ranks are left, and {} are needed", first, left(), named_.least), "",
+                   "start the worker again"};
+    const std::lock_guard lock(mutex_);
+    missing_ = std::move(missing);
+    return ranks;
   }
 
   const Model& model_;
   const LoadOptions options_;
+  const NamedRanks named_;
   const Log log_;
   bool again_ = false;
+  PartSums sums_{};
   std::mutex mutex_;  ///< of missing_
   std::vector<std::string> missing_;
 };
@@ -227,26 +264,19 @@ Expected<RunningBackend> make_ranks(const Model& model, const std::string& path,
                                     const Log& log) {
   (void)path;
   DLLM_CHECK_OK(check_load(options, ranks_reader()));
-  const std::vector<std::string> workers = split_commas(load_rows::own_text(options, "workers"));
-  if (workers.empty())
-    return Error{ErrorCode::kUsage, "--backend ranks needs other ranks", "--workers",
-                 "start 'dllm worker --listen HOST:PORT' on each, and list them"};
-  DLLM_TRY(const std::int32_t least, least_ranks(options));
-  const auto asked = static_cast<std::int32_t>(workers.size()) + 1;
-  if (!by_mpi(options) && least > asked)
-    return Error{ErrorCode::kUsage, fmt::format("there are {} ranks, this one included", asked), "--least-ranks",
-                 "give fewer"};
-  const auto maker = std::make_shared<GroupMaker>(model, options, log);
+  DLLM_TRY(NamedRanks named, NamedRanks::read(model, options));
+  const bool mpi = named.mpi;
+  const auto maker = std::make_shared<GroupMaker>(model, options, std::move(named), log);
   DLLM_TRY(RegroupingBackend::Group first, maker->make(Absent::kNone, [] { return true; }));
   RunningBackend running;
-  running.isa = maker->isa;
-  running.arithmetic = maker->arithmetic;
-  running.threads = maker->threads;
+  running.isa = first.isa;
+  running.arithmetic = first.arithmetic;
+  running.threads = first.threads;
   RegroupingBackend::Maker again;
   again.wanted = first.ranks;
-  if (!by_mpi(options)) {
+  if (!mpi) {
     again.make = [maker](Absent absent, const std::function<bool()>& go_on) { return maker->make(absent, go_on); };
-    again.all_there = [maker] { return maker->all_there(); };
+    again.any_returned = [maker](const std::function<bool()>& go_on) { return maker->any_returned(go_on); };
   }
   auto backend = std::make_unique<RegroupingBackend>(std::move(first), std::move(again));
   running.ranks = backend.get();
@@ -278,8 +308,8 @@ Expected<void> serve_leader(const Model* model, const RankWorker& worker, RankLi
   }
   DLLM_TRY(const std::unique_ptr<Communicator> ranks, listener.accept());
   DLLM_TRY(const RankFacts ignored, measure_ranks(*ranks));
-  const PartFolder folder(worker.cache, worker.cache_bytes);
-  DLLM_TRY(const auto known, share_weights(model, *ranks, SplitKind::kOutputs, folder, worker.tell));
+  const PartFolder folder(worker.cache, worker.cache_bytes, /*keeps=*/!worker.key_file.empty());
+  DLLM_TRY(const auto known, share_weights(model, *ranks, SplitKind::kOutputs, folder, {worker.tell, {}, nullptr}));
   DLLM_TRY(const std::unique_ptr<CpuBackend> own, make_part(*known, cpu_options(options), *ranks, SplitKind::kOutputs));
   return follow_ranks(*own, *ranks);
 }
@@ -314,7 +344,7 @@ BackendEntry ranks_backend() {
   entry.options = {
       load_rows::own_words("workers", "HOST:PORT,...", "none",
                            "the other ranks: where 'dllm worker' listens, separated by commas; mpi for "
-                           "those that mpirun or srun has started; asks for --backend ranks"),
+                           "those that mpirun or srun has started; implies --backend ranks"),
       load_rows::of_path(load_rows::own_words("workers_key", "FILE", "none, for workers on this machine only",
                                               "a file with the secret line that the workers have too")),
       load_rows::own_named("split", {"auto", "outputs", "rows", "layers"}, "auto",

@@ -17,6 +17,7 @@
 #include "base/human_bytes.h"
 #include "base/input_file.h"
 #include "base/try.h"
+#include "cpu/model_memory.h"
 #include "ranks/ranked_backend.h"
 #include "ranks/wire.h"
 
@@ -202,8 +203,38 @@ Expected<void> check_fits(const Model& model, const RankFacts& facts, SplitKind 
                "", "start the other workers again"};
 }
 
+namespace {
+
+/// Whether products read what is gathered for them as int8 codes.
+bool gathers_codes(const RankGraph& part, const Weights& weights) {
+  for (const Op& op : part.graph.ops) {
+    const auto* gather = std::get_if<op::Gather>(&op);
+    if (gather == nullptr || !gather->codes) continue;
+    for (const Op& reader : part.graph.ops)
+      if (const auto* o = std::get_if<op::Linear>(&reader); o != nullptr && o->x == gather->out)
+        return codec(weights[static_cast<std::size_t>(part.parts[static_cast<std::size_t>(o->weight)].source)].type)
+            .is_block();
+  }
+  return false;
+}
+
+}  // namespace
+
+StepExchange step_exchange(const Model& model, const RankGraph& part, int rank, int ranks, const CpuOptions& cpu) {
+  const Codec& stored = codec(cpu::storage_type(cpu.kv, model.build({1, 1}), model.weights()));
+  const double stored_bytes = static_cast<double>(stored.block_bytes) / static_cast<double>(stored.block_elems);
+  // An int8 code of each, and a float32 scale of every 32, where products with quantized weights read nothing else.
+  const bool coded = cpu.activations != CpuActivations::kF32 && gathers_codes(part, model.weights());
+  constexpr double kCodeBytes = 1 + 4.0 / 32, kFloatBytes = 4;
+  constexpr double kHeadGathers = 2;  // the LM head's reduction: lengths and what little it has
+  const auto gathers =
+      std::ranges::count_if(part.graph.ops, [](const Op& op) { return std::holds_alternative<op::Gather>(op); });
+  return {static_cast<double>(gathers) + kHeadGathers,
+          static_cast<double>(gathered_bytes(part, rank, ranks, stored_bytes, coded ? kCodeBytes : kFloatBytes))};
+}
+
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
-                                   double multiplications) {
+                                   double multiplications, const CpuOptions& cpu) {
   const int ranks = static_cast<int>(facts.memory.size());
   const Graph graph = model.build({rows, rows});
   SplitChoice best;
@@ -214,11 +245,8 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
     std::vector<double> parts;
     for (int rank = 0; rank < ranks; ++rank) {
       const RankGraph part = split_graph(graph, {kind, rank, ranks});
-      const auto gathers = static_cast<double>(
-          std::ranges::count_if(part.graph.ops, [](const Op& op) { return std::holds_alternative<op::Gather>(op); }));
-      exchange =
-          std::max(exchange, (gathers + 2) * facts.latency_s +
-                                 facts.seconds_per_byte * static_cast<double>(gathered_bytes(part, rank, ranks, 2.0)));
+      const StepExchange moved = step_exchange(model, part, rank, ranks, cpu);
+      exchange = std::max(exchange, moved.gathers * facts.latency_s + moved.bytes * facts.seconds_per_byte);
       work = work_of(part, kind == SplitKind::kRows ? 1.0 / ranks : 1.0) / multiplications;
       compute = kind == SplitKind::kLayers ? compute + work : std::max(compute, work);
       parts.push_back(bytes_of_part(part, model.weights()));

@@ -43,10 +43,19 @@ struct SplitChoice {
   SplitKind kind = SplitKind::kOutputs;
   std::string reason;
 };
+/// What a rank exchanges in one step of a graph's shape.
+struct StepExchange {
+  double gathers = 0;
+  double bytes = 0;  ///< that it receives
+};
+/// `part`: of rank `rank` of `ranks`, of `model`'s graph. `cpu`: activations and the type of K and V decide in which
+/// form they are sent.
+StepExchange step_exchange(const Model& model, const RankGraph& part, int rank, int ranks, const CpuOptions& cpu);
+
 /// For steps of `rows` rows: of the splits that fit into the memory of each machine, the one whose step is predicted to
-/// be the shortest. `multiplications`: of one rank in a second.
+/// be the shortest. `multiplications`: of one rank in a second. `cpu`: as step_exchange().
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
-                                   double multiplications);
+                                   double multiplications, const CpuOptions& cpu = {});
 
 /// Errors: kResource (the parts exceed the memory of a machine).
 Expected<void> check_fits(const Model& model, const RankFacts& facts, SplitKind kind);

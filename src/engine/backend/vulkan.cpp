@@ -66,6 +66,7 @@ RunningBackend run_on_vulkan(std::unique_ptr<VulkanBackend> backend) {
     return DeviceStatus{device->device_bytes(), device->memory_bytes(), device->passes(), device->pass_seconds(),
                         device->failure()};
   };
+  running.profile = [device = backend.get()](cpu::Profile* profile) { device->time_shaders(profile); };
   if (backend->weight_cache()) running.files.push_back(backend->weight_cache());
   running.backend = std::move(backend);
   return running;

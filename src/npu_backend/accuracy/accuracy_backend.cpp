@@ -26,6 +26,7 @@ class AccuracyBackend::Impl {
         weights_(std::move(weights)),
         profile_(std::move(profile)),
         layout_(std::move(layout)),
+        hands_scored_(desc_.vocab == 0 && hands_out_scored(graph_({2, 1}))),
         executor_(graph_({1, 1}), layout_, weights_, profile_, threads, progress) {}
 
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
@@ -51,7 +52,7 @@ class AccuracyBackend::Impl {
         }
     }
     for (const SequenceStep& step : batch) static_cast<LaneKvCache&>(*step.cache).record(step.plan.rows);
-    if (!heads) return hidden_scores(batch, executor_.hidden(), hands_out_scored(graph_({2, 1})));
+    if (!heads) return hidden_scores(batch, executor_.hidden(), hands_scored_);
     std::vector<Scores> scores = score_on_host(batch, logits, desc_.vocab);
     for (std::size_t s = 0; s < batch.size(); ++s)
       for (std::size_t i = 0; i < scores[s].rows.size() && !batch[s].guidance; ++i)
@@ -74,6 +75,7 @@ class AccuracyBackend::Impl {
   Weights weights_;
   NumericsProfile profile_;
   ModelLayout layout_;
+  bool hands_scored_;  ///< a network's results have scored rows only
   Executor executor_;
 };
 

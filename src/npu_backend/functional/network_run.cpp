@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/quote_name.h"
 #include "base/to_size.h"
@@ -21,20 +20,11 @@ Error wrong_input(std::string what, const Network& network) {
   return {ErrorCode::kUsage, std::move(what), "--input", "the network has " + names};
 }
 
-/// The number of rows of the table that ids choose from.
-std::int64_t vocabulary(const Network& network) {
-  const Graph graph = network.architecture.build(network.desc, network.step());
-  std::int64_t rows = std::numeric_limits<std::int64_t>::max();
-  for (const dllm::Op& any : graph.ops)
-    if (const auto* o = std::get_if<op::Embed>(&any)) rows = std::min(rows, graph.weights[to_size(o->table)].shape[1]);
-  return rows;
-}
-
 Expected<void> set_tokens(const Network& network, const NetworkInput& in, std::span<const float> ids, StepPlan& plan) {
-  const std::int64_t most = vocabulary(network);
   for (std::size_t r = 0; r < ids.size(); ++r) {
-    if (!(ids[r] >= 0 && ids[r] < static_cast<float>(most) && ids[r] == std::floor(ids[r])))
-      return wrong_input(fmt::format("{} has {}, which is none of {} ids", quote_name(in.name), ids[r], most), network);
+    if (!(ids[r] >= 0 && ids[r] < static_cast<float>(network.ids) && ids[r] == std::floor(ids[r])))
+      return wrong_input(fmt::format("{} has {}, which is none of {} ids", quote_name(in.name), ids[r], network.ids),
+                         network);
     plan.rows[r].token = static_cast<TokenId>(ids[r]);
   }
   return {};
@@ -90,10 +80,15 @@ Expected<std::vector<NetworkSample>> run_network(Backend& backend, const Network
   step.cache = cache.get();
   step.request.hidden = true;
   DLLM_TRY(const std::vector<Scores> scores, backend.forward({&step, 1}));
+  const std::vector<float>& hidden = scores.front().hidden;
+  if (static_cast<std::int64_t>(hidden.size()) != network.handed)
+    return Error{ErrorCode::kMismatch,
+                 fmt::format("the backend hands out {} numbers, the network {}", hidden.size(), network.handed),
+                 quote_name(network.name), "the backend must have been made of the network's graph"};
   std::vector<NetworkSample> outputs;
   for (const NetworkOutput& out : network.outputs) {
     NetworkSample& made = outputs.emplace_back(NetworkSample{out.name, {}});
-    for (const std::int64_t i : out.from) made.values.push_back(scores.front().hidden[to_size(i)]);
+    for (const std::int64_t i : out.from) made.values.push_back(hidden[to_size(i)]);
   }
   return outputs;
 }

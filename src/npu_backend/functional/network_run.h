@@ -12,8 +12,8 @@ namespace dllm::npu {
 /// Errors: kUsage (an input that is missing, unknown or of another size, an id outside the table).
 Expected<StepPlan> network_plan(const Network& network, std::span<const NetworkSample> inputs);
 
-/// Runs the network on a backend of its graph, and returns its outputs in their order. Errors: network_plan()'s and the
-/// backend's.
+/// Runs the network on a backend of its graph, and returns its outputs in their order. Errors: network_plan()'s, the
+/// backend's, kMismatch (a backend of another graph).
 Expected<std::vector<NetworkSample>> run_network(Backend& backend, const Network& network,
                                                  std::span<const NetworkSample> inputs);
 

@@ -110,6 +110,7 @@ class NpuBackend::Impl {
         layout_(std::move(layout)),
         machine_(std::move(machine)),
         options_(options),
+        hands_scored_(desc_.vocab == 0 && hands_out_scored(graph_({2, 1}))),
         pool_(std::make_shared<HbmPool>(layout_.weight_bytes, layout_.step_base)) {}
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) {
@@ -140,7 +141,7 @@ class NpuBackend::Impl {
     hidden_.clear();
     DLLM_CHECK_OK(run(batch, 0));
     for (const SequenceStep& step : batch) static_cast<NpuKvCache&>(*step.cache).record(step.plan.rows);
-    if (desc_.vocab == 0) return hidden_scores(batch, hidden_, hands_out_scored(graph_({2, 1})));
+    if (desc_.vocab == 0) return hidden_scores(batch, hidden_, hands_scored_);
     return score_on_host(batch, logits_, desc_.vocab);
   }
 
@@ -240,6 +241,7 @@ class NpuBackend::Impl {
     }
   }
 
+  bool hands_scored_;  ///< a network's results have scored rows only
   std::shared_ptr<HbmPool> pool_;
   std::list<Entry> programs_;               ///< latest first
   std::vector<std::vector<float>> logits_;  ///< by sequence

@@ -22,18 +22,18 @@ class BareKvCache final : public KvCache {
 
 }  // namespace
 
-StepTotals step_work(std::span<const SequenceStep> batch) {
-  StepTotals work{.sequences = 0};
+StepTotals step_totals(std::span<const SequenceStep> batch) {
+  StepTotals totals{.sequences = 0};
   for (const SequenceStep& step : batch) {
     if (step.plan.rows.empty()) continue;
-    ++work.sequences;
-    work.rows += step.plan.row_count();
-    work.scored += static_cast<std::int64_t>(step.plan.scored.size());
+    ++totals.sequences;
+    totals.rows += step.plan.row_count();
+    totals.scored += static_cast<std::int64_t>(step.plan.scored.size());
     std::int64_t keys = 0;
     for (const PositionRange range : step.plan.visible) keys += range.size();
-    work.keys = std::max(work.keys, keys);
+    totals.keys = std::max(totals.keys, keys);
   }
-  return work;
+  return totals;
 }
 
 TimedBackend::TimedBackend(std::unique_ptr<Backend> values, const Device& device, StepTimer::GraphFactory graph,
@@ -53,11 +53,11 @@ Expected<std::unique_ptr<TimedBackend>> TimedBackend::create(std::unique_ptr<Bac
 }
 
 /// A larger cache than all before gets new places; the times of steps follow from them.
-Expected<StepTimer*> TimedBackend::timer_for(const StepTotals& work, Position capacity, bool slow) {
+Expected<StepTimer*> TimedBackend::timer_for(const StepTotals& totals, Position capacity, bool slow) {
   std::unique_ptr<StepTimer>& known = timers_[slow ? 1 : 0];
-  const std::int64_t keys = std::max<std::int64_t>(capacity, work.keys);
+  const std::int64_t keys = std::max<std::int64_t>(capacity, totals.keys);
   StepTotals most{
-      .sequences = work.sequences, .rows = std::max(work.rows, work.sequences * keys), .scored = 0, .keys = keys};
+      .sequences = totals.sequences, .rows = std::max(totals.rows, totals.sequences * keys), .scored = 0, .keys = keys};
   if (known) {
     const StepTotals& now = known->most();
     if (now.rows >= most.rows && now.sequences * now.keys >= most.sequences * most.keys) return known.get();
@@ -71,18 +71,18 @@ Expected<StepTimer*> TimedBackend::timer_for(const StepTotals& work, Position ca
 }
 
 Expected<std::vector<Scores>> TimedBackend::forward(std::span<const SequenceStep> batch) {
-  const StepTotals work = step_work(batch);
+  const StepTotals totals = step_totals(batch);
   Position capacity = 1;
   for (const SequenceStep& step : batch) capacity = std::max(capacity, step.cache->capacity());
   StepProfile profile;
-  if (work.rows > 0) {
-    DLLM_TRY(StepTimer* const timer, timer_for(work, capacity, clock_.throttled()));
-    DLLM_TRY(const StepProfile* const step, timer->profile(work));
+  if (totals.rows > 0) {
+    DLLM_TRY(StepTimer* const timer, timer_for(totals, capacity, clock_.throttled()));
+    DLLM_TRY(const StepProfile* const step, timer->profile(totals));
     profile = *step;
     if (unsimulated_.empty()) unsimulated_ = timer->unsimulated();
   }
   DLLM_TRY(std::vector<Scores> scores, values_->forward(batch));
-  clock_.advance(work, profile);
+  clock_.advance(totals, profile);
   hand_over_finished();
   return scores;
 }
@@ -95,9 +95,10 @@ std::future<Expected<std::vector<Scores>>> TimedBackend::launch(SequenceStep ste
     promise.set_value(std::move(scores));
     return future;
   }
-  const StepTotals work = step_work({&step, 1});
-  const Graph graph = graph_({.rows = work.rows, .scored = work.scored});
-  const std::size_t refresh = clock_.launch(work, host_stretches(graph, clock_.device(), work.sequences, work.keys));
+  const StepTotals totals = step_totals({&step, 1});
+  const Graph graph = graph_({.rows = totals.rows, .scored = totals.scored});
+  const std::size_t refresh =
+      clock_.launch(totals, host_stretches(graph, clock_.device(), totals.sequences, totals.keys));
   launched_.push_back({step.cache, refresh, *std::move(scores), std::move(promise)});
   return future;
 }
@@ -127,9 +128,9 @@ void TimedBackend::hand_over_finished() {
 
 Expected<LatencyTable> TimedBackend::latency_table(std::int64_t most_rows) {
   const auto step = [this](std::int64_t rows, std::int64_t keys) -> Expected<double> {
-    const StepTotals work{.sequences = 1, .rows = rows, .scored = rows, .keys = keys};
-    DLLM_TRY(StepTimer* const timer, timer_for(work, static_cast<Position>(keys), false));
-    DLLM_TRY(const StepTime time, timer->time(work));
+    const StepTotals totals{.sequences = 1, .rows = rows, .scored = rows, .keys = keys};
+    DLLM_TRY(StepTimer* const timer, timer_for(totals, static_cast<Position>(keys), false));
+    DLLM_TRY(const StepTime time, timer->time(totals));
     return time.seconds() * 1e3;
   };
   const std::int64_t blen = options_.processor == StepProcessor::kHost ? 8 : device_->array.blen;

@@ -11,8 +11,8 @@
 
 namespace dllm::npu {
 
-/// The shape of a batch: sequences with rows, and the most positions that one of them sees.
-StepTotals step_work(std::span<const SequenceStep> batch);
+/// Of a batch: its sequences with rows, and the most positions that one of them sees.
+StepTotals step_totals(std::span<const SequenceStep> batch);
 
 /// Runs steps with any backend and advances a virtual clock by what they would take on a device. Values, and so
 /// answers, are those of the other backend.
@@ -48,7 +48,7 @@ class TimedBackend final : public Backend {
   TimedBackend(std::unique_ptr<Backend> values, const Device& device, StepTimer::GraphFactory graph,
                const TimerOptions& options);
   /// `slow`: at the lowered clock.
-  Expected<StepTimer*> timer_for(const StepTotals& work, Position capacity, bool slow);
+  Expected<StepTimer*> timer_for(const StepTotals& totals, Position capacity, bool slow);
 
   /// A pass of the second path whose results are not ready yet.
   struct Launched {

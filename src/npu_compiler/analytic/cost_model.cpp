@@ -59,8 +59,10 @@ SlabWork activation_work(const LatencyKeys& t, Activation activation, bool gated
   const RowKernel k = activation_kernel(t, activation, gated);
   return {static_cast<int>(k.vector), 1, k.vector + k.fixed};
 }
-SlabWork layer_norm_work(const LatencyKeys& t) {  // sum; x - mean, squares and sum; factor, gain, bias
-  return {7, 3, static_cast<double>(3 * t.vector_mul + 2 * t.vector_sum + 2 * t.vector_add)};
+/// Sum; x - mean, squares and sum; factor, gain, bias. `half`: x is multiplied by 2^-6 before either sum.
+SlabWork layer_norm_work(const LatencyKeys& t, bool half) {
+  return {static_cast<int>(layer_norm_kernel(t, half).vector), 3,
+          static_cast<double>((half ? 5 : 3) * t.vector_mul + 2 * t.vector_sum + 2 * t.vector_add)};
 }
 SlabWork softmax_work(const LatencyKeys& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
@@ -97,7 +99,7 @@ bool network_cost(const Device& device, const Graph& graph, const Op& any, Opera
   };
   const auto bytes = [&](ValueId id) { return 2.0 * static_cast<double>(value(id).rows * value(id).width); };
   if (const auto* o = std::get_if<op::LayerNorm>(&any)) {
-    add_vector(device, c, layer_norm_work(t), slabs(o->x), slabs(o->x));
+    add_vector(device, c, layer_norm_work(t, half_lanes(device)), slabs(o->x), slabs(o->x));
     c.serial += 6.0 * static_cast<double>(value(o->x).rows);  // mean, 1/n, eps, root, reciprocal, address
     return true;
   }

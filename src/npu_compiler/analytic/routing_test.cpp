@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "npu_compiler/analytic/step_work.h"
+#include "npu_compiler/analytic/operator_work.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
 #include "npu_core/device/profile.h"
@@ -68,7 +68,8 @@ Fixture cost_of(const std::string& device, const std::string& model, const Workl
   Fixture step{*load_device(device), *load_model_shape(model), {}, {}};
   const Graph graph = step.shape.architecture->build(step.shape.desc, refine_shape(workload));
   for (const auto& op : graph.ops) step.names.emplace_back(op_name(op));
-  step.cost = *CostModel::create(step.device, 0.88 * step.device.memory_gbps())->evaluate(graph, step_load(workload));
+  step.cost =
+      *CostModel::create(step.device, 0.88 * step.device.memory_gbps())->evaluate(graph, assumptions_of(workload));
   return step;
 }
 

@@ -96,8 +96,8 @@ class Scheduler {
       for (std::int64_t i = 0; i < p.count * matrices; ++i)
         panels_.add(static_cast<double>(p.lanes(i / matrices) * p.k_tiles * a_.mlen) * cycles_per_weight());
     };
-    for (const StreamedMatrix& m : shapes_.matrices(load_.segment.first, end()))
-      m.count > 0 ? list(m.n, m.k, m.count) : panels_.add_stop();
+    for (const std::optional<StreamedMatrix>& m : shapes_.matrices(load_.segment.first, end()))
+      m ? list(m->n, m->k, m->count) : panels_.add_stop();
   }
   /// Panels stream through two buffers.
   void product(const ScheduledProduct& p) {

@@ -60,17 +60,18 @@ std::string ScheduleShapes::name_of(const Op& any) const {
   return std::string(op_name(any));
 }
 
-std::vector<StreamedMatrix> ScheduleShapes::matrices(std::size_t first, std::size_t end) const {
-  std::vector<StreamedMatrix> found;
+std::vector<std::optional<StreamedMatrix>> ScheduleShapes::matrices(std::size_t first, std::size_t end) const {
+  std::vector<std::optional<StreamedMatrix>> found;
   for (std::size_t i = first; i < end; ++i) {
     if (const auto* o = at<op::Linear>(i)) {
       const bool two = gated(i);
-      found.push_back({lanes(o->out), lanes(o->x), two ? 2 : 1});
+      found.emplace_back(StreamedMatrix{lanes(o->out), lanes(o->x), two ? 2 : 1});
       if (two) ++i;
     } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && value(head->x).rows > 0) {
-      found.push_back({graph_.weights[static_cast<std::size_t>(head->weight)].shape[1], lanes(head->x)});
+      found.emplace_back(
+          StreamedMatrix{graph_.weights[static_cast<std::size_t>(head->weight)].shape[1], lanes(head->x)});
     } else if (at<op::Experts>(i) != nullptr) {
-      found.push_back({.count = 0});
+      found.emplace_back();
     }
   }
   return found;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ struct Device;
 /// A matrix whose panels stream through matrix SRAM, or two of one shape that alternate.
 struct StreamedMatrix {
   std::int64_t n = 0, k = 0;
-  std::int64_t count = 1;  ///< 0: none, but a layer of experts, where the stream stops
+  std::int64_t count = 1;  ///< matrices: 1 or 2
 };
 
 /// The compiler's layout of a graph: lanes of its values, and operators that are lowered as one. Borrows both
@@ -52,8 +53,8 @@ class ScheduleShapes {
   /// How many operators run as one from this one on. `overlap`: additions and norms run in a product's shadow.
   std::size_t group_at(std::size_t i, bool overlap) const;
   std::string name_of(const Op& any) const;
-  /// Of the operators [first, end), in the order of their use.
-  std::vector<StreamedMatrix> matrices(std::size_t first, std::size_t end) const;
+  /// Of the operators [first, end), in the order of their use. nullopt: a layer of experts, where the stream stops.
+  std::vector<std::optional<StreamedMatrix>> matrices(std::size_t first, std::size_t end) const;
   /// The layer of experts that reads a route's choices; nullptr: none.
   const op::Experts* reader_of(const op::Route& route) const;
   /// What these say about a layer of experts.

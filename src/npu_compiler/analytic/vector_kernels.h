@@ -77,7 +77,9 @@ inline RowKernel activation_kernel(const LatencyKeys& t, Activation activation, 
           .scalar = 0,
           .fixed = std::max(0.0, chain - count)};
 }
-/// Sum, x - mean, squares and their sum, factor, gain, bias: two rows interleaved, three passes.
+/// Whether lanes are FP16; squares are then summed of x 2^-6 (norm_shrink()).
+inline bool half_lanes(const Device& device) { return device.numerics.activation == "fp16"; }
+/// Sum, x - mean, squares and their sum, factor, gain, bias: two rows interleaved, three passes. `half`: half_lanes().
 inline RowKernel layer_norm_kernel(const LatencyKeys& t, bool half) {
   return {.accesses = half ? 19.0 : 17.0,
           .vector = half ? 9.0 : 7.0,
@@ -95,8 +97,7 @@ struct RowOperator {
 inline std::optional<RowOperator> row_operator(const Device& device, const dllm::Op& any, double slabs, bool near) {
   const LatencyKeys& t = device.latency;
   if (std::holds_alternative<op::RmsNorm>(any)) return RowOperator{norm_kernel(t, near), 4};
-  if (std::holds_alternative<op::LayerNorm>(any))
-    return RowOperator{layer_norm_kernel(t, device.numerics.activation == "fp16"), 2};
+  if (std::holds_alternative<op::LayerNorm>(any)) return RowOperator{layer_norm_kernel(t, half_lanes(device)), 2};
   if (const auto* o = std::get_if<op::Glu>(&any)) {
     const bool swiglu = o->activation == Activation::kSilu && o->up != kNoId;
     RowKernel kernel = swiglu ? swiglu_kernel(t) : activation_kernel(t, o->activation, o->up != kNoId);

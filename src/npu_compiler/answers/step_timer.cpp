@@ -8,7 +8,7 @@
 
 #include "base/integers.h"
 #include "base/try.h"
-#include "npu_compiler/analytic/step_work.h"
+#include "npu_compiler/analytic/operator_work.h"
 #include "npu_compiler/answers/answer_energy.h"
 #include "npu_compiler/answers/host_cpu.h"
 #include "npu_compiler/answers/paging.h"

@@ -1,7 +1,7 @@
 #include "npu_compiler/compiler/block_cost.h"
 
 #include "base/try.h"
-#include "npu_compiler/analytic/step_work.h"
+#include "npu_compiler/analytic/operator_work.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
@@ -11,7 +11,7 @@ Expected<PhaseCost> evaluate_phase(StepTimes& times, const CostModel& model, con
                                    const Workload& workload, const StepSize& step, std::span<const RowPart> parts,
                                    const Mapping* mapping, std::span<const std::int32_t> alike) {
   PhaseCost phase;
-  CostAssumptions load = step_load(workload);
+  CostAssumptions load = assumptions_of(workload);
   load.parts = static_cast<std::int64_t>(parts.size());
   DLLM_TRY(phase.cost, model.evaluate(graph, load, alike));
   DLLM_TRY(phase.time, times.time(model,

@@ -40,7 +40,7 @@ struct CompiledStep {
   double milliseconds = 0;  ///< of compilation, layout included
 };
 
-/// A regular step of any graph on a device, compiled.
+/// A step of equal sequences of any graph on a device, compiled.
 struct CompiledGraph {
   MachineConfig machine;
   ModelLayout layout;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "npu_compiler/analytic/step_work.h"
+#include "npu_compiler/analytic/operator_work.h"
 #include "npu_compiler/compiler/block_cost.h"
 #include "npu_compiler/runtime/step_memory.h"
 #include "npu_core/device/profile.h"

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +12,7 @@
 
 #include "base/json_reader.h"
 #include "base/quote_name.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "graph/builder.h"
 #include "npu_compiler/workload/network_json.h"
@@ -21,15 +24,23 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kMostWidth = 1 << 20;
 
-/// An operator of the file, with its names resolved as the graph is built.
-using Steps = std::vector<NetworkStep>;
+/// What graphs of any number of rows are built of. Inputs are those that op::HiddenIn reads, without their numbers.
+struct NetworkParts {
+  struct Columns {
+    std::string name;
+    std::int64_t width = 0;
+  };
+  Safetensors file;
+  std::vector<Columns> inputs;
+  bool scores = false;  ///< the network names the rows that are gathered
+  std::vector<NetworkStep> steps;
+};
 
 /// Builds a graph from a file's operators. Unknown names and sizes that do not fit are errors before the builder sees
 /// them.
 class NetworkGraph {
  public:
-  NetworkGraph(const Safetensors& file, const std::vector<NetworkInput>& inputs, StepShape shape)
-      : file_(file), inputs_(inputs), builder_(shape) {}
+  NetworkGraph(const NetworkParts& parts, StepShape shape) : parts_(parts), builder_(shape) {}
 
   Expected<void> add(const NetworkStep& step) {
     if (step.op == "embed") return embed(step);
@@ -74,7 +85,7 @@ class NetworkGraph {
   }
   /// Declares a tensor of the file as a weight, once.
   Expected<std::pair<WeightId, Shape>> weight(const std::string& name, std::size_t dims) {
-    const SafeTensor* tensor = file_.find(name);
+    const SafeTensor* tensor = parts_.file.find(name);
     if (tensor == nullptr) return wrong(fmt::format("a tensor {} that is not in the file", quote_name(name)));
     if (tensor->shape.size() != dims)
       return wrong(fmt::format("tensor {} of {} dimensions, not {}", quote_name(name), tensor->shape.size(), dims));
@@ -94,14 +105,10 @@ class NetworkGraph {
     return made(step, {builder_.embed(table.first, step.out), table.second[0], false});
   }
   Expected<void> input(const NetworkStep& step) {
-    for (; next_input_ < inputs_.size(); ++next_input_) {
-      const NetworkInput& in = inputs_[next_input_];
-      if (in.kind == NetworkInput::Kind::kTokens) continue;
-      if (in.name != step.x) break;
-      ++next_input_;
-      return made(step, {builder_.hidden_in(in.width, step.out), in.width, false});
-    }
-    return wrong(fmt::format("an input {} that is not the next one", quote_name(step.x)));
+    if (next_input_ == parts_.inputs.size() || parts_.inputs[next_input_].name != step.x)
+      return wrong(fmt::format("an input {} that is not the next one", quote_name(step.x)));
+    const std::int64_t width = parts_.inputs[next_input_++].width;
+    return made(step, {builder_.hidden_in(width, step.out), width, false});
   }
   Expected<void> linear(const NetworkStep& step) {
     DLLM_TRY(const Made x, value(step.x));
@@ -127,9 +134,11 @@ class NetworkGraph {
   Expected<std::pair<Made, Made>> alike(const std::string& a, const std::string& b) const {
     DLLM_TRY(const Made first, value(a));
     DLLM_TRY(const Made second, value(b));
-    if (first.width != second.width || first.scored != second.scored)
+    if (first.width != second.width)
       return wrong(
           fmt::format("{} and {} of {} and {} columns", quote_name(a), quote_name(b), first.width, second.width));
+    if (first.scored != second.scored)
+      return wrong(fmt::format("{} and {}, of which only one has gathered rows", quote_name(a), quote_name(b)));
     return std::pair(first, second);
   }
   Expected<void> sum(const NetworkStep& step) {
@@ -164,35 +173,48 @@ class NetworkGraph {
   Expected<void> gather(const NetworkStep& step) {
     DLLM_TRY(const Made x, value(step.x));
     if (x.scored) return wrong(fmt::format("{} has gathered rows already", quote_name(step.x)));
+    if (!parts_.scores) return wrong("rows are gathered, but 'scored' names none");
     return made(step, {builder_.gather_scored(x.id, step.out), x.width, true});
   }
   Expected<void> output(const NetworkStep& step) {
     DLLM_TRY(const Made x, value(step.x));
+    // Where all rows are scored, only this tells the two apart; with other rows they do not fit each other.
+    if (hands_scored_.value_or(x.scored) != x.scored)
+      return wrong(fmt::format("{} has {} rows, unlike the results before it", quote_name(step.x),
+                               x.scored ? "gathered" : "all"));
+    hands_scored_ = x.scored;
     if (++results_ > kMostNetworkArrays) return wrong(fmt::format("more than {} results", kMostNetworkArrays));
     builder_.hidden_out(x.id);
     return {};
   }
 
-  const Safetensors& file_;
-  const std::vector<NetworkInput>& inputs_;
+  const NetworkParts& parts_;
   GraphBuilder builder_;
   std::map<std::string, Made> values_;
   std::map<std::string, WeightId> weights_;
   std::size_t next_input_ = 0, results_ = 0;
+  std::optional<bool> hands_scored_;  ///< whether results have gathered rows; nullopt: there is none yet
   std::int32_t layers_ = 0;
 };
 
-Expected<Graph> build_graph(const Safetensors& file, const std::vector<NetworkInput>& inputs, const Steps& steps,
-                            StepShape shape) {
-  NetworkGraph graph(file, inputs, shape);
-  for (std::size_t i = 0; i < steps.size(); ++i)
-    if (const Expected<void> added = graph.add(steps[i]); !added)
+Expected<Graph> build_graph(const NetworkParts& parts, StepShape shape) {
+  NetworkGraph graph(parts, shape);
+  for (std::size_t i = 0; i < parts.steps.size(); ++i)
+    if (const Expected<void> added = graph.add(parts.steps[i]); !added)
       return Error{ErrorCode::kInvalidFile, fmt::format("operator {}: {}", i, added.error().what), "", ""};
   Graph made = graph.take();
   if (const std::string fault = validate(made); !fault.empty())
     return Error{ErrorCode::kInvalidFile, "the operators do not fit each other: " + fault, "", ""};
   if (hidden_width(made) == 0) return Error{ErrorCode::kInvalidFile, "no operator hands out a result", "", ""};
   return made;
+}
+
+/// The number of rows of the smallest table that token ids choose from.
+std::int64_t most_ids(const Graph& graph) {
+  std::int64_t most = std::numeric_limits<TokenId>::max();
+  for (const Op& any : graph.ops)
+    if (const auto* o = std::get_if<op::Embed>(&any)) most = std::min(most, graph.weights[to_size(o->table)].shape[1]);
+  return most;
 }
 
 }  // namespace
@@ -205,17 +227,26 @@ Expected<std::shared_ptr<const Network>> read_network(Safetensors file) {
   DLLM_TRY(const Json json, read_json<Json>(text->second, {.name = kNetworkKey}));
   auto network = std::make_shared<Network>();
   network->file = std::move(file);
-  DLLM_TRY(const Steps steps, read_network_json(json, *network));
-  DLLM_TRY(const Graph graph, build_graph(network->file, network->inputs, steps, network->step()));
+  auto parts = std::make_shared<NetworkParts>();
+  DLLM_TRY(parts->steps, read_network_json(json, *network));
+  parts->file = network->file;
+  parts->scores = !network->scored.empty();
+  for (const NetworkInput& in : network->inputs)
+    if (in.kind != NetworkInput::Kind::kTokens) parts->inputs.push_back({in.name, in.width});
+  DLLM_TRY(const Graph graph, build_graph(*parts, network->step()));
+  // Batches and parts of a step have other rows; here gathered ones differ from the others in number.
+  DLLM_CHECK_OK(build_graph(*parts, {2, 1}));
   for (const WeightDecl& decl : graph.weights) {
     const SafeTensor* tensor = network->file.find(decl.name);
     network->weights.push_back({tensor->type, tensor->shape, tensor->data, false});
   }
+  network->ids = most_ids(graph);
+  network->handed = (hands_out_scored(graph) ? graph.shape.scored : graph.shape.rows) * hidden_width(graph);
   DLLM_CHECK_OK(check_network_arrays(*network, graph));
   network->architecture.name = "network";
-  network->architecture.build = [file = network->file, inputs = network->inputs, steps](const ModelDesc&,
-                                                                                        StepShape shape) {
-    return *build_graph(file, inputs, steps, shape);  // as above, with other rows
+  network->architecture.build = [parts = std::shared_ptr<const NetworkParts>(std::move(parts))](const ModelDesc&,
+                                                                                                StepShape shape) {
+    return *build_graph(*parts, shape);  // as above, with other rows
   };
   network->desc.name = network->name;
   network->desc.layers = 1;

@@ -49,13 +49,16 @@ struct NetworkSample {
 struct Network {
   std::string name, source;  ///< the file that it was made of
   std::int64_t rows = 0;
-  std::vector<std::int32_t> scored;  ///< rows of which the rest of the graph computes something; empty: all
+  /// Rows of which the rest of the graph computes something; empty: all, and no operator gathers rows.
+  std::vector<std::int32_t> scored;
   std::int64_t visible = 0;          ///< rows that attention sees, from the first on
   bool causal = false;               ///< each row sees itself and those before it
   std::vector<NetworkInput> inputs;  ///< those of kRows and kConstant in the order of op::HiddenIn
   std::vector<NetworkOutput> outputs;
   std::vector<NetworkSample> sample_inputs, sample_outputs;  ///< of one run in float32; may be empty
   std::vector<std::string> left_out;                         ///< what the file's author fixed: "attention_mask = 1"
+  std::int64_t ids = 0;                                      ///< token ids are below it
+  std::int64_t handed = 0;                                   ///< numbers that the graph hands out
   Architecture architecture;                                 ///< only name and build()
   ModelDesc desc;
   Weights weights;  ///< by WeightId

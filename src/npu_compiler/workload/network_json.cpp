@@ -134,8 +134,10 @@ Expected<std::vector<std::int64_t>> indices(const Safetensors& file, const std::
 
 Expected<std::int64_t> elements(const std::vector<std::int64_t>& shape) {
   std::int64_t n = 1;
-  for (const std::int64_t dim : shape)
-    if (dim < 1 || (n *= dim) > kMostArray) return bad(fmt::format("an array of more than {} numbers", kMostArray));
+  for (const std::int64_t dim : shape) {
+    if (dim < 1) return bad(fmt::format("an array with a dimension of {}", dim));
+    if ((n *= dim) > kMostArray) return bad(fmt::format("an array of more than {} numbers", kMostArray));
+  }
   return n;
 }
 
@@ -291,12 +293,11 @@ Expected<void> check_network_arrays(const Network& network, const Graph& graph) 
   if (tokens == 0)
     for (const Op& any : graph.ops)
       if (std::holds_alternative<op::Embed>(any)) return bad("an embedding, but no input of tokens");
-  const std::int64_t rows = hands_out_scored(graph) ? graph.shape.scored : graph.shape.rows,
-                     handed = rows * hidden_width(graph);
   if (network.outputs.empty()) return bad("no outputs");
   for (const NetworkOutput& out : network.outputs) {
     for (const std::int64_t i : out.from)
-      if (i >= handed) return bad(fmt::format("output {}: index {} of {} numbers", quote_name(out.name), i, handed));
+      if (i >= network.handed)
+        return bad(fmt::format("output {}: index {} of {} numbers", quote_name(out.name), i, network.handed));
   }
   for (const NetworkSample& sample : network.sample_inputs) {
     const NetworkInput* in = network.input(sample.name);

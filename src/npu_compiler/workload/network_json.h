@@ -26,7 +26,7 @@ struct NetworkStep {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
 };
 
-/// Fills everything but architecture, description and weights. Errors: kInvalidFile.
+/// Fills everything but what the graph says, its description and weights. Errors: kInvalidFile.
 Expected<std::vector<NetworkStep>> read_network_json(const nlohmann::json& json, Network& network);
 
 /// Whether inputs, outputs and samples fit the graph of the network's own step. Errors: kInvalidFile.

@@ -85,15 +85,6 @@ if ("serviceWorker" in navigator) {
   navigator.serviceWorker
     .register(new URL("../../offline.js", import.meta.url))
     .then(() => navigator.serviceWorker.ready)
-    .then(keepProgram)
+    .then(({ active }) => active?.postMessage(new URL(`../../${programName()}`, import.meta.url).href))
     .catch(() => undefined);
-}
-
-/** On the first visit the program was fetched before the service worker saw what is. */
-async function keepProgram(): Promise<void> {
-  const name = (await caches.keys()).find((one) => one.startsWith("dllm-"));
-  if (name === undefined) return;
-  const cache = await caches.open(name);
-  const program = new URL(`../../${programName()}`, import.meta.url);
-  if ((await cache.match(program)) === undefined) await cache.add(program);
 }

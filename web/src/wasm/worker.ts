@@ -128,11 +128,14 @@ async function serve(id: number, path: string, body: string): Promise<void> {
   aborted.delete(id);
 }
 
+function take(file: File): void {
+  if (engine?.name === file.name) engine = null;
+  models.set(file.name, ofFile(file));
+}
+
 port.onmessage = ({ data }) => {
   if (data.kind === "abort") return void aborted.add(data.id);
-  if (data.kind === "model") {
-    if (engine?.name === data.file.name) engine = null;
-    return void models.set(data.file.name, ofFile(data.file));
-  }
+  // In turn: an answer that is being made goes on with the model that it began with.
+  if (data.kind === "model") return void (queue = queue.then(() => take(data.file)));
   queue = queue.then(() => serve(data.id, data.path, data.body));
 };

@@ -64,8 +64,10 @@ inline void fuzz_network(std::string_view text) {
     const auto found = std::ranges::find(n.outputs, sample.name, &NetworkOutput::name);
     if (found == n.outputs.end() || found->from.size() != sample.values.size()) __builtin_trap();
   }
-  const Graph graph = n.architecture.build(n.desc, {2 * n.step().rows, 2 * n.step().scored});
-  if (graph.weights.size() != n.weights.size()) __builtin_trap();
+  for (const StepShape shape : {StepShape{2 * n.step().rows, 2 * n.step().scored}, StepShape{2, 1}, {1009, 17}}) {
+    const Graph graph = n.architecture.build(n.desc, shape);
+    if (graph.weights.size() != n.weights.size()) __builtin_trap();
+  }
 }
 
 }  // namespace dllm::npu

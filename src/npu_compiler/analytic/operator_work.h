@@ -6,8 +6,8 @@
 
 namespace dllm::npu {
 
-/// The load of both kinds of steps of a workload.
-CostAssumptions step_load(const Workload& workload);
+/// Of both kinds of steps of a workload.
+CostAssumptions assumptions_of(const Workload& workload);
 
 /// An operator's work in the energy model's terms. Instructions are estimated: three per tile of the array, two per
 /// vector instruction.

@@ -1,10 +1,10 @@
-#include "npu_compiler/analytic/step_work.h"
+#include "npu_compiler/analytic/operator_work.h"
 
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
 
-CostAssumptions step_load(const Workload& w) {
+CostAssumptions assumptions_of(const Workload& w) {
   return {.sequences = w.batch, .keys = w.context, .fused_head = w.fused_head, .choices = w.choices};
 }
 
