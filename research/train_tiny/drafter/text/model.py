@@ -141,7 +141,7 @@ class Drafter(nn.Module):
         known: ids of the blocks' first tokens [texts, blocks]; states: of the target, [texts, length, layers * width];
         starts: positions of those tokens; table: the target's embedding.
         """
-        c, texts, blocks, length = self.config, *known.shape, states.shape[1]
+        c, (texts, blocks), length = self.config, known.shape, states.shape[1]
         turn, context_turn = self.turns(starts, length)
         x = table[c.mask].to(states.dtype).expand(texts, blocks, c.block - 1, c.width)
         x = torch.cat((F.embedding(known, table).to(states.dtype)[:, :, None], x), 2).flatten(1, 2)

@@ -110,8 +110,10 @@ def draw_starts(valid, count):
 
 
 def train(drafter, store, usable, target, settings, until, end, on_time=None, every=40.0, steps=None):
-    """Steps until time.monotonic() is `until`, or `steps` of them; rates fall to 0 then. on_time() is called about every `every` seconds.
-    Returns the number of steps."""
+    """Steps until time.monotonic() is `until`, or `steps` of them; rates fall to 0 then.
+
+    on_time() is called about every `every` seconds. Returns the number of steps.
+    """
     optimizer = Optimizer(drafter, settings)
     began = last = time.monotonic()
     step, recent, lengths = 0, [], []

@@ -55,7 +55,7 @@ def arithmetic(rng):
         pct=rng.choice((5, 10, 15, 20, 25, 30, 40, 50, 60, 75))) + rng.choice(ENDINGS)
 
 
-TASKS = """returns the sum of all even numbers in a list|checks whether a string is a palindrome
+TASK_LINES = """returns the sum of all even numbers in a list|checks whether a string is a palindrome
 counts the vowels in a string|reverses the words of a sentence|finds the second largest number in a list
 computes the factorial of a number|returns the first n Fibonacci numbers|merges two sorted lists into one sorted list
 removes duplicates from a list and keeps the order|counts how often each word occurs in a text
@@ -72,7 +72,7 @@ converts a list of pairs into a dictionary|finds the shortest path in a graph|en
 generates a random password|simulates rolling two dice|counts the lines of a file|computes compound interest
 draws a triangle of stars|returns the n-th row of Pascal's triangle|filters the positive numbers of a list
 multiplies two matrices|finds the mode of a list of integers|checks whether a year is a leap year"""
-TASKS = [one for line in TASKS.split("\n") for one in line.split("|")]
+TASKS = [one for line in TASK_LINES.split("\n") for one in line.split("|")]
 CODE = ["Write a Python function that {t}.", "Write a function in Python that {t}. Include an example.",
         "Can you show me Python code that {t}?", "Implement a Python function `{f}` that {t}.",
         "I need a short script that {t}.", "How do I write a function that {t} in JavaScript?",
@@ -87,7 +87,7 @@ def code(rng):
     return rng.choice(CODE).format(t=task, f="_".join(words[:rng.randint(2, 4)]))
 
 
-TOPICS = """gravity|photosynthesis|the French Revolution|machine learning|healthy sleep|volcanoes|the water cycle|inflation
+TOPIC_LINES = """gravity|photosynthesis|the French Revolution|machine learning|healthy sleep|volcanoes|the water cycle|inflation
 the Roman Empire|renewable energy|black holes|vaccines|jazz music|chess openings|time management|climate change|bees
 public speaking|the human heart|electric cars|budgeting|ancient Egypt|coffee|evolution|quantum computers|gardening|yoga
 the stock market|democracy|Shakespeare|the solar system|recycling|the immune system|bread baking|mountain climbing
@@ -95,7 +95,7 @@ social media|the Great Wall of China|dinosaurs|artificial intelligence|ocean cur
 nutrition|meditation|the periodic table|friendship|remote work|earthquakes|rainforests|electricity|poetry|robots
 the Cold War|migration of birds|supply and demand|antibiotics|blockchain|photography|soccer|the moon landing|stress
 programming languages|databases|operating systems|job interviews|learning a language|museums|trains|architecture"""
-TOPICS = [one for line in TOPICS.split("\n") for one in line.split("|")]
+TOPICS = [one for line in TOPIC_LINES.split("\n") for one in line.split("|")]
 CHAT = ["What is {t}?", "Explain {t} in simple terms.", "Write a short paragraph about {t}.", "Give me five facts about {t}.",
         "Why is {t} important?", "Write a short story about {t}.", "What are the advantages and disadvantages of {t}?",
         "How does {t} work?", "Summarize what you know about {t} in three sentences.", "Write a poem about {t}.",
@@ -115,7 +115,7 @@ def chat(rng):
     return rng.choice(CHAT).format(t=t, u=u)
 
 
-STARTS = """What|What is|How|How do I|How can|Why|Why does|When|Who|Where|Which|Can you|Could you|Please|Write|Write a
+START_LINES = """What|What is|How|How do I|How can|Why|Why does|When|Who|Where|Which|Can you|Could you|Please|Write|Write a
 Write a Python|Write a function|Explain|Describe|Give me|List|Tell me|I|I am|I have|I need|I want to|My|In|In the|The|A|If
 If a|Suppose|Consider|Let|Given|There are|A group of|A store|A train|A company|Each|Every|During|On Monday|Today|Last|For
 Find|Calculate|Compute|Solve|Determine|Evaluate|Simplify|Create|Design|Generate|Develop|Implement|Convert|Translate
@@ -123,4 +123,4 @@ Summarize|Rewrite|Edit|Compare|Classify|Identify|Name|Read|Use|Using|Based on|Is
 def|import|from typing import List|class|SELECT|Here is|This|These|To|As a|You are|Imagine|Think|Help|Make|Provide|Analyze
 Discuss|Choose|Complete|Add|Remove|Answer|Define|What are|What does|What would|How many|How much|How long|Janet|John|Mary
 Tom|Sarah|Mike|James|Lisa|Emily|Jack|Mr. Smith|Mrs. Brown|Two|Three|Ten|It takes|At the|After|Before|While|Once"""
-STARTS = [one for line in STARTS.split("\n") for one in line.split("|")]
+STARTS = [one for line in START_LINES.split("\n") for one in line.split("|")]
