@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -53,6 +54,44 @@ TEST(DraftChoice, RowsOfAnOwnHeadNameTheTargetsTokens) {
     const auto row = std::span(seen.logits).subspan(i * 30, 30);
     EXPECT_EQ(scores.rows[i].token, 2 * (std::ranges::max_element(row) - row.begin()) + 1)
         << "the map of random models";
+  }
+}
+
+/// The terms are by the target's tokens, also where rows of the head are others.
+TEST(DraftChoice, CandidatesOfAnOwnHeadHaveTheTermsOfTheTargetsTokens) {
+  constexpr std::size_t kVocab = 30, kRank = 4, kTop = 7, kWidth = 64;
+  const Pair pair =
+      random_pair({.target_layers = {0, 2}, .block = 6, .vocab = kVocab, .selector_rank = kRank, .selector_top = kTop});
+  Seen seen;
+  const Scores scores = draft_of(pair, 6, seen);
+  const auto before = drafter_values(*pair.drafter, "selector_predecessor.weight"),
+             after = drafter_values(*pair.drafter, "selector_successor.weight"),
+             project = drafter_values(*pair.drafter, "selector_hidden.weight");
+  auto previous = static_cast<std::size_t>(kText[kKnown]);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const auto row = std::span(seen.logits).subspan(i * kVocab, kVocab);
+    std::vector<float> ordered(row.begin(), row.end());
+    std::ranges::sort(ordered, std::greater<>());
+    double best = -1e9, sum = 0, term = 0;
+    std::size_t token = 0;
+    std::vector<double> kept;
+    for (std::size_t t = 0; t < kVocab; ++t) {
+      if (row[t] < ordered[kTop - 1]) continue;
+      double logit = double{row[t]};
+      for (std::size_t r = 0; r < kRank; ++r) {
+        double h = 0;
+        for (std::size_t k = 0; k < kWidth; ++k)
+          h += double{project[r * kWidth + k]} * double{seen.hidden[i * kWidth + k]};
+        logit += term = double{before[previous * kRank + r]} * h * double{after[(2 * t + 1) * kRank + r]};
+      }
+      kept.push_back(logit);
+      if (logit > best) best = logit, token = 2 * t + 1;
+    }
+    for (const double logit : kept) sum += std::exp(logit - best);
+    EXPECT_EQ(scores.rows[i].token, static_cast<TokenId>(token));
+    EXPECT_NEAR(scores.rows[i].confidence, 1 / sum, 1e-4);
+    EXPECT_NE(term, 0);
+    previous = token;
   }
 }
 

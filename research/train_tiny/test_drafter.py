@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from train_tiny.drafter import export, model, target, train
+from train_tiny.drafter.spread import spread
 from train_tiny.export import read_safetensors
 from train_tiny.model import Llada
 from train_tiny.recipes import RECIPES
@@ -39,9 +40,9 @@ def small_drafter(tokenizer, block=6):
 
 
 def test_layers_are_spread_and_the_last_is_left_out():
-    assert target.spread(5, 3) == (1, 2, 3)
-    assert target.spread(8, 2) == (1, 6)
-    assert target.spread(4, 9) == (1, 2)
+    assert spread(5, 3) == (1, 2, 3)
+    assert spread(8, 2) == (1, 6)
+    assert spread(4, 9) == (1, 2)
 
 
 def test_the_target_predicts_each_position_from_those_in_front():

@@ -19,6 +19,25 @@ float dot(std::span<const float> a, std::span<const float> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.f);
 }
 
+/// The `most` largest values, of equal ones the first; ascending.
+std::vector<std::size_t> largest(std::span<const float> values, std::size_t most) {
+  const auto before = [&](std::size_t a, std::size_t b) {
+    return values[a] > values[b] || (values[a] == values[b] && a < b);
+  };
+  std::vector<std::size_t> heap(std::min(values.size(), most));  // its front is the worst
+  if (heap.empty()) return heap;
+  std::iota(heap.begin(), heap.end(), std::size_t{0});
+  std::ranges::make_heap(heap, before);
+  for (std::size_t i = heap.size(); i < values.size(); ++i) {
+    if (!(values[i] > values[heap.front()])) continue;
+    std::ranges::pop_heap(heap, before);
+    heap.back() = i;
+    std::ranges::push_heap(heap, before);
+  }
+  std::ranges::sort(heap);
+  return heap;
+}
+
 bool never(const ScoreRequest& request, TokenId token) {
   return std::ranges::any_of(request.rules, [&](const TokenRule& rule) { return rule.token == token && !rule.choose; });
 }
@@ -34,9 +53,13 @@ DraftChoice::DraftChoice(const Model& drafter)
       second_(drafter_values(drafter, "markov_w2.weight")),
       predecessor_(drafter_values(drafter, "selector_predecessor.weight")),
       successor_(drafter_values(drafter, "selector_successor.weight")),
-      hidden_(drafter_values(drafter, "selector_hidden.weight")),
       confidence_(drafter_values(drafter, "conf_proj.weight")) {
   for (const float id : drafter_values(drafter, "d2t")) tokens_.push_back(static_cast<TokenId>(std::lround(id)));
+  // Side by side, sums of all ranks grow together: the same bits as one after the other, in vectors.
+  const std::vector<float> hidden = drafter_values(drafter, "selector_hidden.weight");
+  const auto rank = static_cast<std::size_t>(selector_rank_), width = static_cast<std::size_t>(width_);
+  hidden_.resize(hidden.size());
+  for (std::size_t i = 0; i < hidden.size(); ++i) hidden_[i % width * rank + i / width] = hidden[i];
   if (confidence_.empty()) return;
   const std::vector<float> bias = drafter_values(drafter, "conf_proj.bias");
   confidence_.push_back(bias.empty() ? 0.f : bias.front());
@@ -81,10 +104,14 @@ void DraftChoice::choose(const SequenceStep& draft, Scores& scores) const {
 void DraftChoice::choose_row(const ScoreRequest& request, RowScore& row, TokenId previous,
                              std::span<const float> hidden, std::span<float> logits) const {
   if (previous >= 0 && markov_rank_ > 0) add_markov(previous, logits);
-  if (previous >= 0 && selector_rank_ > 0) keep_candidates(previous, hidden, logits);
+  std::vector<std::size_t> kept;
+  if (previous >= 0 && selector_rank_ > 0) kept = candidates(previous, hidden, logits);
+  const std::size_t count = kept.empty() ? logits.size() : kept.size();
+  const auto at = [&](std::size_t i) { return kept.empty() ? i : kept[i]; };
   double best = -std::numeric_limits<double>::infinity(), sum = 0;
   row.token = -1;
-  for (std::size_t t = 0; t < logits.size(); ++t) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t t = at(i);
     if (!std::isfinite(logits[t])) continue;
     const TokenId token = target_of(t);
     if (never(request, token)) continue;  // a mask would be drafted again and again
@@ -96,8 +123,9 @@ void DraftChoice::choose_row(const ScoreRequest& request, RowScore& row, TokenId
     if (key > best) best = key, row.token = token, row.logit = logits[t];
   }
   if (!confidence_.empty()) return;  // choose() takes the confidence head's
-  for (const float logit : logits)
-    if (std::isfinite(logit)) sum += std::exp(static_cast<double>(logit) - static_cast<double>(row.logit));
+  for (std::size_t i = 0; i < count; ++i)
+    if (const float logit = logits[at(i)]; std::isfinite(logit))
+      sum += std::exp(static_cast<double>(logit) - static_cast<double>(row.logit));
   row.confidence = sum > 0 ? 1 / sum : 0;
   row.log_odds = sum > 1 ? -std::log(sum - 1) : std::numeric_limits<double>::infinity();
 }
@@ -109,22 +137,21 @@ void DraftChoice::add_markov(TokenId previous, std::span<float> logits) const {
     logits[t] += dot(from, row_of(second_, markov_rank_, static_cast<std::int64_t>(t)));
 }
 
-/// The `selector_top_` largest logits, each plus sum over r of pred[previous][r] (H h)[r] succ[candidate][r]; the
-/// others are out.
-void DraftChoice::keep_candidates(TokenId previous, std::span<const float> hidden, std::span<float> logits) const {
+/// Rows of the `selector_top_` largest logits, to each of which is added
+/// sum over r of pred[previous][r] (H h)[r] succ[candidate][r].
+std::vector<std::size_t> DraftChoice::candidates(TokenId previous, std::span<const float> hidden,
+                                                 std::span<float> logits) const {
   std::vector<float> pair(static_cast<std::size_t>(selector_rank_));
+  for (std::int64_t i = 0; i < width_; ++i) {
+    const float h = hidden[static_cast<std::size_t>(i)];
+    const float* const row = row_of(hidden_, selector_rank_, i).data();
+    for (std::size_t r = 0; r < pair.size(); ++r) pair[r] += h * row[r];
+  }
   const std::span<const float> before = row_of(predecessor_, selector_rank_, previous);
-  for (std::size_t r = 0; r < pair.size(); ++r)
-    pair[r] = before[r] * dot(hidden, row_of(hidden_, width_, static_cast<std::int64_t>(r)));
-  std::vector<std::size_t> order(logits.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const std::size_t kept = std::min(order.size(), static_cast<std::size_t>(selector_top_));
-  std::partial_sort(
-      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
-      [&](std::size_t a, std::size_t b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); });
-  for (std::size_t i = kept; i < order.size(); ++i) logits[order[i]] = -std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < kept; ++i)
-    logits[order[i]] += dot(pair, row_of(successor_, selector_rank_, target_of(order[i])));
+  for (std::size_t r = 0; r < pair.size(); ++r) pair[r] *= before[r];
+  std::vector<std::size_t> kept = largest(logits, static_cast<std::size_t>(selector_top_));
+  for (const std::size_t row : kept) logits[row] += dot(pair, row_of(successor_, selector_rank_, target_of(row)));
+  return kept;
 }
 
 }  // namespace dllm

@@ -28,14 +28,15 @@ class DraftChoice {
   void choose_row(const ScoreRequest& request, RowScore& row, TokenId previous, std::span<const float> hidden,
                   std::span<float> logits) const;
   void add_markov(TokenId previous, std::span<float> logits) const;
-  void keep_candidates(TokenId previous, std::span<const float> hidden, std::span<float> logits) const;
+  std::vector<std::size_t> candidates(TokenId previous, std::span<const float> hidden, std::span<float> logits) const;
   TokenId target_of(std::size_t row) const { return tokens_.empty() ? static_cast<TokenId>(row) : tokens_[row]; }
 
   std::int64_t width_ = 0, markov_rank_ = 0, selector_rank_ = 0, selector_top_ = 0;
-  std::vector<TokenId> tokens_;                          ///< the target's, by row of the head; empty: the same
-  std::vector<float> first_, second_;                    ///< Markov: by token in front; by row of the head
-  std::vector<float> predecessor_, successor_, hidden_;  ///< of the selector
-  std::vector<float> confidence_;                        ///< hidden state, then the Markov row; then the bias
+  std::vector<TokenId> tokens_;                 ///< the target's, by row of the head; empty: the same
+  std::vector<float> first_, second_;           ///< Markov: by token in front; by row of the head
+  std::vector<float> predecessor_, successor_;  ///< of the selector
+  std::vector<float> hidden_;                   ///< of the selector, its ranks side by side
+  std::vector<float> confidence_;               ///< hidden state, then the Markov row; then the bias
 };
 
 }  // namespace dllm

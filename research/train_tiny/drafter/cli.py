@@ -12,7 +12,8 @@ from ..tokenizer import MASK
 from ..tri.schedule import MIX
 from .export import export_drafter
 from .model import Drafter, DrafterConfig
-from .target import load_target, spread
+from .spread import spread
+from .target import load_target
 from .train import rounds, train
 
 

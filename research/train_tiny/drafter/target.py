@@ -2,7 +2,8 @@
 
 import torch
 
-from ..gguf import llada_weights, read_gguf, tokenizer_of
+from ..gguf import llada_weights, tokenizer_of
+from ..gguf_file import read_gguf
 from ..model import Llada, ModelConfig
 
 
@@ -22,13 +23,6 @@ def load_target(path, device="cpu"):
     for p in model.parameters():
         p.requires_grad_(False)
     return model.eval().to(device), tokenizer
-
-
-def spread(layers, count):
-    """Layers from the second to the last but one, evenly; the last layer's output is not read (its norm is
-    ambiguous)."""
-    last = layers - 2
-    return tuple(sorted({round(1 + i * (last - 1) / max(1, count - 1)) for i in range(count)}))
 
 
 @torch.no_grad()
