@@ -234,7 +234,9 @@ def test_the_file_has_the_engines_names(target, tmp_path):
     meta, tensors = read_gguf(tmp_path / "d.gguf")
     assert meta["dflash.target_layers"] == [2, 3] and meta["dflash.selector_rank"] == 4
     assert np.allclose(tensors["fc.weight"], again.fc.detach().numpy() * 0.5)
-    assert tensors["selector_successor.weight"].shape == (VOCAB, 4)
+    successor = tensors["selector_successor.weight"]  # by the target's tokens, those that are not drafted included
+    assert successor.shape == (VOCAB, 4) and not successor[:4].any() and not successor[84:].any()
+    assert np.array_equal(successor[4:84], again.successor.detach().numpy())
     assert np.array_equal(tensors["d2t"], np.arange(4, 84))
     assert {"blk.1.attn_q_norm.weight", "blk.1.ffn_down.weight", "enc.output_norm.weight"} <= set(tensors)
     data = bytearray((tmp_path / "weights.0.bin").read_bytes())
