@@ -52,10 +52,12 @@ class Pass::Recorder {
     return product(o.x, weights().matrix(o.weight), weights().vector(o.bias), value(o.out));
   }
   Expected<void> record(const op::Rope& o) {
-    // The one of K does not wait for that of Q.
-    const auto* const before = done_ >= 2 ? std::get_if<op::Rope>(&graph_.ops[done_ - 2]) : nullptr;
-    if (before != nullptr && apart(o.out, before->out) && apart(o.out, before->x) && apart(o.x, before->out))
-      waits_ = false;
+    // The one of K does not wait for that of Q. A third one would have to ask about both.
+    const auto rope_before = [&](std::size_t count) {
+      return done_ > count ? std::get_if<op::Rope>(&graph_.ops[done_ - 1 - count]) : nullptr;
+    };
+    if (const op::Rope* const q = rope_before(1); q != nullptr && rope_before(2) == nullptr)
+      waits_ = !apart(o.out, q->out) || !apart(o.out, q->x) || !apart(o.x, q->out);
     return add(operators().rope(o, value(o.x), arguments().cos(o), arguments().sin(o), value(o.out)), o.out);
   }
   Expected<void> record(const op::StoreKv& o) {
