@@ -22,6 +22,7 @@ constexpr int kEnding[] = {SIGHUP,  SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGALRM,
 termios cooked{};  ///< meaningful while `changed`
 std::atomic<bool> changed{false};
 std::atomic<bool> stopped{false};
+std::atomic<bool> ending{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
 
 /// Not from the background, where another process has the terminal and the attempt would stop us. Without a controlling
@@ -32,6 +33,7 @@ void restore_terminal() {
 }
 
 extern "C" void on_ending_signal(int signal) {
+  ending = true;
   restore_terminal();
   remove_temporaries();
   // SA_RESETHAND has restored the default action; the signal is delivered again when this handler returns.
@@ -55,6 +57,7 @@ extern "C" void on_stop(int signal) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   sigaction(signal, &own, nullptr);
   if (restore) tcsetattr(STDIN_FILENO, TCSANOW, &ours);
+  if (ending) restore_terminal();  // another thread has restored it and is about to end the process
   stopped = true;
   errno = kept;
 }
@@ -84,6 +87,7 @@ void prepare_process() {
 }
 
 void end_process(int code) noexcept {
+  ending = true;
   restore_terminal();
   remove_temporaries();
   _exit(code);
