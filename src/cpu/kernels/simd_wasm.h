@@ -95,19 +95,6 @@ inline F32 fma(const F32& a, const F32& b, const F32& c) {
   return load(z);
 }
 
-inline F32 fma(const F32& a, const F32& b, const F32& c) {
-  return map([&](int i) { return wasm_f32x4_relaxed_madd(a.v[i], b.v[i], c.v[i]); });
-}
-#else
-[[gnu::noinline]] F32 fma_by_lanes(const F32& a, const F32& b, const F32& c) {
-  float x[16], y[16], z[16];
-  store(x, a);
-  store(y, b);
-  store(z, c);
-  for (int i = 0; i < 16; ++i) z[i] = exact_fma(x[i], y[i], z[i]);
-  return load(z);
-}
-
 /// In double precision the products are exact and the sums are rounded. Rounding them once more, to floats, is right
 /// unless a double is exactly halfway between two neighbouring floats, where the first rounding may have put it. The
 /// low 29 bits of such a double, in the range of normal floats, are those of 2^28. Sums whose float is subnormal, or
