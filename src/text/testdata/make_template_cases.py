@@ -4,8 +4,8 @@
     python3 make_template_cases.py > template_cases.json        (jinja2 3.1)
 
 A case is {"name", "template", "variables", "expected"} or, where jinja2 raises, {"name", "template", "variables",
-"error": true}. What is rendered stands in template_models.py, template_expressions.py
-and template_statements.py.
+"error": true}. The templates and their variables are in template_models.py, template_expressions.py and
+template_statements.py.
 """
 import json
 import sys

@@ -20,7 +20,8 @@ struct AttentionPush {
   std::uint32_t exact;
 };
 
-constexpr int kRows = 4, kThreads = 256, kKeys = 64, kMostDim = 128, kStride = kMostDim + 8;  // of halves: no bank twice
+constexpr int kRows = 4, kThreads = 256, kKeys = 64, kMostDim = 128, kStride = kMostDim + 8;
+// kStride: from a row of halves to the next; its padding of 16 bytes avoids bank conflicts in shared memory.
 constexpr int kHalfRows = kRows / 2;  // that a thread computes an output of
 
 template <bool kBF16>

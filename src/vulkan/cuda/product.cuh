@@ -70,13 +70,14 @@ struct Product {
   static constexpr int kCodeBytes = kCodes == kByte ? 512 : 256, kHighBytes = kCodes == kNibble5 ? 64 : 0;
   // Groups that are multiplied between two barriers: as many as leave room for two chunks.
   static constexpr int kChunk = kRows * kPanels >= 128 && (kCodes == kByte || (kCodes == kNibble5 && kMin)) ? 4 : 8;
-  static constexpr int kRowStride = 32 * kChunk + 16;  // bytes of a row of values: so rows lie in different banks
+  // Bytes from a row of values to the next. The 16 bytes of padding put the same column of eight rows into different banks of
+  // shared memory.
+  static constexpr int kRowStride = 32 * kChunk + 16;
   static constexpr int kStageBytes = kPanels * kChunk * (kCodeBytes + kHighBytes) + kRows * kRowStride;
   static constexpr int kScaleBytes = 2 * (kPanels * kChunk * 16 * 4 * (kMin ? 2 : 1) + kChunk * kRows * (kMin ? 12 : 8));
   static constexpr int kOtherBytes = kScaleBytes + kRows * 8 + 64;
   static constexpr int kFit = (48 * 1024 - kOtherBytes) / kStageBytes;
   static constexpr int kStages = kFit > 4 ? 4 : kFit;
-  static constexpr int kThePanels = kPanels, kTheTiles = kTiles, kTheRowWarps = kRowWarps, kTheWide = kWide;
   static_assert(kStages >= 2);
 
   struct Shared {
