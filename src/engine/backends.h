@@ -40,8 +40,8 @@ struct RunningBackend {
   std::function<Expected<std::unique_ptr<PassRunner>>(int threads)> second_path;
   /// Of a device with memory of its own, thread-safe; null: there is none. Must not be called after the backend's end.
   std::function<DeviceStatus()> device;
-  /// From now on the time of every operator, or of what a device calls so, is added to the profile, which is borrowed.
-  /// Null: unsupported, or as run_on_cpu() was asked. Must not be called after the backend's end.
+  /// Adds the time of every shader of a device to a borrowed profile from now on; nullptr: no longer. Null: unsupported
+  /// (run_on_cpu() takes its profile when it is called). Must not be called after the backend's end.
   std::function<void(cpu::Profile*)> profile;
   /// Of a model on several ranks; null: it runs on one. Must not be used after the backend's end.
   RankGroups* ranks = nullptr;

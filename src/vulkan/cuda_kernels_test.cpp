@@ -146,6 +146,11 @@ void run_cuda_on_host(Device& device) {
   device.cuda_calls_for_tests() = calls;
 }
 
+void stop_cuda_on_host(Device& device) {
+  on_host = false;
+  device.cuda_calls_for_tests().reset();
+}
+
 bool launched_on_host(const Launch& launch, std::int64_t rows) {
   if (!on_host || launch.pipeline->kernel() == VK_NULL_HANDLE) return false;
   const GroupCounts groups = launch.groups(rows);
@@ -180,6 +185,13 @@ class KernelsOnHost : public test::OnDevice {
     test::run_cuda_on_host(*test_device());
     arithmetic.kernels = true;
     kernels_.emplace(test_device(), arithmetic);
+  }
+  void TearDown() override {
+    if (kernels_) {
+      kernels_.reset();
+      test::stop_cuda_on_host(*test_device());
+    }
+    test::OnDevice::TearDown();
   }
 
   DeviceCodes codes(std::int64_t numbers) {

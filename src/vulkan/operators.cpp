@@ -241,8 +241,9 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
   ProductUnits usable = *units;
   usable.kernels = usable.kernels && (!each_pair || pairs.experts != 0);
   ProductPlan plan = plan_product(format, matrix.n, rows.most, each_pair, usable);
-  const bool fits = forced_ && !(each_pair && forced_->shader == ProductShader::kMatrices) &&
-                    each_pair == (forced_->shader == ProductShader::kKernel && forced_->kernel == kPairsKernel);
+  const bool fits = forced_ && (forced_->shader == ProductShader::kKernel
+                                    ? each_pair == (forced_->kernel == kPairsKernel)
+                                    : !each_pair || forced_->shader != ProductShader::kMatrices);
   if (fits && runs(*forced_, format, usable)) plan = *forced_;
   if (plan.shader == ProductShader::kKernel) return product_kernel(plan, matrix, codes, bias, rows, out, pairs);
   if (each_pair) plan.rows = 1;

@@ -21,6 +21,8 @@ namespace dllm::vulkan::test {
 
 /// Makes a device of this processor run kernels of CUDA, by cuda_on_host.h. Its addresses are this process's.
 void run_cuda_on_host(Device& device);
+/// The device is as it was. No kernel may be left.
+void stop_cuda_on_host(Device& device);
 /// Runs what such a device cannot: whether it was a kernel of its.
 bool launched_on_host(const Launch& launch, std::int64_t rows);
 
