@@ -10,7 +10,6 @@ CUDA's compiler is not among what builds need, so they take src/vulkan/cuda/*.pt
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import os
@@ -21,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import kept_outputs
 
 FOLDER = Path(__file__).resolve().parent.parent / "src/vulkan/cuda"
 SUMS = FOLDER / "sources.sha256"
@@ -104,28 +105,15 @@ def check(command: list[str] | None) -> list[str]:
     return faults
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    command = compiler()
-    if parser.parse_args().check:
-        faults = check(command)
-        if not faults and command is None:
-            print("there is no nvcc: only their sums were compared")
-        for fault in faults:
-            print(fault, file=sys.stderr)
-        return 1 if faults else 0
-    if command is None:
-        print("no nvcc: set NVCC to that of CUDA 13", file=sys.stderr)
-        return 1
+def make(command: list[str]) -> None:
+    """Replaces what is kept."""
     made = compile_all(command)
     for old in FOLDER.glob("*.ptx.gz"):
         old.unlink()
     for name, text in made.items():
         (FOLDER / f"{name}.ptx.gz").write_bytes(packed(text))
     SUMS.write_text(sums())
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(kept_outputs.run(__doc__, compiler, check, make, "no nvcc: set NVCC to that of CUDA 13"))

@@ -9,7 +9,6 @@ Debian 12's glslc (2023.2) does not know GL_KHR_cooperative_matrix, so builds ta
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import shlex
@@ -17,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import kept_outputs
 
 FOLDER = Path(__file__).resolve().parent.parent / "src/vulkan/shaders/matrices"
 SUMS = FOLDER / "sources.sha256"
@@ -88,26 +89,14 @@ def check(command: list[str] | None) -> list[str]:
     return faults
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    command = compiler()
-    if parser.parse_args().check:
-        faults = check(command)
-        if not faults and command is None:
-            print("this glslc is too old to compile them: only their sums were compared")
-        for fault in faults:
-            print(fault, file=sys.stderr)
-        return 1 if faults else 0
-    if command is None:
-        print("no glslc that knows GL_KHR_cooperative_matrix: set GLSLC to one of 2024 or later", file=sys.stderr)
-        return 1
+def make(command: list[str]) -> None:
+    """Replaces what is kept."""
     for old in FOLDER.glob("*.spv"):
         old.unlink()
     compile_all(command, FOLDER)
     SUMS.write_text(sums())
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(kept_outputs.run(__doc__, compiler, check, make,
+                              "no glslc that knows GL_KHR_cooperative_matrix: set GLSLC to one of 2024 or later"))
