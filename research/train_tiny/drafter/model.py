@@ -86,6 +86,20 @@ class Layer(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
+def draw_weights(module, last, layers, seed):
+    """First weights of all matrices: of the deviation 1 / sqrt(inputs), less for those that end a layer's branches, whose
+    names end with one of `last`, as 2 * layers of them are added."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            if p.dim() < 2:
+                continue
+            deviation = 1 / math.sqrt(p.shape[1])
+            if name.endswith(last):
+                deviation /= math.sqrt(2 * layers)
+            p.copy_(torch.randn(p.shape, generator=generator) * deviation)
+
+
 class Drafter(nn.Module):
     def __init__(self, config, seed=0):
         super().__init__()
@@ -93,15 +107,7 @@ class Drafter(nn.Module):
         self.fc = nn.Linear(len(config.target_layers) * config.width, config.width, bias=False)
         self.hidden_norm, self.norm = RMSNorm(config.width, config.eps), RMSNorm(config.width, config.eps)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for name, p in self.named_parameters():
-                if p.dim() < 2:
-                    continue
-                deviation = 1 / math.sqrt(p.shape[1])
-                if name.endswith(("o_proj.weight", "down_proj.weight")):
-                    deviation /= math.sqrt(2 * config.layers)
-                p.copy_(torch.randn(p.shape, generator=generator) * deviation)
+        draw_weights(self, ("o_proj.weight", "down_proj.weight"), config.layers, seed)
 
     def forward(self, blocks, states, starts, table):
         """The final hidden states [texts, blocks * block, width].

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..model import draw_weights
 from .target import rotate, tables
 
 
@@ -109,15 +110,8 @@ class Drafter(nn.Module):
         rows[tokens.long().cpu()] = torch.arange(c.draft_vocab)
         self.register_buffer("rows", rows, persistent=False)
         self.tables = None
-        generator = torch.Generator().manual_seed(seed)
+        draw_weights(self, ("attn_output", "ffn_down"), c.layers, seed)
         with torch.no_grad():
-            for name, p in self.named_parameters():
-                if p.dim() < 2:
-                    continue
-                deviation = 1 / math.sqrt(p.shape[1])
-                if name.endswith(("attn_output", "ffn_down")):
-                    deviation /= math.sqrt(2 * c.layers)
-                p.copy_(torch.randn(p.shape, generator=generator) * deviation)
             self.predecessor.mul_(math.sqrt(c.rank))
             self.successor.mul_(0.1)
 
