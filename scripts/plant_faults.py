@@ -21,7 +21,6 @@ without any fault.
 import argparse
 import collections
 import dataclasses
-import errno
 import fcntl
 import hashlib
 import json
@@ -96,7 +95,7 @@ class Workshop:
 
     def __init__(self, root: pathlib.Path, work: pathlib.Path, jobs: int):
         self.root, self.work, self.tree, self.jobs = root, work, work / "tree", jobs
-        self.scratch, self.logs = work / "tmp", work / "logs"
+        self.scratch, self.logs, self.running = work / "tmp", work / "logs", work / "running"
         # Objects of equal sources are shared with other trees; what tests write is not.
         self.for_builds = {**os.environ, "CCACHE_BASEDIR": str(self.tree), "CCACHE_NOHASHDIR": "1"}
         self.for_tests = {**os.environ, "TMPDIR": str(self.scratch), "XDG_CACHE_HOME": str(self.scratch / "cache")}
@@ -110,16 +109,35 @@ class Workshop:
         return self.tree / "build" / one.build
 
     def start(self, command: list[str], environment: dict[str, str], output: typing.TextIO) -> subprocess.Popen[bytes]:
-        """A run that was killed may have left a linker behind, which still writes the program."""
+        """In a process group of its own, which keeps `running` locked while any of it lives: see end_left_behind()."""
+        self.running.unlink(missing_ok=True)  # a daemon that a test has left behind may hold the old one for ever
+        with self.running.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            process = subprocess.Popen(command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                                       stderr=subprocess.STDOUT, start_new_session=True, pass_fds=(held.fileno(),))
+            held.write(str(process.pid))
+        return process
+
+    def end_left_behind(self) -> None:
+        """What a killed run has started goes on without it: a build would still write the objects of its fault. The lock
+        says that the group whose number the file holds is that one and not a later one with the same number."""
         end = time.monotonic() + LEAST_LIMIT
-        while True:
-            try:
-                return subprocess.Popen(command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-                                        stderr=subprocess.STDOUT, start_new_session=True)
-            except OSError as error:
-                if error.errno != errno.ETXTBSY or time.monotonic() > end:
-                    raise
-                time.sleep(0.05)
+        with self.running.open("a+") as file:
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                except BlockingIOError:
+                    file.seek(0)
+                    group = file.read()
+                if time.monotonic() > end:
+                    raise ListError(f"processes of an earlier run (group {group or 'unknown'}) do not end")
+                if group:
+                    try:
+                        os.killpg(int(group), signal.SIGKILL)
+                    except ProcessLookupError:
+                        return  # the lock is a daemon's, which has left the group
+                time.sleep(0.02)
 
     def run(self, command: list[str], log: pathlib.Path, environment: dict[str, str],
             seconds: float | None = None) -> tuple[int | None, float]:
@@ -330,6 +348,7 @@ def work(options: argparse.Namespace) -> int:
             (base / "results.jsonl").unlink(missing_ok=True)
         shop = Workshop(root, base, options.jobs)
         shop.logs.mkdir(exist_ok=True)
+        shop.end_left_behind()
         tree_digest = copy_tree(root, shop.tree)
         text, enough = summary(plant_all(pairs, Planter(shop, Results(base / "results.jsonl"), tree_digest)),
                                options.threshold)

@@ -220,6 +220,19 @@ class Runs(Case):
         self.assertEqual(sum('"key": "wrong-limit"' in line for line in self.results()), 1)
         self.assertEqual(planted.read_text(), SOURCES["limit.cpp"])
 
+    def test_what_a_killed_run_has_started_ends(self):
+        self.put("[test.slow]\ncommand = ['sh', '-c', 'touch started; sleep 2; touch late']\n" +
+                 fault("any", "n < 0", "n <= 0", tests=["slow"]))
+        process = subprocess.Popen([sys.executable, "-B", pf.__file__, "--root", self.root], stdout=subprocess.DEVNULL)
+        work = self.root / "build/faults"
+        while not (work / "tree/started").exists():
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        pf.Workshop(self.root, work, 1).end_left_behind()
+        time.sleep(2.1)
+        self.assertFalse((work / "tree/late").exists())
+
     def test_a_test_must_pass_without_faults_and_test_something(self):
         for name, why in (("Broken", "failed"), ("Nothing", "tests nothing")):
             self.put(f"[test.all]\nprogram = 'mini_test'\nfilter = '{name}.*'\n" + CAUGHT)
