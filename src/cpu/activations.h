@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
@@ -31,6 +32,11 @@ class Activations {
   /// RanksFailed.
   void gather(RankGather& ranks, std::span<const std::int64_t> parts) {
     if (!ranks.codes(rows_, count_, parts)) regular_.store(false, std::memory_order_relaxed);
+  }
+
+  /// The rows of other ranks; `by_rank`: whose each is. Throws as gather() does.
+  void gather_rows(RankGather& ranks, std::span<const std::vector<std::int64_t>> by_rank) {
+    if (!ranks.code_rows(rows_, k_, by_rank)) regular_.store(false, std::memory_order_relaxed);
   }
 
   /// For a product with weights of `format`. Every row is quantized. Valid until begin(); throws std::bad_alloc.

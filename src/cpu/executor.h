@@ -129,6 +129,7 @@ class Executor {
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
   void run(const op::Gather& o);
+  void gather_rows(const op::Gather& o);
   Activations* gathered_codes(const op::Gather& o);
   void gather_stored(std::int32_t layer);
 
@@ -169,11 +170,13 @@ class Executor {
   /// Rows [first_row(), first_row() + rows()) are computed here.
   std::int64_t rows(ValueId id) const {
     const auto i = static_cast<std::size_t>(id);
-    if (plan_->scored[i]) return static_cast<std::int64_t>(head_.gather().size());
-    return plan_->own_rows[i] ? own_rows_.count : static_cast<std::int64_t>(rows_.size());
+    if (plan_->own_rows[i]) return plan_->scored[i] ? own_scored_.count : own_rows_.count;
+    return static_cast<std::int64_t>(plan_->scored[i] ? head_.gather().size() : rows_.size());
   }
   std::int64_t first_row(ValueId id) const {
-    return plan_->own_rows[static_cast<std::size_t>(id)] ? own_rows_.first : 0;
+    const auto i = static_cast<std::size_t>(id);
+    if (!plan_->own_rows[i]) return 0;
+    return plan_->scored[i] ? own_scored_.first : own_rows_.first;
   }
   float* first_value(ValueId id) { return value(id) + first_row(id) * width(id); }
   /// A vector of the model as float32; nullptr if there is none.
@@ -220,8 +223,10 @@ class Executor {
   std::vector<Row> rows_;
   std::vector<std::int64_t> route_blocks_;  ///< where blocks of rows that share a pool of experts begin
   Position last_position_ = 0;
-  UnitRange own_rows_;                  ///< of the batch: computed by this rank (Graph::own_rows)
-  std::vector<std::int64_t> row_ends_;  ///< of each rank
+  UnitRange own_rows_;    ///< of the batch: computed by this rank (Graph::own_rows)
+  UnitRange own_scored_;  ///< of the scored rows: from the first of this rank's to the last; guided rows lie between
+  std::vector<std::vector<std::int64_t>> rank_rows_;    ///< by rank: rows of the batch
+  std::vector<std::vector<std::int64_t>> rank_scored_;  ///< by rank: scored rows
   std::vector<Scores>* scores_ = nullptr;
   std::vector<float*> hidden_out_;  ///< by row of op::HiddenOut: where its columns go; nullptr: not wanted
   std::vector<Product> products_;   ///< of a run

@@ -1,6 +1,7 @@
 // What several ranks bring together in a step: op::Gather, and their parts of the LM head.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <ranges>
 
 #include "base/to_size.h"
@@ -9,27 +10,41 @@
 
 namespace dllm::cpu {
 
-/// The rows of the batch that this rank computes.
+/// The rows of the batch, and of those to be scored, that each rank computes.
 void Executor::begin_rows() {
   const auto all = static_cast<std::int64_t>(rows_.size());
+  const std::span<const std::int64_t> scored = head_.gather();
   own_rows_ = {0, all};
-  row_ends_.clear();
-  if (plan_->graph.own_rows) {
-    own_rows_ = share_of(all, gather_.rank(), gather_.size());
-    for (int rank = 0; rank < gather_.size(); ++rank) row_ends_.push_back(share_of(all, rank, gather_.size()).end());
+  own_scored_ = {0, static_cast<std::int64_t>(scored.size())};
+  rank_rows_.clear();
+  rank_scored_.clear();
+  if (!plan_->graph.own_rows) return;
+  for (int rank = 0; rank < gather_.size(); ++rank) {
+    const UnitRange share = share_of(all, rank, gather_.size());
+    std::vector<std::int64_t>& rows = rank_rows_.emplace_back(to_size(share.count));
+    std::iota(rows.begin(), rows.end(), share.first);
+    std::vector<std::int64_t>& own = rank_scored_.emplace_back();
+    for (std::size_t i = 0; i < scored.size(); ++i)
+      if (scored[i] >= share.first && scored[i] < share.end()) own.push_back(static_cast<std::int64_t>(i));
   }
+  own_rows_ = share_of(all, gather_.rank(), gather_.size());
+  const std::vector<std::int64_t>& own = rank_scored_[to_size(gather_.rank())];
+  own_scored_ = own.empty() ? UnitRange() : UnitRange{own.front(), own.back() + 1 - own.front()};
 }
 
 /// The activations of the gathered value if the products after it need nothing else; nullptr: they read floats. All
 /// ranks decide alike: their products have the same kinds of weights, and the same inner size.
 Activations* Executor::gathered_codes(const op::Gather& o) {
-  if (!o.codes || std::ranges::any_of(o.parts, [](std::int64_t part) { return part % kScaleBlock != 0; }))
+  if (!o.codes || width(o.out) % kScaleBlock != 0 ||
+      std::ranges::any_of(o.parts, [](std::int64_t part) { return part % kScaleBlock != 0; }))
     return nullptr;
   std::optional<bool> exact;
   for (const Op& op : plan_->graph.ops) {
     const auto* linear = std::get_if<op::Linear>(&op);
-    if (linear == nullptr || linear->x != o.out) continue;
-    const PackedWeight* packed = packed_.find(linear->weight);
+    const auto* head = std::get_if<op::ScoreHead>(&op);
+    const ValueId read = linear != nullptr ? linear->x : head != nullptr ? head->x : kNoId;
+    if (read != o.out) continue;
+    const PackedWeight* packed = packed_.find(linear != nullptr ? linear->weight : head->weight);
     if (packed == nullptr || packed->super || packs_floats(*packed->format)) return nullptr;
     const bool needs = LinearRunner::exact_activations(*packed);
     if (exact && *exact != needs) return nullptr;
@@ -40,12 +55,7 @@ Activations* Executor::gathered_codes(const op::Gather& o) {
 
 void Executor::run(const op::Gather& o) {
   if (o.kind == GatherKind::kStored) return gather_stored(o.layer);
-  if (o.kind == GatherKind::kRows) {
-    const std::int64_t n = width(o.out);
-    if (value(o.out) != value(o.x))
-      std::memcpy(value(o.out) + own_rows_.first * n, first_value(o.x), bytes_of<float>(own_rows_.count * n));
-    return gather_.rows(row_ends_, n, value(o.out));
-  }
+  if (o.kind == GatherKind::kRows) return gather_rows(o);
   const float* const x = o.x == kNoId ? nullptr : value(o.x);
   Activations* const codes = gathered_codes(o);
   if (codes == nullptr) return gather_.columns(x, rows(o.out), o.parts, value(o.out));
@@ -58,6 +68,23 @@ void Executor::run(const op::Gather& o) {
   codes->gather(gather_, o.parts);
 }
 
+void Executor::gather_rows(const op::Gather& o) {
+  if (o.scored && head_.gather().empty()) return;  // of no rank
+  const auto& by_rank = o.scored ? rank_scored_ : rank_rows_;
+  const std::vector<std::int64_t>& own = by_rank[to_size(gather_.rank())];
+  const std::int64_t n = width(o.out);
+  if (Activations* const codes = gathered_codes(o)) {
+    parallel_items(pool_, static_cast<std::int64_t>(own.size()), n, [&](std::int64_t i, int) {
+      const std::int64_t r = own[to_size(i)];
+      codes->quantize(kernels_, value(o.x) + r * n, r, 0, n);
+    });
+    return codes->gather_rows(gather_, by_rank);
+  }
+  if (value(o.out) != value(o.x))
+    for (const std::int64_t r : own) std::memcpy(value(o.out) + r * n, value(o.x) + r * n, bytes_of<float>(n));
+  gather_.rows(by_rank, n, value(o.out));
+}
+
 /// K and V of rows that other ranks have computed, as they are in the caches.
 void Executor::gather_stored(std::int32_t layer) {
   const auto row_bytes = [&](const Row& row) {
@@ -66,8 +93,7 @@ void Executor::gather_stored(std::int32_t layer) {
   };
   /// Calls copy(K or V of a head) in an order that all ranks share.
   const auto each_part = [&](int rank, const auto& copy) {
-    const std::int64_t begin = rank == 0 ? 0 : row_ends_[to_size(rank - 1)];
-    for (std::int64_t r = begin; r < row_ends_[to_size(rank)]; ++r) {
+    for (const std::int64_t r : rank_rows_[to_size(rank)]) {
       const Row& row = rows_[to_size(r)];
       if (row.shadow) continue;
       CpuKvCache& kv = cache(row.sequence);
@@ -79,8 +105,7 @@ void Executor::gather_stored(std::int32_t layer) {
   };
   std::vector<std::size_t> sizes(to_size(gather_.size()), 0);
   for (int rank = 0; rank < gather_.size(); ++rank)
-    for (std::int64_t r = rank == 0 ? 0 : row_ends_[to_size(rank - 1)]; r < row_ends_[to_size(rank)]; ++r)
-      sizes[to_size(rank)] += row_bytes(rows_[to_size(r)]);
+    for (const std::int64_t r : rank_rows_[to_size(rank)]) sizes[to_size(rank)] += row_bytes(rows_[to_size(r)]);
   gather_.exchange(
       sizes,
       [&](std::byte* to) {

@@ -62,52 +62,103 @@ void RankGather::columns_in_place(std::int64_t rows, std::span<const std::int64_
       });
 }
 
+namespace {
+
+/// Codes [first, first + count) of a row of `k`, with their scales, as bytes between ranks.
+class CodePart {
+ public:
+  CodePart(const QuantizedRows& rows, std::int64_t k, std::int64_t row, std::int64_t first, std::int64_t count)
+      : rows_(rows),
+        values_(rows.values + row * rows.stride + first),
+        group_((row * k + first) / kScaleBlock),
+        count_(count) {}
+
+  static std::size_t bytes(std::int64_t count) { return to_size(count) + bytes_of<float>(count / kScaleBlock); }
+
+  void put(std::byte* to) const {
+    std::memcpy(to, values_, to_size(count_));
+    std::memcpy(to + count_, rows_.scales + group_, bytes_of<float>(count_ / kScaleBlock));
+  }
+  /// Derives the parameters; whether the scales permit `regular`.
+  bool take(const std::byte* from) const {
+    std::memcpy(values_, from, to_size(count_));
+    std::memcpy(rows_.scales + group_, from + count_, bytes_of<float>(count_ / kScaleBlock));
+    for (std::int64_t i = 0; i < count_ / kSumBlock; ++i) {
+      std::int32_t sum = 0;
+      for (std::int64_t j = 0; j < kSumBlock; ++j) sum += values_[i * kSumBlock + j];
+      rows_.sums[2 * group_ + i] = sum;
+    }
+    return derive_groups(rows_, group_, count_ / kScaleBlock);
+  }
+
+ private:
+  const QuantizedRows& rows_;
+  std::int8_t* values_;
+  std::int64_t group_, count_;
+};
+
+}  // namespace
+
 bool RankGather::codes(const QuantizedRows& q, std::int64_t count, std::span<const std::int64_t> parts) {
   const std::int64_t k = sum_of(parts);
-  const auto row_bytes = [](std::int64_t part) { return to_size(part) + bytes_of<float>(part / kScaleBlock); };
   std::vector<std::size_t> sizes;
-  for (const std::int64_t part : parts) sizes.push_back(to_size(count) * row_bytes(part));
+  for (const std::int64_t part : parts) sizes.push_back(to_size(count) * CodePart::bytes(part));
+  bool regular = true;
+  const auto each_row = [&](int r, const auto& use) {
+    const std::int64_t part = parts[to_size(r)], first = before(parts, r);
+    for (std::int64_t row = 0; row < count && part > 0; ++row)
+      use(CodePart(q, k, row, first, part), to_size(row) * CodePart::bytes(part));
+  };
+  exchange(
+      sizes,
+      [&](std::byte* to) { each_row(rank(), [to](const CodePart& part, std::size_t at) { part.put(to + at); }); },
+      [&](int r, const std::byte* from) {
+        if (r == rank()) return;
+        each_row(r, [&](const CodePart& part, std::size_t at) { regular = part.take(from + at) && regular; });
+      });
+  return regular;
+}
+
+bool RankGather::code_rows(const QuantizedRows& q, std::int64_t k, std::span<const std::vector<std::int64_t>> by_rank) {
+  std::vector<std::size_t> sizes;
+  for (const std::vector<std::int64_t>& rows : by_rank) sizes.push_back(rows.size() * CodePart::bytes(k));
   bool regular = true;
   exchange(
       sizes,
       [&](std::byte* to) {
-        const std::int64_t part = parts[to_size(rank())], first = before(parts, rank());
-        for (std::int64_t row = 0; row < count && part > 0; ++row, to += row_bytes(part)) {
-          std::memcpy(to, q.values + row * q.stride + first, to_size(part));
-          std::memcpy(to + part, q.scales + (row * k + first) / kScaleBlock, bytes_of<float>(part / kScaleBlock));
+        for (const std::int64_t row : by_rank[to_size(rank())]) {
+          CodePart(q, k, row, 0, k).put(to);
+          to += CodePart::bytes(k);
         }
       },
       [&](int r, const std::byte* from) {
-        const std::int64_t part = parts[to_size(r)], first = before(parts, r);
         if (r == rank()) return;
-        for (std::int64_t row = 0; row < count && part > 0; ++row, from += row_bytes(part)) {
-          std::int8_t* const values = q.values + row * q.stride + first;
-          const std::int64_t group = (row * k + first) / kScaleBlock;
-          std::memcpy(values, from, to_size(part));
-          std::memcpy(q.scales + group, from + part, bytes_of<float>(part / kScaleBlock));
-          for (std::int64_t i = 0; i < part / kSumBlock; ++i) {
-            std::int32_t sum = 0;
-            for (std::int64_t j = 0; j < kSumBlock; ++j) sum += values[i * kSumBlock + j];
-            q.sums[2 * group + i] = sum;
-          }
-          regular = derive_groups(q, group, part / kScaleBlock) && regular;
+        for (const std::int64_t row : by_rank[to_size(r)]) {
+          regular = CodePart(q, k, row, 0, k).take(from) && regular;
+          from += CodePart::bytes(k);
         }
       });
   return regular;
 }
 
-void RankGather::rows(std::span<const std::int64_t> ends, std::int64_t width, float* out) {
+void RankGather::rows(std::span<const std::vector<std::int64_t>> by_rank, std::int64_t width, float* out) {
+  const std::size_t bytes = bytes_of<float>(width);
   std::vector<std::size_t> sizes;
-  for (std::size_t r = 0; r < ends.size(); ++r)
-    sizes.push_back(bytes_of<float>((ends[r] - (r == 0 ? 0 : ends[r - 1])) * width));
-  const auto at = [&](int r) { return out + (r == 0 ? 0 : ends[to_size(r - 1)]) * width; };
+  for (const std::vector<std::int64_t>& rows : by_rank) sizes.push_back(rows.size() * bytes);
   exchange(
       sizes,
       [&](std::byte* to) {
-        if (sizes[to_size(rank())] > 0) std::memcpy(to, at(rank()), sizes[to_size(rank())]);
+        for (const std::int64_t row : by_rank[to_size(rank())]) {
+          std::memcpy(to, out + row * width, bytes);
+          to += bytes;
+        }
       },
       [&](int r, const std::byte* from) {
-        if (r != rank() && sizes[to_size(r)] > 0) std::memcpy(at(r), from, sizes[to_size(r)]);
+        if (r == rank()) return;
+        for (const std::int64_t row : by_rank[to_size(r)]) {
+          std::memcpy(out + row * width, from, bytes);
+          from += bytes;
+        }
       });
 }
 

@@ -57,8 +57,10 @@ class RankGather {
   /// Codes and scales; the others' parameters are derived. All parts are multiples of 32. Returns whether the others'
   /// scales permit `regular`.
   bool codes(const QuantizedRows& rows, std::int64_t count, std::span<const std::int64_t> parts);
-  /// Rows [first, first + count) of rank r of out[rows][width] are its; `ends`: first + count by rank.
-  void rows(std::span<const std::int64_t> ends, std::int64_t width, float* out);
+  /// The same of whole rows of `k` codes; `by_rank`: whose each is.
+  bool code_rows(const QuantizedRows& rows, std::int64_t k, std::span<const std::vector<std::int64_t>> by_rank);
+  /// Rows of out[rows][width]; `by_rank`: whose each is.
+  void rows(std::span<const std::vector<std::int64_t>> by_rank, std::int64_t width, float* out);
   /// Bytes of which only their rank knows the number.
   std::vector<std::vector<std::byte>> blobs(std::span<const std::byte> own);
 

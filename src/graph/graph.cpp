@@ -171,7 +171,7 @@ std::vector<bool> own_row_values(const Graph& graph) {
   if (!graph.own_rows) return own;
   for (const Op& op : graph.ops) {
     const std::vector<ValueId> from = inputs(op);
-    const bool makes_whole = std::holds_alternative<op::Gather>(op) || std::holds_alternative<op::GatherScored>(op);
+    const bool makes_whole = std::holds_alternative<op::Gather>(op);
     const bool reads_own = std::ranges::any_of(from, [&](ValueId id) { return own[to_size(id)]; });
     for (const ValueId out : outputs(op)) own[to_size(out)] = !makes_whole && (from.empty() || reads_own);
   }

@@ -294,7 +294,7 @@ struct Gather {
   std::vector<std::int64_t> parts{};  ///< of kColumns: columns of each rank
   std::int32_t layer = 0;             ///< of kStored
   bool scored = false;                ///< the values have the scored rows
-  /// Only products read `out`, and every rank has outputs of each: they may get activations instead of floats.
+  /// Only products or the LM head read `out`, with outputs on every rank: they may get activations instead of floats.
   bool codes = false;
 };
 

@@ -115,7 +115,9 @@ std::int64_t gathered_bytes(const RankGraph& own, int rank, int ranks, double st
     if (gather->kind == GatherKind::kStored) {
       bytes += stored_bytes * static_cast<double>(others * stored[to_size(gather->layer)]);
     } else if (gather->kind == GatherKind::kRows) {
-      bytes += 4.0 * static_cast<double>(others * graph.values[to_size(gather->out)].width);
+      const Value& out = graph.values[to_size(gather->out)];
+      const std::int64_t received = out.rows - share_of(out.rows, rank, ranks).count;
+      bytes += (gather->codes && out.width % 32 == 0 ? code_bytes : 4.0) * static_cast<double>(received * out.width);
     } else {
       const Value& out = graph.values[to_size(gather->out)];
       const bool coded =

@@ -1,4 +1,5 @@
 // The split by rows: the whole graph on every rank, for a part of its rows.
+#include <algorithm>
 #include <map>
 #include <variant>
 
@@ -14,7 +15,7 @@ class RowSplitter {
   RankGraph run() {
     for (const Op& op : maker_.whole().ops) {
       if (const auto* head = std::get_if<op::ScoreHead>(&op)) {
-        maker_.add_head(*head, head->x);
+        maker_.add_head(*head, whole(head->x));
         continue;
       }
       maker_.add(of_whole_rows(maker_.with_weights(op)));
@@ -31,11 +32,9 @@ class RowSplitter {
  private:
   /// Operators that read other rows than those they compute get all of them.
   Op of_whole_rows(Op op) {
-    if (auto* o = std::get_if<op::GatherScored>(&op)) o->x = whole(o->x);
     if (auto* o = std::get_if<op::BlockConv>(&op)) o->x = whole(o->x);
     if (auto* o = std::get_if<op::Route>(&op); o != nullptr && o->capacity > 0) o->logits = whole(o->logits);
-    if (auto* o = std::get_if<op::HiddenOut>(&op); o != nullptr && !scored_[static_cast<std::size_t>(o->x)])
-      o->x = whole(o->x);
+    if (auto* o = std::get_if<op::HiddenOut>(&op)) o->x = whole(o->x);
     return op;
   }
 
@@ -46,8 +45,19 @@ class RowSplitter {
     gather.kind = GatherKind::kRows;
     gather.x = id;
     gather.out = maker_.new_value(id, maker_.whole().values[static_cast<std::size_t>(id)].width);
+    gather.scored = scored_[static_cast<std::size_t>(id)];
+    gather.codes = only_the_head_reads(id);
     maker_.add(gather);
     return whole_[id] = gather.out;
+  }
+
+  /// On every rank, which is so if each has some of its tokens.
+  bool only_the_head_reads(ValueId id) const {
+    if (head_vocab(maker_.whole()) <= kSplitChunk * (maker_.split().ranks - 1)) return false;
+    return std::ranges::all_of(maker_.whole().ops, [id](const Op& op) {
+      const std::vector<ValueId> read = inputs(op);
+      return std::ranges::find(read, id) == read.end() || std::holds_alternative<op::ScoreHead>(op);
+    });
   }
 
   RankGraphMaker maker_;

@@ -107,7 +107,10 @@ TEST(SplitGraph, OutputsAreGatheredFourTimesALayer) {
 TEST(SplitGraph, RowsAreGatheredOnceALayerAndBeforeTheHead) {
   const auto all = gathers(split_graph(whole_graph(), {SplitKind::kRows, 0, 2}).graph);
   EXPECT_EQ(std::ranges::count_if(all, [](const op::Gather& o) { return o.kind == GatherKind::kStored; }), 3);
-  EXPECT_EQ(std::ranges::count_if(all, [](const op::Gather& o) { return o.kind == GatherKind::kRows; }), 1);
+  ASSERT_EQ(std::ranges::count_if(all, [](const op::Gather& o) { return o.kind == GatherKind::kRows; }), 1);
+  EXPECT_TRUE(all.back().codes && all.back().scored) << "scored rows, as the head reads them";
+  // 5,000 tokens are five chunks: the first of six ranks has none, and needs no activations.
+  EXPECT_FALSE(gathers(split_graph(whole_graph(), {SplitKind::kRows, 0, 6}).graph).back().codes);
 }
 
 TEST(SplitGraph, LayersMeetAtOneValue) {
@@ -129,6 +132,11 @@ TEST(SplitGraph, ReceivedBytes) {
   // Rows: 16 of 32 rows from the other rank, of 3 layers with K and V of 4 heads of 16, in halves; and the head's rows.
   const RankGraph rows = split_graph(whole_graph(), {SplitKind::kRows, 0, 2});
   EXPECT_EQ(gathered_bytes(rows, 0, 2, 2.0), 16 * 3 * 2 * 64 * 2 + 16 * 128 * 4);
+  // Dream-7B, K and V in F16: 0.92 MB of them, and codes with a scale of every 32 for the head.
+  const Graph dream = whole_graph(
+      {.vocab = 152064, .width = 3584, .layers = 28, .heads = 28, .kv_heads = 4, .head_dim = 128, .ffn = 18944});
+  EXPECT_EQ(gathered_bytes(split_graph(dream, {SplitKind::kRows, 1, 2}), 1, 2, 2.0, 1.125),
+            16 * 28 * 2 * 512 * 2 + 16 * 3584 * 9 / 8);
   // Layers: rank 0 hands two values over, and receives what the others hand to the head.
   const RankGraph layers = split_graph(whole_graph(), {SplitKind::kLayers, 0, 3});
   EXPECT_EQ(gathered_bytes(layers, 0, 3, 2.0), 2 * 32 * 128 * 4);

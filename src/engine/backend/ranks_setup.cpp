@@ -210,10 +210,15 @@ bool gathers_codes(const RankGraph& part, const Weights& weights) {
   for (const Op& op : part.graph.ops) {
     const auto* gather = std::get_if<op::Gather>(&op);
     if (gather == nullptr || !gather->codes) continue;
-    for (const Op& reader : part.graph.ops)
-      if (const auto* o = std::get_if<op::Linear>(&reader); o != nullptr && o->x == gather->out)
-        return codec(weights[static_cast<std::size_t>(part.parts[static_cast<std::size_t>(o->weight)].source)].type)
-            .is_block();
+    for (const Op& reader : part.graph.ops) {
+      const auto* const linear = std::get_if<op::Linear>(&reader);
+      const auto* const head = std::get_if<op::ScoreHead>(&reader);
+      const ValueId read = linear != nullptr ? linear->x : head != nullptr ? head->x : kNoId;
+      if (read != gather->out) continue;
+      const WeightId weight = linear != nullptr ? linear->weight : head->weight;
+      return codec(weights[static_cast<std::size_t>(part.parts[static_cast<std::size_t>(weight)].source)].type)
+          .is_block();
+    }
   }
   return false;
 }
