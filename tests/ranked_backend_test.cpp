@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "branch_properties.h"
 #include "random_model.h"
+#include "ranks/command.h"
 #include "ranks_on_threads.h"
 
 namespace dllm {
@@ -90,6 +92,67 @@ TEST(RankedBackend, AChildProcessLeavesTheOthersAlone) {
     EXPECT_TRUE(backend->make_cache(64)) << "the parent goes on";
   }
   follower.join();
+}
+
+/// Branches of caches on all ranks, with the bits of one process.
+TEST(RankedBackend, BranchesAreSeparateRequests) {
+  for (const char* architecture : {"llada", "diffusion-gemma"}) {
+    const auto model = *Model::load(
+        test::random_source({.architecture = architecture, .layers = 4, .kv_heads = 2, .type = TensorType::kQ8_0}));
+    const auto part = [&](Communicator* ranks, SplitKind split) {
+      CpuOptions options;
+      options.threads = 1;
+      options.ranks = ranks;
+      options.split = split;
+      return *CpuBackend::create(
+          model->desc(), [&](StepShape shape) { return model->build(shape); }, model->weights(), options);
+    };
+    const auto alone = test::BranchProperties(*part(nullptr, SplitKind::kRows), 0).check();
+    for (const SplitKind split : {SplitKind::kOutputs, SplitKind::kRows, SplitKind::kLayers}) {
+      auto group = test::local_group(3);
+      std::vector<std::thread> followers;
+      for (int rank = 1; rank < 3; ++rank)
+        followers.emplace_back([&, rank] {
+          Communicator& own = *group[static_cast<std::size_t>(rank)];
+          const auto followed = follow_ranks(*part(&own, split), own);
+          EXPECT_TRUE(followed) << followed.error().message();
+        });
+      {
+        auto own = part(group[0].get(), split);
+        RankedBackend backend(std::move(own), std::shared_ptr<Communicator>(std::move(group[0])));
+        EXPECT_EQ(test::BranchProperties(backend, 0).check(), alone) << architecture << static_cast<int>(split);
+      }
+      for (std::thread& follower : followers) follower.join();
+    }
+  }
+}
+
+/// Commands about branches that rank 0 does not give.
+TEST(RankedBackend, AFollowerRefusesBranchesThatDoNotFit) {
+  const auto model = small_model();
+  const auto refused = [&](const std::vector<Command>& commands) {
+    auto group = test::local_group(2);
+    Expected<void> followed;
+    std::thread follower([&] { followed = follow_ranks(*backend_of(*model, *group[1]), *group[1]); });
+    for (const std::uint32_t cache : {1U, 2U, 3U, 4U}) {
+      (void)group[0]->broadcast(encode_command(MakeCache{cache, cache == 4 ? 32 : 64}));
+      (void)agree(*group[0], {});
+    }
+    for (const Command& command : commands) (void)group[0]->broadcast(encode_command(command));
+    (void)group[0]->broadcast(encode_command(Leave{}));
+    follower.join();
+    return !followed;
+  };
+  const std::vector<PlanRow> at_63 = {{63, 1}}, at_64 = {{64, 1}};
+  EXPECT_FALSE(refused({FollowCache{1, 2, at_63}, FollowCache{3, 1, {}}, AdoptRows{1, 3}, DropCache{2}, DropCache{3}}));
+  EXPECT_TRUE(refused({FollowCache{1, 2, at_64}})) << "beyond the end";
+  EXPECT_TRUE(refused({FollowCache{1, 1, {}}})) << "itself";
+  EXPECT_TRUE(refused({FollowCache{1, 2, {}}, FollowCache{3, 1, {}}, FollowCache{2, 3, {}}})) << "a ring";
+  EXPECT_TRUE(refused({FollowCache{4, 1, {}}})) << "of another capacity";
+  EXPECT_TRUE(refused({FollowCache{9, 1, {}}})) << "nobody has made it";
+  EXPECT_TRUE(refused({AdoptRows{2, 1}})) << "no branch of it";
+  EXPECT_TRUE(refused({FollowCache{1, 2, at_63}, DropCache{2}, AdoptRows{2, 1}})) << "which has ended";
+  EXPECT_TRUE(refused({FollowCache{1, 2, at_63}, DropCache{2}, CopyRows{1, 3, {63, 64}, 0}})) << "with its branch";
 }
 
 /// What rank 0 gets of the other's scores is wrong.

@@ -32,15 +32,18 @@ void KvCache::follow(const KvCache& parent, std::span<const PlanRow> pending) {
   if (!pending.empty()) record(pending);
   parent_ = &parent;
   own_.assign(entries_.size(), 0);
+  followed(parent, pending);
+}
+
+bool KvCache::can_adopt(const KvCache& branch) const {
+  const KvCache* between = branch.parent_;
+  while (between != nullptr && between != this && std::ranges::count(between->own_, 0) == capacity())
+    between = between->parent_;
+  return between == this;
 }
 
 void KvCache::adopt(KvCache& branch) {
-  assert([&] {
-    const KvCache* between = branch.parent_;
-    while (between != nullptr && between != this && std::ranges::count(between->own_, 0) == capacity())
-      between = between->parent_;
-    return between == this;
-  }());
+  assert(can_adopt(branch));
   std::vector<PositionRange> rows;
   for (Position p = 0; p < capacity(); ++p) {
     if (branch.own_[static_cast<std::size_t>(p)] == 0) continue;

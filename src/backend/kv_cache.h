@@ -53,12 +53,15 @@ class KvCache {
   /// Takes over the rows that `branch` has written, as if its passes had been made on this cache. The branch follows
   /// this cache, directly or through branches that have no rows of their own. Afterwards it has none either.
   void adopt(KvCache& branch);
+  bool can_adopt(const KvCache& branch) const;
   const KvCache* parent() const { return parent_; }
   /// The cache that stores the row: this one, or one that it is a branch of.
   const KvCache& holder(Position position) const;
 
  protected:
   explicit KvCache(Position capacity) : entries_(static_cast<std::size_t>(capacity)) {}
+  /// Called by follow(), of which a backend may want to know more than what this class records.
+  virtual void followed(const KvCache&, std::span<const PlanRow>) {}
   /// Called by the backend once per forward pass that stores these rows.
   void record(std::span<const PlanRow> rows);
   /// adopt()'s copy of K and V. Only for backends that run branches.

@@ -9,7 +9,16 @@
 namespace dllm {
 namespace {
 
-enum class Verb : std::uint8_t { kMakeCache = 1, kDropCache, kCopyRows, kRunSteps, kReport, kLeave };
+enum class Verb : std::uint8_t {
+  kMakeCache = 1,
+  kDropCache,
+  kCopyRows,
+  kFollowCache,
+  kAdoptRows,
+  kRunSteps,
+  kReport,
+  kLeave
+};
 
 void put_ranges(WireWriter& to, const std::vector<PositionRange>& ranges) {
   to.list(ranges, [&](const PositionRange& range) { to.put(range.begin).put(range.end); });
@@ -23,8 +32,12 @@ void get_ranges(WireReader& from, std::vector<PositionRange>& ranges) {
   }
 }
 
+void put_rows(WireWriter& to, const std::vector<PlanRow>& rows) {
+  to.list(rows, [&](const PlanRow& row) { to.put(row.position).put(row.token); });
+}
+
 void put_plan(WireWriter& to, const StepPlan& plan) {
-  to.list(plan.rows, [&](const PlanRow& row) { to.put(row.position).put(row.token); });
+  put_rows(to, plan.rows);
   put_ranges(to, plan.visible);
   to.put(plan.causal_block);
   to.list(plan.scored, [&](std::int32_t index) { to.put(index); });
@@ -46,8 +59,7 @@ class PlanReader {
   PlanReader(WireReader& from, std::int64_t vocab) : from_(from), vocab_(vocab) {}
 
   void read(StepPlan& plan) {
-    from_.list(plan.rows, 8, [&](PlanRow& row) { read_row(row); });
-    check_ascending(plan.rows, [](const PlanRow& row) { return row.position; });
+    read_rows(plan.rows);
     get_ranges(from_, plan.visible);
     from_.get(plan.causal_block);
     from_.list(plan.scored, 4, [&](std::int32_t& index) { from_.get(index); });
@@ -66,6 +78,10 @@ class PlanReader {
     check_ascending(plan.scored, [](std::int32_t index) { return index; });
     const bool outside = !plan.scored.empty() && plan.scored.back() >= plan.row_count();
     if (outside || plan.causal_block < 0 || plan.rows.empty() || !plan.hidden.empty()) from_.fail();
+  }
+  void read_rows(std::vector<PlanRow>& rows) {
+    from_.list(rows, 8, [&](PlanRow& row) { read_row(row); });
+    check_ascending(rows, [](const PlanRow& row) { return row.position; });
   }
 
  private:
@@ -201,6 +217,12 @@ std::vector<std::byte> encode_command(const Command& command) {
         .put(copy->rows.begin)
         .put(copy->rows.end)
         .put(copy->at);
+  if (const auto* follow = std::get_if<FollowCache>(&command)) {
+    to.put(static_cast<std::uint8_t>(Verb::kFollowCache)).put(follow->cache).put(follow->parent);
+    put_rows(to, follow->pending);
+  }
+  if (const auto* adopt = std::get_if<AdoptRows>(&command))
+    to.put(static_cast<std::uint8_t>(Verb::kAdoptRows)).put(adopt->cache).put(adopt->branch);
   if (const auto* run = std::get_if<RunSteps>(&command)) return encode_steps(run->caches, run->steps);
   if (std::holds_alternative<Report>(command)) to.put(static_cast<std::uint8_t>(Verb::kReport));
   if (std::holds_alternative<Leave>(command)) to.put(static_cast<std::uint8_t>(Verb::kLeave));
@@ -225,6 +247,15 @@ Expected<Command> decode_command(std::span<const std::byte> message, std::int64_
       command = copy;
       break;
     }
+    case Verb::kFollowCache: {
+      auto& follow = command.emplace<FollowCache>();
+      from.get(follow.cache), from.get(follow.parent);
+      PlanReader(from, vocab).read_rows(follow.pending);
+      break;
+    }
+    case Verb::kAdoptRows:
+      command = AdoptRows{from.get<std::uint32_t>(), from.get<std::uint32_t>()};
+      break;
     case Verb::kRunSteps:
       get_steps(from, vocab, command.emplace<RunSteps>());
       break;

@@ -25,6 +25,15 @@ struct CopyRows {
   PositionRange rows;
   Position at = 0;
 };
+/// KvCache::follow().
+struct FollowCache {
+  std::uint32_t cache = 0, parent = 0;
+  std::vector<PlanRow> pending;
+};
+/// KvCache::adopt().
+struct AdoptRows {
+  std::uint32_t cache = 0, branch = 0;
+};
 /// One pass. SequenceStep::cache is null; `caches` has the numbers.
 struct RunSteps {
   std::vector<std::uint32_t> caches;
@@ -34,7 +43,7 @@ struct RunSteps {
 struct Report {};
 struct Leave {};
 
-using Command = std::variant<MakeCache, DropCache, CopyRows, RunSteps, Report, Leave>;
+using Command = std::variant<MakeCache, DropCache, CopyRows, FollowCache, AdoptRows, RunSteps, Report, Leave>;
 
 std::vector<std::byte> encode_command(const Command& command);
 /// The same for a batch that is not copied.

@@ -58,13 +58,19 @@ TEST(RankCommands, BatchesSurviveTheirWay) {
 
 TEST(RankCommands, OthersSurviveToo) {
   for (const Command& command :
-       {Command(MakeCache{4, 512}), Command(DropCache{9}), Command(CopyRows{1, 2, {3, 7}, 11}), Command(Leave{})}) {
+       {Command(MakeCache{4, 512}), Command(DropCache{9}), Command(CopyRows{1, 2, {3, 7}, 11}),
+        Command(FollowCache{3, 1, {{2, 99}, {5, 0}}}), Command(AdoptRows{6, 7}), Command(Leave{})}) {
     const auto message = encode_command(command);
     const auto back = decode_command(message, kVocab);
     ASSERT_TRUE(back);
     EXPECT_EQ(back->index(), command.index());
     EXPECT_EQ(encode_command(*back), message);
   }
+}
+
+TEST(RankCommands, PendingRowsAscendAndHaveTokens) {
+  for (const std::vector<PlanRow>& rows : {std::vector<PlanRow>{{5, 1}, {5, 2}}, {{-1, 1}}, {{4, 100}}, {{4, -1}}})
+    EXPECT_FALSE(decode_command(encode_command(FollowCache{3, 1, rows}), kVocab));
 }
 
 TEST(RankCommands, EveryShorterMessageIsAnError) {

@@ -79,17 +79,17 @@ class RankedBackend::Others {
     if (forked())
       return Error{ErrorCode::kUsage, "a child process cannot use the other ranks of its parent", "ranks",
                    "load the model after fork()"};
-    std::vector<std::vector<std::byte>> copies;
+    std::vector<std::vector<std::byte>> changes;
     std::vector<std::uint32_t> ended;
     {
       const std::lock_guard lock(mutex_);
-      copies.swap(copies_);
+      changes.swap(changes_);
       ended = ended_;
       ended_.clear();  // which keeps its room
       caches_ -= ended.size();
     }
-    for (std::vector<std::byte>& copy : copies) DLLM_CHECK_OK(broadcast(std::move(copy)));
-    // No copy is of a cache that has ended before, so that those that end go last.
+    for (std::vector<std::byte>& change : changes) DLLM_CHECK_OK(broadcast(std::move(change)));
+    // No change is of a cache that has ended before, so that those that end go last.
     for (const std::uint32_t number : ended) DLLM_CHECK_OK(broadcast(encode_command(DropCache{number})));
     return broadcast(std::move(message));
   }
@@ -99,11 +99,11 @@ class RankedBackend::Others {
     ended_.reserve(caches_ + 1);
     ++caches_;
   }
-  /// Waits for the next send().
-  void copied(const CopyRows& copy) {
-    std::vector<std::byte> message = encode_command(copy);
+  /// What was done to caches here; waits for the next send().
+  void changed(const Command& change) {
+    std::vector<std::byte> message = encode_command(change);
     const std::lock_guard lock(mutex_);
-    copies_.push_back(std::move(message));
+    changes_.push_back(std::move(message));
   }
   void ended(std::uint32_t number) noexcept {
     const std::lock_guard lock(mutex_);
@@ -119,7 +119,7 @@ class RankedBackend::Others {
   std::shared_ptr<Communicator> ranks_;
   std::uint32_t forks_;
   std::mutex mutex_;
-  std::vector<std::vector<std::byte>> copies_;
+  std::vector<std::vector<std::byte>> changes_;
   std::vector<std::uint32_t> ended_;
   std::size_t caches_ = 0;  ///< whose end has not been sent
 };
@@ -134,13 +134,12 @@ class RankedBackend::Cache final : public KvCache {
   std::int64_t bytes() const override { return own_->bytes(); }
   void copy(const KvCache& from, PositionRange rows, Position to) override {
     const auto& other = static_cast<const Cache&>(from);
-    strange_ = strange_ || other.strange_ || other.others_ != others_;
-    if (strange_) return;
+    if (!is_known(other)) return;
     own_->copy(*other.own_, rows, to);
     std::vector<PlanRow> written;
     for (Position p = rows.begin; p < rows.end; ++p) written.push_back({to + p - rows.begin, from.token_of(p)});
     record(written);
-    others_->copied({other.number_, number_, rows, to});
+    others_->changed(CopyRows{other.number_, number_, rows, to});
   }
 
   using KvCache::record;
@@ -149,7 +148,28 @@ class RankedBackend::Cache final : public KvCache {
   /// Whether these ranks hold its rows: those of another group cannot be copied.
   bool is_of(const std::shared_ptr<Others>& others) const { return others_ == others && !strange_; }
 
+ protected:
+  void followed(const KvCache& parent, std::span<const PlanRow> pending) override {
+    const auto& other = static_cast<const Cache&>(parent);
+    strange_ = false;  // it has no rows of its own any more
+    if (!is_known(other)) return;
+    own_->follow(*other.own_, pending);
+    others_->changed(FollowCache{number_, other.number_, {pending.begin(), pending.end()}});
+  }
+  void take(const KvCache& branch, std::span<const PositionRange>) override {
+    const auto& other = static_cast<const Cache&>(branch);
+    if (!is_known(other)) return;
+    own_->adopt(*other.own_);
+    others_->changed(AdoptRows{number_, other.number_});
+  }
+
  private:
+  /// Whether the same ranks hold the other's rows; if not, this cache is strange from now on.
+  bool is_known(const Cache& other) {
+    strange_ = strange_ || other.strange_ || other.others_ != others_;
+    return !strange_;
+  }
+
   std::shared_ptr<Others> others_;
   std::unique_ptr<KvCache> own_;
   std::uint32_t number_;
@@ -273,8 +293,18 @@ class Follower {
     DLLM_TRY(const std::optional<Error> ignored, first_failure(ranks_, state));
     return {};
   }
+  /// With its branches, which would show rows that are not there any more.
   Expected<void> follow(const DropCache& command) {
-    caches_.erase(command.cache);
+    std::vector<std::uint32_t> ending = {command.cache};
+    while (!ending.empty()) {
+      const auto found = caches_.find(ending.back());
+      ending.pop_back();
+      if (found == caches_.end()) continue;
+      const std::unique_ptr<KvCache> cache = std::move(found->second);
+      caches_.erase(found);
+      for (const auto& [number, other] : caches_)
+        if (other->parent() == cache.get()) ending.push_back(number);
+    }
     return {};
   }
   Expected<void> follow(const CopyRows& command) {
@@ -285,10 +315,32 @@ class Follower {
     to->second->copy(*from->second, command.rows, command.at);
     return {};
   }
+  Expected<void> follow(const FollowCache& command) {
+    const auto cache = caches_.find(command.cache), parent = caches_.find(command.parent);
+    if (!own_.runs_branches() || cache == caches_.end() || parent == caches_.end()) return misfit();
+    const KvCache* above = parent->second.get();
+    const Position capacity = above->capacity();
+    const bool fits = command.pending.empty() || command.pending.back().position < capacity;
+    if (!fits || cache->second->capacity() != capacity) return misfit();
+    for (; above != nullptr; above = above->parent())
+      if (above == cache->second.get()) return misfit();
+    cache->second->follow(*parent->second, command.pending);
+    return {};
+  }
+  Expected<void> follow(const AdoptRows& command) {
+    const auto cache = caches_.find(command.cache), branch = caches_.find(command.branch);
+    if (cache == caches_.end() || branch == caches_.end() || !cache->second->can_adopt(*branch->second))
+      return misfit();
+    cache->second->adopt(*branch->second);
+    return {};
+  }
   Expected<void> follow(RunSteps& command) {
     for (std::size_t i = 0; i < command.steps.size(); ++i) {
       const auto cache = caches_.find(command.caches[i]);
       if (cache == caches_.end() || !fits_cache(command.steps[i].plan, *cache->second)) return misfit();
+      std::int32_t depth = 0;
+      for (const KvCache* at = cache->second->parent(); at != nullptr; at = at->parent()) ++depth;
+      if (depth > Backend::kMostBranchDepth) return misfit();
       command.steps[i].cache = cache->second.get();
     }
     DLLM_TRY(const std::vector<Scores> ignored, counted(passes_, [&] { return own_.forward(command.steps); }));

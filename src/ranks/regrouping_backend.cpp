@@ -21,6 +21,7 @@ std::string reason(const Error& error) { return error.where.empty() ? error.what
 RegroupingBackend::RegroupingBackend(Group first, Maker maker)
     : desc_(first.backend->desc()),
       shadows_(first.backend->runs_shadows()),
+      branches_(first.backend->runs_branches()),
       maker_(std::move(maker)),
       current_(std::move(first.backend)),
       facts_(first.facts) {

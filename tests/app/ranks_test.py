@@ -41,7 +41,8 @@ class Ranks(RanksCase):
         return answer["text"], answer["steps"] if "steps" in answer else None
 
     def test_answers_are_those_of_one_process(self):
-        for method in (["--seed", "3", "--temperature", "0.7"], ["--algorithm", "threshold", "--cache", "prefix"]):
+        for method in (["--seed", "3", "--temperature", "0.7"], ["--algorithm", "threshold", "--cache", "prefix"],
+                       ["--algorithm", "freedave", "--cache", "dual"], ["--algorithm", "order-token"]):
             expected = self.tokens("-t", "1", *method)
             for count, split in ((1, "outputs"), (2, "outputs"), (3, "rows"), (1, "layers")):
                 workers = self.workers(count)
