@@ -235,9 +235,10 @@ class Ranks(RanksCase):
             shares = r["compute_ms"] + r["gather_ms"] + r["wait_ms"]
             # The time between them is nobody's: on a busy machine some per cent. A share that is left out is more.
             self.assertAlmostEqual(shares * r["layers"], r["step_ms"], delta=0.1 * r["step_ms"])
-            self.assertGreater(r["compute_ms"], 0)
             self.assertGreater(r["bound_ms"], 0)
             self.assertGreaterEqual(r["gathers"], 4 * r["layers"])
+        # Of a single rank it is the rest of what a clock with other work beside it measures, which may be nothing.
+        self.assertGreater(sum(r["compute_ms"] for r in records), 0)
         self.assertAlmostEqual(records[3]["received_mb"] / records[0]["received_mb"], 2, delta=0.2)
         self.assertIn("--backend ranks", self.fails(2, *words))
 
