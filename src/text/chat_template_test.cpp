@@ -205,6 +205,9 @@ TEST(ChatTemplate, LimitsStopRunawayTemplates) {
   for (const char* operation : {"{s: 1}[t]", "[s, t] | unique | list", "{s: 1}.get(t)", "t in {s: 1}"}) {
     sources.push_back(tuples + "{{ " + std::string(operation) + " }}");
   }
+  // Each looks at 20 million characters.
+  for (const char* read : {"s[i]", "s[:1]", "s | length", "s.isdigit()", "s.find('b')"})
+    sources.push_back("{% set s = '1' * 1000000 %}{% for i in range(20) %}{{ " + std::string(read) + " }}{% endfor %}");
   for (const std::string& source : sources) {
     const auto text = render(source, Json::object(), 1'000'000);
     ASSERT_FALSE(text.has_value()) << source;
