@@ -208,6 +208,14 @@ TEST(ChatTemplate, LimitsStopRunawayTemplates) {
   // Each looks at 20 million characters.
   for (const char* read : {"s[i]", "s[:1]", "s | length", "s.isdigit()", "s.find('b')"})
     sources.push_back("{% set s = '1' * 1000000 %}{% for i in range(20) %}{{ " + std::string(read) + " }}{% endfor %}");
+  std::string names, fields, last_first;
+  for (int i = 0; i < 8000; ++i) {
+    names += "k" + std::to_string(i) + "=1,";
+    fields += "{k" + std::to_string(7999 - i) + "}";
+    last_first += "k" + std::to_string(7999 - i) + "=2,";
+  }
+  sources.push_back("{% macro m(" + names + ") %}{% endmacro %}{{ m(" + last_first + ") }}");
+  sources.push_back("{{ '" + fields + "'.format(" + names + ") }}");
   for (const std::string& source : sources) {
     const auto text = render(source, Json::object(), 1'000'000);
     ASSERT_FALSE(text.has_value()) << source;
