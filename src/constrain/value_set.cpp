@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/hash.h"
@@ -24,6 +25,10 @@ std::uint64_t value_hash(const Json& value) {
 bool equal_values(const Json& a, const Json& b) {
   // nlohmann::json sorts members; everything else compares as it is.
   return a.is_structured() ? nlohmann::json(a) == nlohmann::json(b) : a == b;
+}
+
+ValueSet::ValueSet(const Json& list) {
+  for (const Json& value : list) insert(value);
 }
 
 bool ValueSet::contains(const Json& value) const {

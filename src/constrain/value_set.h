@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <unordered_map>
 
 namespace dllm::constrain {
@@ -15,9 +15,7 @@ bool equal_values(const nlohmann::ordered_json& a, const nlohmann::ordered_json&
 class ValueSet {
  public:
   ValueSet() = default;
-  explicit ValueSet(const nlohmann::ordered_json& list) {
-    for (const auto& value : list) insert(value);
-  }
+  explicit ValueSet(const nlohmann::ordered_json& list);
   bool contains(const nlohmann::ordered_json& value) const;
   /// Whether it is new.
   bool insert(const nlohmann::ordered_json& value);

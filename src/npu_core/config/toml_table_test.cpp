@@ -59,7 +59,7 @@ TEST(TomlTable, KeysOfManyPartsAreRefused) {
     EXPECT_EQ(table.error().where, "deep.toml:2");
   }
   for (const std::string& text : {numbers + "]\n", "x = \"" + std::string(200, '.') + "\"\n", "# " + bare + "\n",
-                                  "a.b.c.d = 1\n", "x = \"\"\"\n" + std::string(200, '.') + "\n\"\"\"\n"})
+                                  std::string("a.b.c.d = 1\n"), "x = \"\"\"\n" + std::string(200, '.') + "\n\"\"\"\n"})
     EXPECT_TRUE(TomlTable::parse(text, "flat.toml")) << text;
   const auto set = with_override("c = 1\n", "c.toml", bare, "1");
   ASSERT_FALSE(set);
