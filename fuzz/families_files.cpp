@@ -202,6 +202,8 @@ std::vector<Family> npu() {
        list("[[tensor]]\nname = \"t\"\nbytes = 1000\n",
             "[[operator]]\nname = \"o#\"\nus = 1\nreads = [\"t\"]\nwrites = []\n", "", "")},
       {"npu_toml", "requests", list("", "R 0x40 64 #\n", "", "")},
+      {"npu_toml", "parts of a key", list("", "a", ".", " = 1\n")},
+      {"npu_toml", "parts of a header", list("[", "a", ".", "]\nb = 1\n")},
       {"npu_toml", "levels", nest("a = ", "[", "1", "]", "\n")},
       {"npu_toml", "values of a sweep",
        list("name = \"t\"\nmodel = \"llada-8b\"\n[device]\nbase = \"dart-2048\"\n"

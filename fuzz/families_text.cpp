@@ -33,6 +33,16 @@ string doubling_definitions(std::size_t n) {
   return text + "\"d" + number(n) + R"(": {"type": "null"}}})";
 }
 
+/// A list of `one` in two schemas that both hold, the second list from its end.
+Make both(string keyword, string one) {
+  return [=](std::size_t n) {
+    string reversed;
+    for (std::size_t i = n; i > 0; --i) reversed += (i < n ? ", " : "") + replaced(one, "#", number(i));
+    const string begin = "{\"" + keyword + "\": [";
+    return R"({"allOf": [)" + begin + several(n, one, ", ") + "]}, " + begin + reversed + "]}]}";
+  };
+}
+
 /// Schemas, for the target that compiles them and for requests.
 std::vector<std::pair<const char*, Make>> schemas() {
   return {
@@ -51,11 +61,21 @@ std::vector<std::pair<const char*, Make>> schemas() {
       {"chained definitions", chained_definitions},
       {"doubling definitions", doubling_definitions},
       {"long pattern", list(R"({"type": "string", "pattern": "^)", "ab?", "", "$\"}")},
+      {"values that both hold", both("enum", "\"value #\"")},
+      {"names that both hold", both("required", "\"k#\"")},
+      {"types that both hold", both("type", "\"t#\"")},
       {"unused definitions", list(R"({"type": "null", "$defs": {)", R"("d#": {"type": "null"})", ", ", "}}")},
   };
 }
 
 std::vector<Family> http() {
+  const string ollama =
+      "POST /api/chat\n\n{\"model\": \"tiny-llada\", \"messages\": [{\"role\": \"user\", \"content\": \"a\"}], ";
+  const string claude =
+      "POST /v1/messages\n\n{\"max_tokens\": 1, \"tools\": [{\"name\": \"f\", \"input_schema\": {}}], \"messages\": [";
+  const string calls =
+      R"({"role": "assistant", "content": [{"type": "tool_use", "id": "i#", "name": "f", "input": {}}]},)"
+      R"({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i#", "content": "a"}]})";
   std::vector<Family> all = {
       {"http", "keys of metadata", chat("metadata", list("{", "\"k#\": 0", ",", "}"))},
       {"http", "unknown keys", wrapped(kChat, list("", "\"k#\": 0", ",", "}"), "")},
@@ -83,6 +103,14 @@ std::vector<Family> http() {
       {"http", "ids to detokenize", list("POST /detokenize\n\n{\"tokens\": [", "5", ",", "]}")},
       {"http", "continuations",
        list("POST /v1/score\n\n{\"context\": \"a\", \"samples\": 1, \"continuation\": [", "\"b\"", ",", "]}")},
+      {"http", "template variables", chat("chat_template_kwargs", list("{", "\"k#\": 0", ",", "}"))},
+      {"http", "options of Ollama", list(ollama + "\"options\": {", "\"k#\": 0", ",", "}}")},
+      {"http", "fields of Ollama", list(ollama, "\"k#\": 0", ",", "}")},
+      {"http", "calls and results", list(claude, calls, ",", "]}")},
+      {"http", "calls that are cleared",
+       list(claude, calls, ",", R"(], "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}})")},
+      {"http", "combining marks", list("POST /tokenize\n\n{\"content\": \"a", "\\u0301\\u0323", "", "\"}")},
+      {"http", "text before a gap", list("POST /infill\n\n{\"input_prefix\": \"", "<|mask|>", "", "\"}")},
       {"http", "header lines", list("GET /health\n", "X-#: a\n", "", "\n")},
       {"http", "path", list("GET /", "a/", "", "\n\n")},
   };

@@ -32,9 +32,10 @@ Expected<KeyFile> read_key_file(const std::string& path) {
   KeyFile file;
   DLLM_CHECK_OK(check_mode(path, file));
   DLLM_TRY(const std::string text, read_input(path, 1U << 20U));
-  constexpr std::string_view kBlanks = " \t\r";
+  constexpr std::string_view kBlanks = " \t\r", kByteOrderMark = "\xef\xbb\xbf";
   int line = 0;
-  for (std::size_t at = 0; at < text.size();) {
+  // Editors on Windows begin a file with a mark that nobody sees, and no client would send.
+  for (std::size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string_view key = std::string_view(text).substr(at, end - at);
     at = end + 1;

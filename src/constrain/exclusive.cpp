@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/hash.h"
 #include "constrain/json_number.h"
 #include "constrain/schema_node.h"
+#include "constrain/value_set.h"
 
 namespace dllm::constrain {
 namespace {
@@ -60,18 +60,6 @@ std::optional<unsigned> kinds_of(const Json& schema) {
 
 bool only_of_kind(const Json& schema, std::string_view wanted) {
   return schema.is_object() && kinds_of(schema) == kind_bit(wanted);
-}
-
-/// Equal values have equal hashes: 1 and 1.0 are equal.
-std::uint64_t value_hash(const Json& value) {
-  if (value.is_number()) return std::hash<double>()(value.get<double>());
-  if (value.is_string()) return std::hash<std::string>()(value.get_ref<const std::string&>());
-  std::uint64_t hash = mix64(static_cast<std::uint64_t>(value.type()), value.is_boolean() && value.get<bool>() ? 1 : 0);
-  if (value.is_array())
-    for (const Json& item : value) hash = mix64(hash, value_hash(item));
-  if (value.is_object())  // whatever the order of its members
-    for (const auto& [name, member] : value.items()) hash += mix64(std::hash<std::string>()(name), value_hash(member));
-  return hash;
 }
 
 }  // namespace
@@ -137,7 +125,7 @@ bool Exclusion::disjoint_values(const SchemaFacts& a, const SchemaFacts& b) {
     }
     // Different integers that are the same as a double have the same hash, too.
     for (auto same = j; same != b.values->end() && same->hash == i->hash; ++same)
-      if ((work_ += kPairWork) > kMostWork || Plain(*i->json) == Plain(*same->json)) return false;
+      if ((work_ += kPairWork) > kMostWork || equal_values(*i->json, *same->json)) return false;
     ++i;
   }
   return true;

@@ -14,6 +14,7 @@
 
 #include "base/try.h"
 #include "constrain/schema_keywords.h"
+#include "constrain/value_set.h"
 
 namespace dllm::constrain {
 namespace {
@@ -31,8 +32,6 @@ std::int64_t count_values(const Json& value) {
     for (const Json& one : value) count += count_values(one);
   return count;
 }
-
-bool equal(const Json& a, const Json& b) { return nlohmann::json(a) == nlohmann::json(b); }
 
 enum class Rule {
   kSame,     ///< one keyword says both only if they are the same
@@ -129,12 +128,14 @@ class Merge {
   Expected<Json> both(const std::string& key, const Json& first, const SchemaNode& second) {
     if (key == "type") return types(first, second.json);
     if (key == "required" && first.is_array() && second.json.is_array()) {
-      Json names = first;
-      for (const Json& name : second.json)
-        if (std::ranges::count(names, name) == 0) names.push_back(name);
+      ValueSet seen;
+      Json names = Json::array();
+      for (const Json* list : {&first, &second.json})
+        for (const Json& name : *list)
+          if (seen.insert(name)) names.push_back(name);
       return names;
     }
-    if (equal(first, second.json)) return first;
+    if (equal_values(first, second.json)) return first;
     if (key == "uniqueItems" && first.is_boolean() && second.json.is_boolean()) return Json(true);
     if (key == "multipleOf") return multiple(first, second);
     if (key == "anyOf" || key == "oneOf") return alternatives(key, first, second);
@@ -153,13 +154,17 @@ class Merge {
 
   static Expected<Json> types(const Json& first, const Json& second) {
     const auto list = [](const Json& type) { return type.is_array() ? type : Json::array({type}); };
-    const auto has = [](const Json& types, const Json& type) { return std::ranges::count(types, type) > 0; };
     const Json a = list(first), b = list(second);
+    const ValueSet in_a(a), in_b(b);
+    ValueSet taken;
     Json common = Json::array();
-    for (const Json& type : a)
-      if (has(b, type) || (type == "integer" && has(b, "number"))) common.push_back(type);
-    for (const Json& type : b)
-      if (type == "integer" && has(a, "number") && !has(common, type)) common.push_back(type);
+    const auto take = [&](const Json& types, const ValueSet& others) {
+      for (const Json& type : types)
+        if ((others.contains(type) || (type == "integer" && others.contains("number"))) && taken.insert(type))
+          common.push_back(type);
+    };
+    take(a, in_b);
+    take(b, in_a);
     return common.empty() ? Json() : common.size() == 1 ? common[0] : common;
   }
 
@@ -232,10 +237,10 @@ class Merge {
     };
     const Json of_a = list(a), of_b = list(b);
     if (of_b.is_null()) return true;
+    const ValueSet in_a(of_a);
     Json common = Json::array();
     for (const Json& value : of_b)
-      if (of_a.is_null() || std::ranges::any_of(of_a, [&](const Json& one) { return equal(one, value); }))
-        common.push_back(value);
+      if (of_a.is_null() || in_a.contains(value)) common.push_back(value);
     result.erase("const");
     result["enum"] = common;
     return !common.empty();

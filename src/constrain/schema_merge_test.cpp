@@ -41,6 +41,12 @@ TEST(SchemaMerge, WhatFitsAllIsAccepted) {
        "[1, 1]", false},
       {R"({"allOf": [true, {"type": "null"}]})", "null", true},
       {R"({"allOf": [{"const": 1}, {"enum": [1.0, 2]}]})", "1.0", true},
+      {R"({"allOf": [{"const": {"a": 1, "b": [2]}}, {"enum": [{"b": [2.0], "a": 1}, 3]}]})", R"({"b": [2.0], "a": 1})",
+       true},
+      {R"({"allOf": [{"enum": [[1, 2]]}, {"enum": [[1, 2], [2, 1]]}]})", "[1, 2]", true},
+      {R"({"allOf": [{"enum": [[1, 2]]}, {"enum": [[1, 2], [2, 1]]}]})", "[2, 1]", false},
+      {R"({"allOf": [{"type": ["null", "null"]}, {"type": ["string", "null", "integer"]}]})", "3", false},
+      {R"({"allOf": [{"type": ["number", "null"]}, {"type": ["integer", "integer"]}]})", "3", true},
   };
   for (const auto& [schema, text, accepted] : cases)
     EXPECT_EQ(test::schema_dfa(schema).matches(text), accepted) << schema << " " << text;

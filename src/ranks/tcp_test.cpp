@@ -290,6 +290,25 @@ TEST(TcpRanks, SilentWorkersCanBeDoneWithout) {
   EXPECT_EQ(connect_ranks({worker.address()}, {}, {}, reach).error().code, ErrorCode::kCancelled);
 }
 
+/// Both wait when this thread has been without a processor: the frame, and ZeroMQ's event of the connection.
+TEST(TcpRanks, WhoHasAnsweredIsThere) {
+  const ZmqContext context;
+  const ZmqSocket socket = *ZmqSocket::make(context, ZMQ_DEALER);
+  ASSERT_EQ(zmq_bind(socket.get(), "tcp://127.0.0.1:*"), 0);
+  char endpoint[64];
+  std::size_t size = sizeof endpoint;
+  zmq_getsockopt(socket.get(), ZMQ_LAST_ENDPOINT, endpoint, &size);
+  const auto link = *connect_link(context, std::string(endpoint).substr(6), 1, "");
+  EXPECT_FALSE(link->reached());
+  const auto busy = static_cast<char>(FrameKind::kBusy);
+  ASSERT_EQ(zmq_send(socket.get(), &busy, 1, 0), 1) << "waits for the connection";
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  Frame frame;
+  const auto came = link->receive(frame, 60'000);
+  ASSERT_TRUE(came && *came);
+  EXPECT_TRUE(link->reached());
+}
+
 TEST(TcpRanks, EachRankGetsItsOwn) {
   const auto work = [](Communicator& ranks) {
     const auto part = ranks.scatter({}, 3'000'000);

@@ -110,6 +110,8 @@ void Call::fail(const ApiError& error, const std::string& logged) {
         {{"error", (logged.empty() ? error.message : logged).substr(0, kLongest)}});
 }
 
+bool Call::gone() const { return stop.stop_requested() || api.ended; }
+
 bool Call::is_over() {
   if (gone()) {
     log(499, {{"error", "the client has gone"}});

@@ -63,11 +63,11 @@ struct Call {
   std::shared_ptr<void> seat{};   ///< counts the call among its client's
   ServedModel* bound = nullptr;   ///< Api::bind()
   std::shared_ptr<void> lease{};  ///< keeps it loaded
-  std::stop_source stop{};        ///< the client has gone: nobody waits for the answer
+  std::stop_source stop{};        ///< the client has gone
 
   /// The model that answers; of routes that need one.
   ServedModel& served() const { return *bound; }
-  bool gone() const { return stop.stop_requested(); }
+  bool gone() const;  ///< nobody waits for the answer
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
   /// Reads the field `model`. Errors: kUsage (another model than the served one).
   Expected<void> read_model(Fields& fields);
@@ -135,6 +135,7 @@ class Api {
   Metrics metrics{};
   std::function<std::size_t()> connections{};
   std::atomic<bool> draining{false};
+  std::atomic<bool> ended{false};       ///< all connections have ended: nobody waits for anything
   ServedModel* only = nullptr;          ///< of a server with one model
   const ModelSource* source = nullptr;  ///< of a server with several
   ModelPool* pool = nullptr;            ///< of a server with several

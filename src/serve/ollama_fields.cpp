@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string_view>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 
 #include "base/try.h"
@@ -35,8 +36,29 @@ constexpr std::array<std::string_view, 14> kLoading = {
     "num_ctx",   "num_keep", "num_batch", "num_gpu", "main_gpu",   "num_thread", "use_mmap",
     "use_mlock", "low_vram", "numa",      "f16_kv",  "vocab_only", "logits_all", "draft_num_predict"};
 
+/// An object in the making: Json would search all its members for each new one.
+class Members {
+ public:
+  bool contains(const std::string& name) const { return places_.contains(name); }
+  /// In the place of one of that name.
+  void put(const std::string& name, Json value) {
+    auto& members = object_.get_ref<Json::object_t&>();
+    const auto [place, added] = places_.try_emplace(name, members.size());
+    if (added) {
+      members.emplace_back(name, std::move(value));
+    } else {
+      members.data()[place->second].second = std::move(value);
+    }
+  }
+  Json take() { return std::move(object_); }
+
+ private:
+  Json object_ = Json::object();
+  std::unordered_map<std::string, std::size_t> places_;
+};
+
 /// `options`: Ollama's names in `asked` become ours; other names are options of ours, or errors of read_options().
-Expected<void> add_options(const Json& options, Json& asked, Ignored* ignored) {
+Expected<void> add_options(const Json& options, Members& asked, Ignored* ignored) {
   if (!options.is_object()) return wrong_type("options", "an object");
   for (const auto& [key, value] : options.items()) {
     if (value.is_null()) continue;
@@ -52,16 +74,16 @@ Expected<void> add_options(const Json& options, Json& asked, Ignored* ignored) {
     const auto* const renamed = std::ranges::find(kRenamed, key, &std::pair<const char*, const char*>::first);
     const std::string name = renamed == std::end(kRenamed) ? key : renamed->second;
     if (asked.contains(name)) return Error{ErrorCode::kUsage, "it is given twice", "options." + key, "leave one out"};
-    asked[name] = value;
+    asked.put(name, value);
   }
   return {};
 }
 
-Expected<void> add_format(const Json& format, Json& asked) {
+Expected<void> add_format(const Json& format, Members& asked) {
   if (format.is_object()) {
-    asked["json_schema"] = format;
+    asked.put("json_schema", format);
   } else if (format == "json") {
-    asked["response_format"] = {{"type", "json_object"}};
+    asked.put("response_format", {{"type", "json_object"}});
   } else if (format != "") {
     return wrong_type("format", "\"json\" or a JSON Schema");
   }
@@ -86,13 +108,13 @@ Error in_ollama_fields(Error error) {
 }
 
 Expected<Json> from_ollama(Fields& fields) {
-  Json asked = Json::object();
+  Members asked;
   if (const Json* options = fields.find("options")) DLLM_CHECK_OK(add_options(*options, asked, fields.ignored()));
   if (const Json* format = fields.find("format")) DLLM_CHECK_OK(add_format(*format, asked));
   // A server with one model keeps it as long as it runs; one with several has read this before.
   fields.ignore("keep_alive");
-  for (const std::string& rest : fields.rest()) asked[rest] = *fields.find(rest);
-  return asked;
+  for (const std::string& rest : fields.rest()) asked.put(rest, *fields.find(rest));
+  return asked.take();
 }
 
 Expected<Json> messages_from_ollama(const Json& list) {

@@ -130,6 +130,7 @@ class Host {
     notify_service_manager("READY=1\nSTATUS=serving requests");
     server_->run();
     api_->draining = true;  // downloads end, too
+    api_->ended = true;
     if (end) end();
     work_.reset();
   }

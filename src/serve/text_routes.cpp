@@ -1,4 +1,11 @@
 // Tokens and templates: /tokenize, /detokenize, /apply-template (fields of llama.cpp and vLLM), /tokenizer_info.
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
 #include "base/try.h"
 #include "serve/answer.h"
 #include "serve/conversation.h"
@@ -12,13 +19,24 @@ Expected<bool> either_flag(Fields& fields, const char* ours, const char* theirs,
   return fields.flag(theirs, first);
 }
 
-Json pieces(const LanguageModel& model, const std::vector<std::int32_t>& ids) {
-  Json list = Json::array();
-  for (const std::int32_t id : ids)
-    list.push_back(
-        {{"id", id},
-         {"piece", model.detokenize({id}, /*special=*/true).has_value() ? *model.detokenize({id}, true) : ""}});
-  return list;
+/// A list of ids with their texts, written at once: as values of JSON, those of a body of 4 MB would take a gigabyte.
+/// Null: the call is over before that.
+std::optional<std::string> pieces(Call& call, const std::vector<std::int32_t>& ids) {
+  constexpr std::size_t kBetweenLooks = 16384;
+  const LanguageModel& model = call.served().model;
+  std::unordered_map<std::int32_t, std::string> known;
+  std::string list = "[";
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (i % kBetweenLooks == 0 && call.is_over()) return std::nullopt;
+    std::string& one = known[ids[i]];
+    if (one.empty()) {
+      const auto text = model.detokenize({ids[i]}, /*special=*/true);
+      one = fmt::format(R"({{"id":{},"piece":{}}})", ids[i], dump(Json(text.has_value() ? *text : "")));
+    }
+    if (i > 0) list += ',';
+    list += one;
+  }
+  return list + "]";
 }
 
 }  // namespace
@@ -47,9 +65,13 @@ Expected<void> tokenize(const CallPtr& call) {
   } else {
     DLLM_TRY(ids, served.model.tokenize(content.value_or(prompt.value_or("")), special));
   }
-  call->reply({{"tokens", with_pieces ? pieces(served.model, ids) : Json(ids)},
-               {"count", ids.size()},
-               {"max_model_len", served.model.context_length()}});
+  const std::int64_t longest = served.model.context_length();
+  if (!with_pieces) {
+    call->reply({{"tokens", ids}, {"count", ids.size()}, {"max_model_len", longest}});
+  } else if (const auto texts = pieces(*call, ids)) {
+    call->reply(HttpResponse{
+        .body = fmt::format(R"({{"tokens":{},"count":{},"max_model_len":{}}})", *texts, ids.size(), longest)});
+  }
   return {};
 }
 

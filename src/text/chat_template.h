@@ -45,7 +45,7 @@ class ChatTemplate {
   /// Renders messages. Errors, each with line and column: kUsage for raise_exception() in the template (its message);
   /// kInvalidFile for a wrong operand type and other errors of jinja2; kUnsupported for filters, tests and methods
   /// outside the subset, when they are reached; kResource for the limits on work (kMaxSteps), output and single texts
-  /// (16 MiB), all intermediate texts (1 GiB) and nesting.
+  /// (8 MiB), all intermediate texts (1 GiB) and nesting.
   Expected<std::string> render(const std::vector<ChatMessage>& messages, const Options& options) const;
 
   /// The same with arbitrary variables (a JSON object). Tests compare it with jinja2.

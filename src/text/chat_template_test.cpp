@@ -212,6 +212,27 @@ TEST(ChatTemplate, LimitsStopRunawayTemplates) {
   }
 }
 
+// What takes no part in the count of nodes: reading long texts, and looking for names among names.
+TEST(ChatTemplate, CharactersAndNamesCount) {
+  std::vector<std::string> sources;
+  // Each looks at 20 million characters.
+  for (const char* read : {"s[i]", "s[:1]", "s | length", "s.isdigit()", "s.find('b')"})
+    sources.push_back("{% set s = '1' * 1000000 %}{% for i in range(20) %}{{ " + std::string(read) + " }}{% endfor %}");
+  std::string names, fields, last_first;
+  for (int i = 0; i < 8000; ++i) {
+    names += "k" + std::to_string(i) + "=1,";
+    fields += "{k" + std::to_string(7999 - i) + "}";
+    last_first += "k" + std::to_string(7999 - i) + "=2,";
+  }
+  sources.push_back("{% macro m(" + names + ") %}{% endmacro %}{{ m(" + last_first + ") }}");
+  sources.push_back("{{ '" + fields + "'.format(" + names + ") }}");
+  for (const std::string& source : sources) {
+    const auto text = render(source, Json::object(), 1'000'000);
+    ASSERT_FALSE(text.has_value()) << source.substr(0, 100);
+    EXPECT_EQ(text.error().code, ErrorCode::kResource) << text.error().message();
+  }
+}
+
 // A search of std::string would look at 10^12 bytes here.
 TEST(ChatTemplate, SearchesAreLinear) {
   const std::string texts = "{% set t = 'a' * 4000000 %}{% set p = 'a' * 1000000 ~ 'b' ~ 'a' * 1000000 %}";

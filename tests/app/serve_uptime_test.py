@@ -49,6 +49,9 @@ def shapes():
     yield "fewer unknown fields", CHAT, {**ask, **keys(60_000)}, 400
     yield "response metadata", "/v1/responses", {"input": "3 + 4 =", "max_output_tokens": 8, "metadata": keys(60_000)}, 200
     yield "template arguments", CHAT, {**ask, "chat_template_kwargs": keys(60_000)}, 200
+    yield "options of Ollama", "/api/chat", {"model": "default", "messages": QUESTION, "options": keys(60_000)}, 400
+    yield "two lists that both hold", CHAT, {**ask, "json_schema": {"allOf": [
+        {"enum": list(range(4000))}, {"enum": list(range(4000, 0, -1))}]}}, 200
     yield "biases", CHAT, {**ask, "logit_bias": keys(60_000)}, 400
     yield "a long field", CHAT, {**ask, "a" * 3_000_000: 1}, 400
     yield "a long model", CHAT, {**ask, "model": "-a " * 1_000_000}, 404
@@ -235,7 +238,7 @@ class Idle(unittest.TestCase):
 class Keys(unittest.TestCase):
     def file(self, text, mode=0o600):
         path = pathlib.Path(self.folder.name) / "keys"
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8", newline="")
         path.chmod(mode)
         return path
 
@@ -244,7 +247,7 @@ class Keys(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def test_blanks_and_comments(self):
-        with Server("--api-key-file", self.file("# whose\n\n  secret \t\r\nother\n")) as server:
+        with Server("--api-key-file", self.file("\ufeff# whose\n\n  secret \t\r\nother\n")) as server:
             def status(**headers):
                 return server.get("/v1/models", **headers).status
             self.assertEqual(status(Authorization="Bearer secret"), 200)

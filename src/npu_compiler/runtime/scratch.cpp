@@ -13,14 +13,13 @@ struct Taken {
   std::int64_t begin, end;
 };
 
-/// The ranges of placed buffers that live at the same time as `buffer`, by address.
+/// The ranges of placed buffers that live at the same time as `buffer`, by address, as `placed` is.
 std::vector<Taken> taken_by_others(std::span<const LiveBuffer> buffers, const std::vector<std::size_t>& placed,
                                    const std::vector<std::int64_t>& offsets, const LiveBuffer& buffer) {
   std::vector<Taken> taken;
   for (const std::size_t other : placed)
     if (buffers[other].first <= buffer.last && buffer.first <= buffers[other].last)
       taken.push_back({offsets[other], offsets[other] + buffers[other].bytes});
-  std::ranges::sort(taken, {}, &Taken::begin);
   return taken;
 }
 
@@ -50,7 +49,8 @@ ScratchPlan share_scratch(std::span<const LiveBuffer> buffers, std::int64_t alig
     const std::vector<Taken> taken = taken_by_others(buffers, placed, plan.offsets, buffers[i]);
     plan.offsets[i] = best_gap(taken, buffers[i].bytes, alignment);
     plan.bytes = std::max(plan.bytes, plan.offsets[i] + buffers[i].bytes);
-    placed.push_back(i);
+    const auto offset = [&](std::size_t one) { return plan.offsets[one]; };
+    placed.insert(std::ranges::upper_bound(placed, plan.offsets[i], {}, offset), i);
   }
   return plan;
 }

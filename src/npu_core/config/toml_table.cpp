@@ -13,7 +13,48 @@
 namespace dllm::npu {
 namespace {
 
+/// The library limits how deep values are nested, but not the parts of keys: each is a table in a table, and tables are
+/// destroyed and written by recursion.
+constexpr int kMostKeyParts = 64;
+
+/// Whether a line may begin with a key or a header of too many parts.
+bool has_long_key(std::string_view line) {
+  int parts = 1;
+  char quote = 0, before = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quote != 0) {
+      if (c == '\\' && quote == '"') ++i;
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '=' || c == '#' || (c == '.' && before == '.')) {
+      return false;  // what follows is a value, a comment, or text
+    } else if (c == ',') {
+      parts = 1;  // a list of numbers goes on
+    } else if (c == '.' && ++parts > kMostKeyParts) {
+      return true;
+    }
+    before = c;
+  }
+  return false;
+}
+
+Expected<void> check_keys(std::string_view text, const std::string& file) {
+  int number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    ++number;
+    if (has_long_key(text.substr(at, end - at)))
+      return Error{ErrorCode::kInvalidFile, fmt::format("a key has more than {} parts", kMostKeyParts),
+                   fmt::format("{}:{}", file, number), ""};
+    at = end + 1;
+  }
+  return {};
+}
+
 Expected<toml::table> parse_toml(std::string_view text, const std::string& file) {
+  DLLM_CHECK_OK(check_keys(text, file));
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
@@ -227,6 +268,9 @@ Expected<void> TomlTable::finish() const {
 Expected<std::string> with_override(std::string_view text, const std::string& file, std::string_view key,
                                     std::string_view value) {
   DLLM_TRY(toml::table root, parse_toml(text, file));
+  if (std::ranges::count(key, '.') >= kMostKeyParts)
+    return Error{ErrorCode::kUsage, fmt::format("the key has more than {} parts", kMostKeyParts),
+                 std::string(key.substr(0, 80)), "example: sram.vector_rows"};
   const Error bad_value{ErrorCode::kUsage, fmt::format("'{}' is not a TOML value", value), std::string(key),
                         "examples: 16, 2.5, true, \"open\""};
   toml::table holder;

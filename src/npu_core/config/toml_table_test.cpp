@@ -47,6 +47,25 @@ TEST(TomlTable, OverridesOneKey) {
   EXPECT_FALSE(with_override(kText, "f.toml", "count", "[1"));
 }
 
+TEST(TomlTable, KeysOfManyPartsAreRefused) {
+  std::string bare = "a", quoted = "\"a.b\"", numbers = "x = [\n";
+  for (int i = 0; i < 60'000; ++i) bare += ".a", quoted += " . \"a.b\"";
+  for (int i = 0; i < 300; ++i) numbers += "1.5, ";
+  for (const std::string& text :
+       {bare + " = 1\n", quoted + " = 1\n", "[" + bare + "]\nb = 1\n", "[[" + bare + "]]\n"}) {
+    const auto table = TomlTable::parse("c = 1\n" + text, "deep.toml");
+    ASSERT_FALSE(table);
+    EXPECT_EQ(table.error().code, ErrorCode::kInvalidFile);
+    EXPECT_EQ(table.error().where, "deep.toml:2");
+  }
+  for (const std::string& text : {numbers + "]\n", "x = \"" + std::string(200, '.') + "\"\n", "# " + bare + "\n",
+                                  std::string("a.b.c.d = 1\n"), "x = \"\"\"\n" + std::string(200, '.') + "\n\"\"\"\n"})
+    EXPECT_TRUE(TomlTable::parse(text, "flat.toml")) << text;
+  const auto set = with_override("c = 1\n", "c.toml", bare, "1");
+  ASSERT_FALSE(set);
+  EXPECT_EQ(set.error().code, ErrorCode::kUsage);
+}
+
 TEST(TomlTable, ScalarTexts) {
   auto root = TomlTable::parse("a = [1, 2.5, \"w\"]\nb = true\n", "f.toml");
   EXPECT_EQ(*root->scalar_texts("a"), (std::vector<std::string>{"1", "2.5", "'w'"}));

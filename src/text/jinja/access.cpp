@@ -70,7 +70,7 @@ Expected<Value> get_item(Runtime& runtime, const Value& object, const Value& key
       const auto index = resolve_index(key.as_integer(), sequence->items.size());
       if (index) return sequence->items[*index];
     } else if (const std::string* text = object.text()) {
-      DLLM_CHECK_OK(runtime.scan(object));
+      DLLM_CHECK_OK(runtime.scan(object, 2));
       const auto index = resolve_index(key.as_integer(), char_count(*text));
       if (index) return runtime.text(object.marked()->part(char_at(*text, *index)), object.safe());
     }
@@ -122,7 +122,7 @@ void each_index(const Slice& slice, Visit visit) {
 Expected<Value> get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
                           const Value& step) {
   DLLM_CHECK_OK(require_defined(object));
-  DLLM_CHECK_OK(runtime.scan(object));
+  DLLM_CHECK_OK(runtime.scan(object, 2));
   if (const std::string* text = object.text()) {
     const auto all = chars(*text);
     DLLM_TRY(const Slice slice, resolve_slice(start, stop, step, static_cast<std::int64_t>(all.size())));

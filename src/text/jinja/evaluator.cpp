@@ -248,6 +248,8 @@ Expected<void> Interpreter::bind_rest(const Stmt& definition, const Arguments& a
 
 Expected<void> Interpreter::bind_parameters(const Stmt& definition, const Arguments& arguments) {
   const std::vector<std::string>& params = definition.params;
+  // Each name is looked for among the others.
+  DLLM_CHECK_OK(runtime_.step(static_cast<std::int64_t>(params.size() * arguments.named.size() / 16)));
   DLLM_CHECK_OK(bind_rest(definition, arguments));
   const std::size_t defaults = definition.kind == StmtKind::kMacro ? definition.exprs.size() : 0;
   for (std::size_t i = 0; i < params.size(); ++i) {

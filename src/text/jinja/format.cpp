@@ -175,8 +175,8 @@ Expected<MarkedText> brace_format(Runtime& runtime, const MarkedText& marked, bo
     }
     const std::size_t end = c == '{' ? format.find('}', at) : format.npos;
     if (end == format.npos) return type_error("format: a single brace");
+    DLLM_CHECK_OK(runtime.step(1 + static_cast<std::int64_t>(arguments.named.size() / 16)));
     DLLM_TRY(const Value* value, field(format.substr(at + 1, end - at - 1), arguments, next));
-    DLLM_CHECK_OK(runtime.step());
     DLLM_TRY(const MarkedText text, safe ? escaped(runtime, *value) : runtime.str(*value));
     out.append(text);
     at = end;

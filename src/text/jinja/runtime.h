@@ -111,8 +111,8 @@ class Runtime {
   const Limits& limits() const { return limits_; }
 
   Expected<void> step(std::int64_t count = 1);
-  /// Charges the steps of reading `value` if it is a long text.
-  Expected<void> scan(const Value& value);
+  /// Charges the steps of reading `value` so many times if it is a long text.
+  Expected<void> scan(const Value& value, int times = 1);
   /// Call before creating a text of `bytes`.
   Expected<void> allocate(std::size_t bytes);
 

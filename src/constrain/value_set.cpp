@@ -1,0 +1,45 @@
+#include "constrain/value_set.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/hash.h"
+
+namespace dllm::constrain {
+
+using Json = nlohmann::ordered_json;
+
+std::uint64_t value_hash(const Json& value) {
+  if (value.is_number()) return std::hash<double>()(value.get<double>());
+  if (value.is_string()) return std::hash<std::string>()(value.get_ref<const std::string&>());
+  std::uint64_t hash = mix64(static_cast<std::uint64_t>(value.type()), value.is_boolean() && value.get<bool>() ? 1 : 0);
+  if (value.is_array())
+    for (const Json& item : value) hash = mix64(hash, value_hash(item));
+  if (value.is_object())  // whatever the order of its members
+    for (const auto& [name, member] : value.items()) hash += mix64(std::hash<std::string>()(name), value_hash(member));
+  return hash;
+}
+
+bool equal_values(const Json& a, const Json& b) {
+  // nlohmann::json sorts members; everything else compares as it is.
+  return a.is_structured() ? nlohmann::json(a) == nlohmann::json(b) : a == b;
+}
+
+ValueSet::ValueSet(const Json& list) {
+  for (const Json& value : list) insert(value);
+}
+
+bool ValueSet::contains(const Json& value) const {
+  const auto [first, last] = values_.equal_range(value_hash(value));
+  return std::any_of(first, last, [&](const auto& one) { return equal_values(*one.second, value); });
+}
+
+bool ValueSet::insert(const Json& value) {
+  if (contains(value)) return false;
+  values_.emplace(value_hash(value), &value);
+  return true;
+}
+
+}  // namespace dllm::constrain
