@@ -140,11 +140,9 @@ struct Compiled {
 Expected<Dfa> compile_once(const Pattern& pattern, const DfaLimits& limits, bool counts, Compiled& told) {
   const std::int32_t most = limits.states * kNfaStates;
   if (pattern.depth > kDeepestPattern) return too_large("its parts are nested too deep");
-  const auto nfa = build_nfa(pattern, {.states = most,
-                                       .visits = limits.work,
-                                       .counts = counts,
-                                       .product_states = limits.states,
-                                       .stop = limits.stop});
+  const auto nfa = build_nfa(
+      pattern,
+      {.states = most, .visits = limits.work, .counts = counts, .product_states = limits.states, .stop = limits.stop});
   if (limits.stop.stop_requested()) return stopped();
   if (!nfa) return too_large(fmt::format("more than {} states before it is deterministic", most));
   Subsets subsets(*nfa, limits);

@@ -53,8 +53,8 @@ const PatternPtr& string_char() {
 /// (private use, and tags of flags), and \u, without which 26 control characters cannot be written.
 const PatternPtr& frugal_string_char() {
   constexpr char32_t kLast = 0x3FFFF;
-  static const PatternPtr pattern = either({one_of(plain_chars().common({0, kLast})),
-                                            sequence({literal("\\"), one_of(chars_of("\"\\/bfnrt"))})});
+  static const PatternPtr pattern =
+      either({one_of(plain_chars().common({0, kLast})), sequence({literal("\\"), one_of(chars_of("\"\\/bfnrt"))})});
   return pattern;
 }
 

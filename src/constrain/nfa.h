@@ -34,8 +34,8 @@ struct Nfa {
 
 struct NfaLimits {
   std::int32_t states = 0;
-  std::int64_t visits = 0;  ///< of parts of the pattern
-  bool counts = true;       ///< false: counted parts are repeated, a few times
+  std::int64_t visits = 0;               ///< of parts of the pattern
+  bool counts = true;                    ///< false: counted parts are repeated, a few times
   std::int32_t product_states = 10'000;  ///< of an automaton that is a factor of another, or their product
   std::stop_token stop{};
 };

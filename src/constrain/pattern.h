@@ -52,8 +52,8 @@ PatternPtr repeat(PatternPtr part, std::int32_t least, std::int32_t most);
 /// states. Where that is not possible, because something else may be there too, fewer times may be possible instead.
 /// Precondition: what follows begins otherwise than the part, which is not empty and begins with no other part.
 PatternPtr counted(PatternPtr part, std::int32_t most);
-/// Texts that both patterns match, and those of the first that are none of the second. They are whole automata, in which
-/// nothing is counted, and their product.
+/// Texts that both patterns match, and those of the first that are none of the second. They are whole automata, in
+/// which nothing is counted, and their product.
 PatternPtr both(PatternPtr first, PatternPtr second);
 PatternPtr except(PatternPtr first, PatternPtr second);
 inline PatternPtr maybe(PatternPtr part) { return repeat(std::move(part), 0, 1); }

@@ -23,7 +23,7 @@ struct RegexTerm {
     kEnd,       ///< $
   };
   Kind kind = Kind::kPlain;
-  PatternPtr plain{};               ///< of kPlain
+  PatternPtr plain{};              ///< of kPlain
   std::vector<RegexTerm> parts{};  ///< of the others; kRepeat and looks ahead: one
   std::int32_t least = 0, most = 0;
 };
@@ -33,8 +33,8 @@ RegexTerm sequence_term(std::vector<RegexTerm> parts);
 RegexTerm either_term(std::vector<RegexTerm> parts);
 RegexTerm repeat_term(RegexTerm part, std::int32_t least, std::int32_t most);
 
-/// The texts that an expression matches, as a pattern without assertions. Errors: kUsage (an assertion in a part that is
-/// repeated without end; too many of them).
+/// The texts that an expression matches, as a pattern without assertions. Errors: kUsage (an assertion in a part that
+/// is repeated without end; too many of them).
 Expected<PatternPtr> language_of(const RegexTerm& term, RegexScope scope);
 
 }  // namespace dllm::constrain

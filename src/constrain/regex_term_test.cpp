@@ -53,11 +53,32 @@ int agreeing(const std::string& pattern, RegexScope scope, std::string_view lett
 
 TEST(RegexTerm, LookAheadsAgreeWithTheStandardLibrary) {
   int accepted = 0;
-  for (const char* pattern :
-       {"(?=ab)a.*", "(?!ab).*", "^(?=.*a)(?=.*b).{3,}$", "^(?!.*aa).*$", "a(?=b)", "a(?!b)", "(?:(?=a)..|b)c*",
-        "^(?!(?:a|b)$)[abc]+$", "(?=a)(?!ab)\\w+", "(a$)|^b", "(?:^a|b)c", "^(?:a(?=c)|b){1,3}?c?", "(^|c)ab", "a(b|$)",
-        "(?=(?!a)b)b", "^a(?=b(?=c))", "c*(?:^a|b)", "(?:(?!a)[abc]){2}$", "(?=a|$)b?", "^(?=a$|b)", "(?!)", "(?=)a",
-        "(?<name>a)b", "^(?!^[-+.]*$)a*", "(?:^)(?:$)", "((?=a)){0,2}b"}) {
+  for (const char* pattern : {"(?=ab)a.*",
+                              "(?!ab).*",
+                              "^(?=.*a)(?=.*b).{3,}$",
+                              "^(?!.*aa).*$",
+                              "a(?=b)",
+                              "a(?!b)",
+                              "(?:(?=a)..|b)c*",
+                              "^(?!(?:a|b)$)[abc]+$",
+                              "(?=a)(?!ab)\\w+",
+                              "(a$)|^b",
+                              "(?:^a|b)c",
+                              "^(?:a(?=c)|b){1,3}?c?",
+                              "(^|c)ab",
+                              "a(b|$)",
+                              "(?=(?!a)b)b",
+                              "^a(?=b(?=c))",
+                              "c*(?:^a|b)",
+                              "(?:(?!a)[abc]){2}$",
+                              "(?=a|$)b?",
+                              "^(?=a$|b)",
+                              "(?!)",
+                              "(?=)a",
+                              "(?<name>a)b",
+                              "^(?!^[-+.]*$)a*",
+                              "(?:^)(?:$)",
+                              "((?=a)){0,2}b"}) {
     // An expression of std::regex has no named groups, and is otherwise the same.
     std::string plain = pattern;
     if (const std::size_t name = plain.find("<name>"); name != plain.npos) plain.replace(name - 1, 7, "");
@@ -99,21 +120,22 @@ TEST(RegexTerm, RandomLookAheadsAgreeWithTheStandardLibrary) {
 
 /// As pydantic writes decimals, and zod addresses.
 TEST(RegexTerm, ExpressionsOfOthers) {
-  const auto decimal = compiled(R"(^(?!^[-+.]*$)[+-]?0*(?:\d{0,3}$|(?=[\d.]{1,6}0*$)\d{0,3}\.\d{0,2}0*$))",
-                                RegexScope::kSearch);
+  const auto decimal =
+      compiled(R"(^(?!^[-+.]*$)[+-]?0*(?:\d{0,3}$|(?=[\d.]{1,6}0*$)\d{0,3}\.\d{0,2}0*$))", RegexScope::kSearch);
   ASSERT_TRUE(decimal.has_value()) << decimal.error().message();
   for (const char* text : {"1", "-1.5", "+0012.30", "123.45", ".5", "0"}) EXPECT_TRUE(decimal->matches(text)) << text;
   for (const char* text : {"", "-", "+.", "a", "-a", "."}) EXPECT_FALSE(decimal->matches(text)) << text;
-  const auto email = compiled(
-      R"(^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$)",
-      RegexScope::kSearch);
+  const auto email =
+      compiled(R"(^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$)",
+               RegexScope::kSearch);
   ASSERT_TRUE(email.has_value()) << email.error().message();
   EXPECT_TRUE(email->matches("a.b@example.org"));
   for (const char* text : {".a@b.org", "a..b@c.org", "a@b", "a.@b.org "}) EXPECT_FALSE(email->matches(text)) << text;
   const auto password = compiled(R"(^(?=.*[A-Z])(?=.*\d)(?=.*[^\w\s]).{8,}$)", RegexScope::kSearch);
   ASSERT_TRUE(password.has_value()) << password.error().message();
   EXPECT_TRUE(password->matches("abcDe_1?x"));
-  for (const char* text : {"abcde_1?x", "abcDe_?xx", "abcDe_12x", "aD1?"}) EXPECT_FALSE(password->matches(text)) << text;
+  for (const char* text : {"abcde_1?x", "abcDe_?xx", "abcDe_12x", "aD1?"})
+    EXPECT_FALSE(password->matches(text)) << text;
 }
 
 TEST(RegexTerm, WhatCannotBeOrIsTooMuchIsRefused) {

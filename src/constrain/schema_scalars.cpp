@@ -97,8 +97,8 @@ Expected<PatternPtr> SchemaReader::string(const SchemaNode& node) {
   // Texts that have the lengths by themselves need not be counted.
   const TextLength texts = text_length(content);
   const bool short_ones = texts.least < length.least;
-  const bool long_ones = length.most != Pattern::kUnbounded &&
-                         (texts.most == Pattern::kUnbounded || texts.most > length.most);
+  const bool long_ones =
+      length.most != Pattern::kUnbounded && (texts.most == Pattern::kUnbounded || texts.most > length.most);
   if (!short_ones && !long_ones) return json_string_of(content);
   if (long_ones && texts.least > length.most) return node.at("maxLength").bad("all texts of its form are longer");
   if (short_ones && texts.most != Pattern::kUnbounded && texts.most < length.least)

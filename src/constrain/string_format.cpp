@@ -78,7 +78,8 @@ std::string name_expression(std::string_view name) {
   if (name == "base64") return base64("+/");
   if (name == "base64url") return base64("_-");
   if (name == "json-pointer") return "(/([A-Za-z0-9._-]|~[01]){1,20}){0,4}";
-  if (name == "uri" || name == "iri" || name == "uri-template" || name == "uri-reference" || name == "iri-reference") return uri;
+  if (name == "uri" || name == "iri" || name == "uri-template" || name == "uri-reference" || name == "iri-reference")
+    return uri;
   return "";
 }
 

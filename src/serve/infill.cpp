@@ -26,16 +26,16 @@ class InfillFormat final : public AnswerFormat {
   Json last(const Generation& answer, std::string_view text) const {
     const bool word = !answer.stop_text.empty();
     Json json = {{"content", text},
-            {"stop", true},
-            {"stop_type", word                                   ? "word"
-                          : answer.finish == FinishReason::kStop ? "eos"
-                                                                 : "limit"},
-            {"stopping_word", answer.stop_text},
-            {"tokens_predicted", answer.stats.answer_tokens},
-            {"tokens_evaluated", answer.stats.prompt_tokens},
-            {"model", call_->name()},
-            {"truncated", false},
-            {"dllm", facts_json(answer)}};
+                 {"stop", true},
+                 {"stop_type", word                                   ? "word"
+                               : answer.finish == FinishReason::kStop ? "eos"
+                                                                      : "limit"},
+                 {"stopping_word", answer.stop_text},
+                 {"tokens_predicted", answer.stats.answer_tokens},
+                 {"tokens_evaluated", answer.stats.prompt_tokens},
+                 {"model", call_->name()},
+                 {"truncated", false},
+                 {"dllm", facts_json(answer)}};
     if (!prompt_.is_null()) json["prompt"] = prompt_;
     return json;
   }

@@ -136,7 +136,8 @@ Expected<void> chat(const CallPtr& call) {
            prepare(call, {.system = "", .messages = messages}, std::move(tools), wishes.thinking, wishes.options));
   prepared.reader.prepare(request, wishes.options, asked);
   add_choices(request, prepared.ids, wishes.options, 1);
-  return answer(call, std::move(request), ollama_format(call, /*chat=*/true, std::move(prepared.reader), std::move(wishes.logs)));
+  return answer(call, std::move(request),
+                ollama_format(call, /*chat=*/true, std::move(prepared.reader), std::move(wishes.logs)));
 }
 
 /// The words of /api/generate: raw, before a suffix, or a user's message.

@@ -24,7 +24,7 @@ struct Tools {
 /// What `tool_choice` says.
 struct ToolChoice {
   bool callable = true, forced = false;
-  std::string only;  ///< see Tools
+  std::string only;                                   ///< see Tools
   std::optional<std::vector<std::string>> allowed{};  ///< names of tools; the others do not count
 };
 

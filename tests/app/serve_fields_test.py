@@ -45,7 +45,8 @@ class Fields(ServeCase):
                                  ("skip_special_tokens", True), ("mirostat", 0), ("n_probs", 0), ("mcp_servers", []), ("store", False),
                                  ("use_beam_search", False), ("xtc_probability", 0), ("dry_multiplier", 0.0), ("lora", []),
                                  ("seed", -1),
-                                 ("bad_words", []), ("safe_prompt", False), ("extra_body", {}), ("user", None), ("fallbacks", []), ("truncation", "auto")):
+                                 ("bad_words", []), ("safe_prompt", False), ("extra_body", {}),
+                                 ("user", None), ("fallbacks", []), ("truncation", "auto")):
                 self.assertEqual(self.ignored(path, **{field: value}), [""], (path, field))
 
     def test_what_would_change_the_words_is_refused(self):
