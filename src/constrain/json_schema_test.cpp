@@ -212,6 +212,7 @@ TEST(JsonSchema, KeywordsMeanWhatTheStandardSays) {
       {R"({"type": "string", "pattern": "^[a-z]+$", "minLength": 2, "maxLength": 3})", R"("abc")", true},
       {R"({"type": "string", "pattern": "^[a-z]+$", "minLength": 2, "maxLength": 3})", R"("a")", false},
       {R"({"type": "string", "pattern": "^[a-z]+$", "minLength": 2, "maxLength": 3})", R"("abcd")", false},
+      {R"({"type": "string", "pattern": "^\\S+$", "maxLength": 5000})", R"("ab")", true},
       {R"({"type": "string", "pattern": "\"", "maxLength": 2})", R"("\"\"")", true},
       {R"({"type": "string", "pattern": "\"", "maxLength": 1})", R"("\"\"")", false},
       {R"({"type": "string", "pattern": "a", "minLength": 2})", R"("a")", false},

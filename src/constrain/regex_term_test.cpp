@@ -146,6 +146,11 @@ TEST(RegexTerm, WhatCannotBeOrIsTooMuchIsRefused) {
   for (int i = 0; i < 40; ++i) many += "(?=a)", deep = "(?=" + deep + ")";
   for (int i = 0; i < 8; ++i) steps = "(?:" + steps + "){8}";
   for (const std::string& text : {many, deep, steps}) EXPECT_FALSE(parse_regex(text).has_value()) << text;
+  // What precedes the '^' may be empty, and need not.
+  EXPECT_FALSE(parse_regex("(?:(?=b)|a)(?:^b)").has_value());
+  std::string ends = "(?:b|$)";
+  for (int i = 0; i < 6; ++i) ends = "(?:" + ends + "){8}";
+  EXPECT_FALSE(parse_regex(ends).has_value());
   // A product takes from the budget of the whole: n automata of which each fits do not.
   std::string big = "^";
   for (int i = 0; i < 30; ++i) big += "(?=.*a.{" + std::to_string(i % 6) + "}b.{8}$)";
@@ -153,6 +158,19 @@ TEST(RegexTerm, WhatCannotBeOrIsTooMuchIsRefused) {
   ASSERT_TRUE(parsed.has_value());
   EXPECT_FALSE(compile(**parsed).has_value());
   EXPECT_FALSE(compile(**parse_regex("(?=a{200}b)a*b"), {.states = 100}).has_value());
+}
+
+TEST(RegexTerm, AllProductsTakeFromOneBudget) {
+  const auto compiles = [](int looks, std::int64_t work) {
+    std::string text;
+    for (int i = 0; i < looks; ++i) text += "(?=.*a)";
+    return compile(**parse_regex(text + ".*"), {.work = work}).has_value();
+  };
+  std::int64_t enough = 64;
+  while (!compiles(1, enough)) enough *= 2;
+  EXPECT_TRUE(compiles(1, enough));
+  EXPECT_FALSE(compiles(30, 4 * enough));
+  EXPECT_TRUE(compiles(30, 200 * enough));
 }
 
 TEST(Product, IsTheProductOfLanguages) {
