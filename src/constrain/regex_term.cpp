@@ -47,7 +47,9 @@ enum class Start : std::uint8_t { kYes, kNo, kUnknown };
 class Continuations {
  public:
   Expected<PatternPtr> match(const RegexTerm& term, const PatternPtr& rest, Start start) {
-    if (++steps_ > kMostSteps) return unsupported("there is too much before and after look-aheads");
+    // What walks the pattern, and what destroys it, recurses.
+    if (++steps_ > kMostSteps || rest->depth >= kDeepestPattern)
+      return unsupported("there is too much around look-aheads");
     switch (term.kind) {
       case Kind::kPlain:
         return rest->kind == Pattern::Kind::kSequence && rest->parts.empty() ? term.plain

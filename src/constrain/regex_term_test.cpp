@@ -151,6 +151,10 @@ TEST(RegexTerm, WhatCannotBeOrIsTooMuchIsRefused) {
   std::string ends = "(?:b|$)";
   for (int i = 0; i < 6; ++i) ends = "(?:" + ends + "){8}";
   EXPECT_FALSE(parse_regex(ends).has_value());
+  // Fewer steps, each within the one before.
+  std::string within;
+  for (int i = 0; i < 5000; ++i) within += "(?:b|$)";
+  EXPECT_FALSE(parse_regex(within).has_value());
   // A product takes from the budget of the whole: n automata of which each fits do not.
   std::string big = "^";
   for (int i = 0; i < 30; ++i) big += "(?=.*a.{" + std::to_string(i % 6) + "}b.{8}$)";
