@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,16 +33,27 @@ class Score(NamedTuple):
     samples: int
 
 
+def _text(value: Any, where: str) -> str:
+    """A text that has an encoding."""
+    if not isinstance(value, str):
+        raise UsageError(f"it is a {type(value).__name__}", where, "give a str")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"character {error.start} is half of a surrogate pair", where) from None
+    return value
+
+
 def _turns(prompt: Any) -> list[tuple[str, str]] | None:
     """The conversation; None if the prompt is token ids."""
     if isinstance(prompt, str):
-        return [("user", prompt)]
+        return [("user", _text(prompt, "prompt"))]
     if isinstance(prompt, Sequence) and len(prompt) > 0 and all(isinstance(turn, Mapping) for turn in prompt):
         turns = []
         for i, turn in enumerate(prompt):
             if set(turn) != {"role", "content"}:
                 raise UsageError("a turn has a role and a content, both str", f"prompt[{i}]")
-            turns.append((turn["role"], turn["content"]))
+            turns.append((_text(turn["role"], f"prompt[{i}].role"), _text(turn["content"], f"prompt[{i}].content")))
         return turns
     return None
 
@@ -50,8 +62,10 @@ def _prompt(prompt: Any) -> Any:
     turns = _turns(prompt)
     if turns is not None:
         return turns
+    if isinstance(prompt, (bytes, bytearray, memoryview)):
+        raise UsageError("it is bytes", "prompt", "decode it, or give a list of token ids")
     try:
-        return [int(i) for i in prompt]
+        return [operator.index(i) for i in prompt]
     except (TypeError, ValueError):
         raise UsageError("it must be a str, a list of turns, or a list of token ids", "prompt") from None
 
@@ -138,6 +152,9 @@ class Model:
     ) -> Answer:
         """Answers the prompt. `on_step` is called after each step; if it returns False, the generation ends with what
         is committed. Options are those of dllm.options(); one that the chosen method does not read is a UsageError."""
+        for key in ("samples", "seeds"):
+            if key in options:
+                raise UsageError("generate() makes one answer", key, "generate_batch([prompt], ...) makes several")
         return self._inner.generate(_prompt(prompt), _options(options), on_step)
 
     def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:

@@ -71,6 +71,13 @@ class ModelTest(unittest.TestCase):
             self.model.generate(3)
         with self.assertRaises(dllm.UsageError):
             self.model.generate([10**9])
+        turn = [{"role": "user", "content": 5}]
+        for prompt in (b"\x01\x02", bytearray(b"\x01"), [1.5], ["3"], "\ud800", turn):  # none is a list of token ids
+            with self.subTest(prompt), self.assertRaises(dllm.UsageError):
+                self.model.generate(prompt)
+        with self.assertRaises(dllm.UsageError) as raised:
+            self.model.generate("3+4=", samples=2)
+        self.assertIn("generate_batch", raised.exception.hint)
 
     def test_files_that_are_none(self):
         with self.assertRaises(dllm.FileAccessError):

@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "constrain/dfa.h"
+#include "constrain/json_schema.h"
 #include "constrain/path_draw.h"
 #include "constrain/pattern.h"
 #include "constrain/testing/schema_dfa.h"
@@ -178,6 +179,24 @@ TEST(Counted, BoundsOfStringsCostNoStates) {
   const Dfa list =
       schema_dfa(R"({"type": "array", "items": {"type": "string", "maxLength": 500}, "minItems": 10, "maxItems": 10})");
   EXPECT_LT(list.states, 400);
+}
+
+TEST(Counted, LongStringsMayBeNeeded) {
+  const auto dfa_of = [](int least) {
+    return compile(**parse_schema(R"({"type": "string", "minLength": )" + std::to_string(least) + "}"));
+  };
+  const auto dfa = dfa_of(1200);
+  ASSERT_TRUE(dfa.has_value()) << dfa.error().message();
+  const auto text = [](std::size_t count, const std::string& one) {
+    std::string all = "\"";
+    for (std::size_t i = 0; i < count; ++i) all += one;
+    return all + '"';
+  };
+  for (const char* one : {"a", "\\n", "é", "한", "อ", "😀"}) {
+    EXPECT_TRUE(dfa->matches(text(1200, one))) << one;
+    EXPECT_FALSE(dfa->matches(text(1199, one))) << one;
+  }
+  EXPECT_FALSE(dfa_of(3000).has_value());
 }
 
 TEST(Counted, CharactersAreCounted) {

@@ -44,6 +44,7 @@ class Subsets {
 
   /// Whether something is counted where something else may be, too: then run() gives nothing.
   bool conflicts() const { return conflict_; }
+  std::int64_t work() const { return work_; }
 
   Expected<Dfa> run() {
     set_byte_classes(nfa_, dfa_);
@@ -130,14 +131,23 @@ class Subsets {
   bool conflict_ = false;
 };
 
-Expected<Dfa> compile_once(const Pattern& pattern, const DfaLimits& limits, bool counts, bool& conflicts) {
+/// What compile_once() tells besides.
+struct Compiled {
+  bool conflicts = false;
+  std::int64_t work = 0;
+};
+
+Expected<Dfa> compile_once(const Pattern& pattern, const DfaLimits& limits, bool counts, Compiled& told) {
   const std::int32_t most = limits.states * kNfaStates;
-  const auto nfa = build_nfa(pattern, {.states = most, .visits = limits.work, .counts = counts, .stop = limits.stop});
+  if (pattern.depth > kDeepestPattern) return too_large("its parts are nested too deep");
+  const auto nfa = build_nfa(
+      pattern,
+      {.states = most, .visits = limits.work, .counts = counts, .product_states = limits.states, .stop = limits.stop});
   if (limits.stop.stop_requested()) return stopped();
   if (!nfa) return too_large(fmt::format("more than {} states before it is deterministic", most));
   Subsets subsets(*nfa, limits);
   auto made = subsets.run();
-  conflicts = subsets.conflicts();
+  told = {subsets.conflicts(), nfa->visits + subsets.work()};
   return made;
 }
 
@@ -161,14 +171,24 @@ bool Dfa::matches(std::string_view text) const {
 }
 
 Expected<Dfa> compile(const Pattern& pattern, const DfaLimits& limits) {
-  if (pattern.depth > kDeepestPattern) return too_large("its parts are nested too deep");
-  bool conflicts = false;
-  auto subsets = compile_once(pattern, limits, /*counts=*/true, conflicts);
-  if (conflicts) subsets = compile_once(pattern, limits, /*counts=*/false, conflicts);
+  Compiled told;
+  auto subsets = compile_once(pattern, limits, /*counts=*/true, told);
+  if (told.conflicts) subsets = compile_once(pattern, limits, /*counts=*/false, told);
   if (!subsets) return subsets;
   Dfa dfa = minimize(*subsets);
   if (dfa.states == 0) return Error{ErrorCode::kUsage, "no text matches", "", ""};
   if (dfa.states > limits.states) return too_large(fmt::format("{} states, and at most {}", dfa.states, limits.states));
+  return dfa;
+}
+
+Expected<Dfa> language(const Pattern& pattern, const DfaLimits& limits, std::int64_t& work) {
+  DfaLimits own = limits;
+  own.work = work;
+  Compiled told;
+  DLLM_TRY(const Dfa subsets, compile_once(pattern, own, /*counts=*/false, told));
+  work -= told.work;
+  Dfa dfa = minimize(subsets);
+  if (work < 0 || dfa.states > limits.states) return too_large(fmt::format("{} states within it", dfa.states));
   return dfa;
 }
 

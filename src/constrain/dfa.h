@@ -49,4 +49,8 @@ struct DfaLimits {
 /// Errors: kUsage (it matches nothing; larger than the limits; deeper than kDeepestPattern), kCancelled.
 Expected<Dfa> compile(const Pattern& pattern, const DfaLimits& limits = {});
 
+/// As compile(), but nothing is counted, and no states say that it matches nothing. `work`: what may be visited,
+/// instead of the limits'; it is reduced by what was.
+Expected<Dfa> language(const Pattern& pattern, const DfaLimits& limits, std::int64_t& work);
+
 }  // namespace dllm::constrain

@@ -49,6 +49,15 @@ const PatternPtr& string_char() {
   return pattern;
 }
 
+/// The characters of long strings that must be long: half as many states. Left out are the code points from U+40000 on
+/// (private use, and tags of flags), and \u, without which 26 control characters cannot be written.
+const PatternPtr& frugal_string_char() {
+  constexpr char32_t kLast = 0x3FFFF;
+  static const PatternPtr pattern =
+      either({one_of(plain_chars().common({0, kLast})), sequence({literal("\\"), one_of(chars_of("\"\\/bfnrt"))})});
+  return pattern;
+}
+
 /// How one character of a set is written in a string.
 PatternPtr escaped_chars(const CharSet& set) {
   std::vector<PatternPtr> ways;
@@ -69,15 +78,20 @@ PatternPtr json_colon() { return sequence({literal(":"), maybe(literal(" "))}); 
 
 PatternPtr json_string(std::int32_t least, std::int32_t most) {
   // A state for each of a few characters is less than counting.
-  constexpr std::int32_t kFew = 8;
-  if (most != Pattern::kUnbounded && most - least > kFew)
-    return sequence(
-        {literal("\""), repeat(string_char(), least, least), counted(string_char(), most - least), literal("\"")});
-  return sequence({literal("\""), repeat(string_char(), least, most), literal("\"")});
+  constexpr std::int32_t kFew = 8, kMany = 200;
+  const PatternPtr needed = repeat(least > kMany ? frugal_string_char() : string_char(), least, least);
+  const std::int32_t more = most == Pattern::kUnbounded ? most : most - least;
+  const PatternPtr rest = more > kFew ? counted(string_char(), more) : repeat(string_char(), 0, more);
+  return sequence({literal("\""), needed, rest, literal("\"")});
 }
 
 PatternPtr json_string_of(const PatternPtr& content) {
   return sequence({literal("\""), replace_chars(content, escaped_chars), literal("\"")});
+}
+
+PatternPtr json_string_of(const PatternPtr& content, std::int32_t least, std::int32_t most) {
+  const PatternPtr lengths = repeat(string_char(), least, most);
+  return sequence({literal("\""), both(replace_chars(content, escaped_chars), lengths), literal("\"")});
 }
 
 PatternPtr json_boolean() { return either({literal("true"), literal("false")}); }

@@ -15,6 +15,8 @@ PatternPtr json_colon();
 PatternPtr json_string(std::int32_t least = 0, std::int32_t most = Pattern::kUnbounded);
 /// A string whose content, unescaped, matches.
 PatternPtr json_string_of(const PatternPtr& content);
+/// The same, of `least` to `most` characters: there are states for each of them.
+PatternPtr json_string_of(const PatternPtr& content, std::int32_t least, std::int32_t most);
 PatternPtr json_boolean();
 /// This value, written like dump() except for spaces.
 PatternPtr json_value(const nlohmann::ordered_json& value);

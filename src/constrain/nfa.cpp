@@ -5,6 +5,10 @@
 #include <unordered_map>
 
 #include "base/hash.h"
+#include "base/to_size.h"
+#include "constrain/dfa.h"
+#include "constrain/minimize.h"
+#include "constrain/product.h"
 
 namespace dllm::constrain {
 namespace {
@@ -22,6 +26,7 @@ class NfaBuilder {
     nfa_.accepting = add();
     nfa_.start = entry(pattern, nfa_.accepting);
     if (full_) return std::nullopt;
+    nfa_.visits = visits_;
     return std::move(nfa_);
   }
 
@@ -70,6 +75,10 @@ class NfaBuilder {
       case Pattern::Kind::kCounted:
         if (limits_.counts) return counts(pattern, next);
         return repeats(*pattern.parts.front(), 0, std::min(pattern.most, kLongestRepeat), next);
+      case Pattern::Kind::kBoth:
+        return automaton(pattern, Product::kBoth, next);
+      case Pattern::Kind::kExcept:
+        return automaton(pattern, Product::kExcept, next);
     }
     return next;
   }
@@ -137,6 +146,56 @@ class NfaBuilder {
     return next;
   }
 
+  std::int32_t automaton(const Pattern& pattern, Product kind, std::int32_t next) {
+    auto known = products_.find(&pattern);
+    if (known == products_.end()) {
+      auto made = product_of(pattern, kind);
+      if (!made) {
+        full_ = true;
+        return 0;
+      }
+      known = products_.emplace(&pattern, *std::move(made)).first;
+    }
+    const Dfa& dfa = known->second;
+    const auto first = static_cast<std::int32_t>(nfa_.states.size());
+    for (std::int32_t s = 0; s < dfa.states && !full_; ++s) add();
+    if (full_) return 0;
+    for (std::int32_t s = 0; s < dfa.states; ++s) {
+      if (dfa.accepting[to_size(s)] != 0) state(first + s).silent.push_back(next);
+      add_edges(dfa, s, first);
+    }
+    return dfa.states > 0 ? first : add();
+  }
+
+  Expected<Dfa> product_of(const Pattern& pattern, Product kind) {
+    std::int64_t work = limits_.visits - visits_;
+    const DfaLimits limits{.states = limits_.product_states, .stop = limits_.stop};
+    auto made = language(*pattern.parts[0], limits, work);
+    if (made) {
+      auto second = language(*pattern.parts[1], limits, work);
+      if (second) second = product(*made, *second, kind, limits.states, work);
+      made = std::move(second);
+    }
+    visits_ = limits_.visits - work;
+    if (made && made->states > 0) return minimize(*made);
+    return made;
+  }
+
+  /// Bytes with the same target that follow each other share an edge.
+  void add_edges(const Dfa& dfa, std::int32_t from, std::int32_t first) {
+    std::vector<Nfa::Edge>& edges = state(first + from).edges;
+    std::int32_t before = Dfa::kDead;
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const auto one = static_cast<std::uint8_t>(byte);
+      const std::int32_t to = dfa.step(from, one);
+      if (to != Dfa::kDead && to == before)
+        edges.back().last = one;
+      else if (to != Dfa::kDead)
+        edges.push_back({one, one, first + to});
+      before = to;
+    }
+  }
+
   struct KeyHash {
     std::size_t operator()(const std::pair<const Pattern*, std::int32_t>& key) const {
       return static_cast<std::size_t>(
@@ -150,6 +209,7 @@ class NfaBuilder {
   Nfa nfa_;
   std::unordered_map<std::pair<const Pattern*, std::int32_t>, std::int32_t, KeyHash> known_;
   std::unordered_map<const CharSet*, std::vector<ByteRanges>> bytes_;  ///< by the pattern's set
+  std::unordered_map<const Pattern*, Dfa> products_;
 };
 
 }  // namespace

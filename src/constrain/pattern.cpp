@@ -45,6 +45,14 @@ PatternPtr counted(PatternPtr part, std::int32_t most) {
   return make_pattern(Pattern::Kind::kCounted, {std::move(part)}, 0, most);
 }
 
+PatternPtr both(PatternPtr first, PatternPtr second) {
+  return make_pattern(Pattern::Kind::kBoth, {std::move(first), std::move(second)});
+}
+
+PatternPtr except(PatternPtr first, PatternPtr second) {
+  return make_pattern(Pattern::Kind::kExcept, {std::move(first), std::move(second)});
+}
+
 namespace {
 
 class CharReplacement {

@@ -24,6 +24,8 @@ struct Pattern {
     kEither,    ///< one of the parts; no parts: nothing
     kRepeat,    ///< the part, `least` to `most` times
     kCounted,   ///< the part, at most `most` times, without a state for each time: see counted()
+    kBoth,      ///< texts that both parts match
+    kExcept,    ///< texts that the first part matches and the second does not
   };
   static constexpr std::int32_t kUnbounded = -1;  ///< of `most`
 
@@ -50,6 +52,10 @@ PatternPtr repeat(PatternPtr part, std::int32_t least, std::int32_t most);
 /// states. Where that is not possible, because something else may be there too, fewer times may be possible instead.
 /// Precondition: what follows begins otherwise than the part, which is not empty and begins with no other part.
 PatternPtr counted(PatternPtr part, std::int32_t most);
+/// Texts that both patterns match, and those of the first that are none of the second. They are whole automata, in
+/// which nothing is counted, and their product.
+PatternPtr both(PatternPtr first, PatternPtr second);
+PatternPtr except(PatternPtr first, PatternPtr second);
 inline PatternPtr maybe(PatternPtr part) { return repeat(std::move(part), 0, 1); }
 
 /// The pattern with every set of characters, and every character of a text, replaced by what `replace` makes of it.

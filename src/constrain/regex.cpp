@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/try.h"
+#include "constrain/regex_term.h"
 #include "text/utf8.h"
 
 namespace dllm::constrain {
@@ -54,8 +55,11 @@ class RegexParser {
       if (!c.valid) return Error{ErrorCode::kUsage, "the expression is not UTF-8", fmt::format("byte {}", i), ""};
       i += c.size;
     }
-    DLLM_TRY(PatternPtr result, alternatives(0));
+    DLLM_TRY(const RegexTerm all, alternatives(0));
     if (!done()) return bad("a ')' without '('", "write \\)");
+    auto result = language_of(all, scope_);
+    if (!result && result.error().code == ErrorCode::kUsage)
+      return Error{ErrorCode::kUsage, result.error().what, fmt::format("'{}'", text_), result.error().hint};
     return result;
   }
 
@@ -76,48 +80,46 @@ class RegexParser {
     return c.code;
   }
 
-  Expected<PatternPtr> alternatives(int depth) {
-    std::vector<PatternPtr> parts;
+  Expected<RegexTerm> alternatives(int depth) {
+    std::vector<RegexTerm> parts;
     do {
-      DLLM_TRY(PatternPtr part, depth == 0 ? outermost() : terms(depth));
-      parts.push_back(std::move(part));
+      DLLM_TRY(parts.emplace_back(), terms(depth));
     } while (take('|'));
-    return either(std::move(parts));
+    return either_term(std::move(parts));
   }
 
-  /// An alternative of the whole expression, which ^ and $ may delimit.
-  Expected<PatternPtr> outermost() {
-    const PatternPtr rest = repeat(one_of(CharSet::all()), 0, Pattern::kUnbounded);
-    const bool from_start = take('^');
-    DLLM_TRY(PatternPtr body, terms(0));
-    const bool to_end = take('$');
-    if (to_end && !done() && !see('|') && !see(')')) return bad("'$' is supported at the end only", "write \\$");
-    if (scope_ == RegexScope::kWhole) return body;
-    std::vector<PatternPtr> parts;
-    if (!from_start) parts.push_back(rest);
-    parts.push_back(std::move(body));
-    if (!to_end) parts.push_back(rest);
-    return sequence(std::move(parts));
-  }
-
-  Expected<PatternPtr> terms(int depth) {
-    std::vector<PatternPtr> parts;
-    while (!done() && !see('|') && !see(')') && !see('$')) {
-      DLLM_TRY(PatternPtr part, term(depth));
-      parts.push_back(std::move(part));
+  Expected<RegexTerm> terms(int depth) {
+    std::vector<RegexTerm> parts;
+    bool ended = false;  // after a '$'
+    while (!done() && !see('|') && !see(')')) {
+      if (see('^') && !std::ranges::all_of(parts, asserts))
+        return bad("'^' is supported at the beginning only", "write \\^");
+      const std::size_t begin = at_;
+      DLLM_TRY(parts.emplace_back(), term(depth));
+      if (ended && !asserts(parts.back())) {
+        at_ = begin;
+        return bad("'$' is supported at the end only", "write \\$");
+      }
+      ended = ended || parts.back().kind == RegexTerm::Kind::kEnd;
     }
-    if (depth > 0 && see('$')) return bad("'$' is supported at the end only", "write \\$");
-    return sequence(std::move(parts));
+    return sequence_term(std::move(parts));
   }
 
-  Expected<PatternPtr> term(int depth) {
-    DLLM_TRY(PatternPtr part, atom(depth));
+  /// Whether a term takes no characters.
+  static bool asserts(const RegexTerm& term) {
+    using Kind = RegexTerm::Kind;
+    return term.kind == Kind::kAhead || term.kind == Kind::kNotAhead || term.kind == Kind::kStart ||
+           term.kind == Kind::kEnd;
+  }
+
+  Expected<RegexTerm> term(int depth) {
+    DLLM_TRY(RegexTerm part, atom(depth));
     if (done()) return part;
     DLLM_TRY(const auto times, repeats());
     if (!times) return part;
     take('?');
     if (!done() && (see('*') || see('+') || see('?'))) return bad("nothing to repeat", "");
-    return repeat(std::move(part), times->first, times->second);
+    return repeat_term(std::move(part), times->first, times->second);
   }
 
   using Times = std::pair<std::int32_t, std::int32_t>;
@@ -146,24 +148,27 @@ class RegexParser {
     return value;
   }
 
-  Expected<PatternPtr> atom(int depth) {
+  Expected<RegexTerm> atom(int depth) {
     switch (text_[at_]) {
       case '(':
         ++at_;
         return group(depth);
-      case '[':
+      case '[': {
         ++at_;
-        return char_class();
+        DLLM_TRY(PatternPtr set, char_class());
+        return plain_term(std::move(set));
+      }
       case '.':
         ++at_;
-        return one_of(line_ends().complement());
+        return plain_term(one_of(line_ends().complement()));
       case '\\': {
         ++at_;
         DLLM_TRY(CharSet set, escape(/*in_class=*/false));
-        return one_of(std::move(set));
+        return plain_term(one_of(std::move(set)));
       }
       case '^':
-        return bad("'^' is supported at the beginning only", "write \\^");
+      case '$':
+        return RegexTerm{text_[at_++] == '^' ? RegexTerm::Kind::kStart : RegexTerm::Kind::kEnd, {}, {}, 0, 0};
       case '*':
       case '+':
       case '?':
@@ -171,18 +176,38 @@ class RegexParser {
         return bad("nothing to repeat", fmt::format("write \\{}", text_[at_]));
       default: {
         const char32_t c = next_char();
-        return one_of({c, c});
+        return plain_term(one_of({c, c}));
       }
     }
   }
 
-  Expected<PatternPtr> group(int depth) {
+  Expected<RegexTerm> group(int depth) {
     if (depth >= kMostGroups) return bad(fmt::format("groups are nested more than {} deep", kMostGroups));
-    if (take('?') && !take(':'))
-      return bad("look-around, names and flags of groups are not supported", "write (...) or (?:...)");
-    DLLM_TRY(PatternPtr inner, alternatives(depth + 1));
+    std::optional<RegexTerm::Kind> look;
+    if (take('?')) {
+      if (take('='))
+        look = RegexTerm::Kind::kAhead;
+      else if (take('!'))
+        look = RegexTerm::Kind::kNotAhead;
+      else if (!take(':') && !take_name())
+        return bad("looking behind and flags of groups are not supported", "write (...) or (?:...)");
+    }
+    DLLM_TRY(RegexTerm inner, alternatives(depth + 1));
     if (!take(')')) return bad("a '(' without ')'", "write \\(");
+    if (look) return RegexTerm{*look, {}, {std::move(inner)}, 0, 0};
     return inner;
+  }
+
+  /// <NAME>, or P<NAME> as in Python, after the question mark: nothing refers to it.
+  bool take_name() {
+    std::string_view rest = text_.substr(at_);
+    if (rest.starts_with('P')) rest.remove_prefix(1);
+    const std::size_t end = rest.find('>');
+    if (!rest.starts_with('<') || end == rest.npos || end < 2) return false;
+    const auto in_name = [](char c) { return word_chars().contains(static_cast<unsigned char>(c)); };
+    if (!std::ranges::all_of(rest.substr(1, end - 1), in_name)) return false;
+    at_ = text_.size() - rest.size() + end + 1;
+    return true;
   }
 
   std::optional<char32_t> hex(int size) {

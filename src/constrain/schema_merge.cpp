@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "constrain/regex.h"
 #include "constrain/schema_keywords.h"
 #include "constrain/value_set.h"
 
@@ -138,6 +139,7 @@ class Merge {
     if (equal_values(first, second.json)) return first;
     if (key == "uniqueItems" && first.is_boolean() && second.json.is_boolean()) return Json(true);
     if (key == "multipleOf") return multiple(first, second);
+    if (key == "pattern") return patterns(first, second);
     if (key == "anyOf" || key == "oneOf") return alternatives(key, first, second);
     switch (rule_of(key)) {
       case Rule::kBoth:
@@ -150,6 +152,19 @@ class Merge {
         break;
     }
     return second.bad("two schemas that must both hold have different ones", "write one that says both");
+  }
+
+  /// One expression that looks for both: they may match at different places.
+  static Expected<Json> patterns(const Json& first, const SchemaNode& second) {
+    std::string merged = "^";
+    for (const Json* one : {&first, &second.json}) {
+      if (!one->is_string()) return second.bad("it must be a text");
+      const auto& text = one->get_ref<const std::string&>();
+      if (auto parsed = parse_regex(text, RegexScope::kSearch); !parsed)
+        return second.bad(parsed.error().where + ": " + parsed.error().what, parsed.error().hint);
+      merged += "(?=[\\s\\S]*(?:" + text + "))";
+    }
+    return Json(merged);
   }
 
   static Expected<Json> types(const Json& first, const Json& second) {

@@ -96,14 +96,17 @@ Expected<PatternPtr> SchemaReader::string(const SchemaNode& node) {
   if (!content) return json_string(length.least, length.most);
   // Texts that have the lengths by themselves need not be counted.
   const TextLength texts = text_length(content);
-  const char* key = node.json.contains("pattern") ? "a pattern" : "this format";
-  if (texts.least < length.least)
-    return node.at("minLength")
-        .bad(std::string("it is not supported next to ") + key + " that matches shorter texts", "write it as {m,n}");
-  if (length.most != Pattern::kUnbounded && (texts.most == Pattern::kUnbounded || texts.most > length.most))
-    return node.at("maxLength")
-        .bad(std::string("it is not supported next to ") + key + " that matches longer texts", "write it as {m,n}");
-  return json_string_of(content);
+  const bool short_ones = texts.least < length.least;
+  const bool long_ones =
+      length.most != Pattern::kUnbounded && (texts.most == Pattern::kUnbounded || texts.most > length.most);
+  if (!short_ones && !long_ones) return json_string_of(content);
+  if (long_ones && texts.least > length.most) return node.at("maxLength").bad("all texts of its form are longer");
+  if (short_ones && texts.most != Pattern::kUnbounded && texts.most < length.least)
+    return node.at("minLength").bad("all texts of its form are shorter");
+  // Each character is a state, or several, times those of the expression: of a wide bound a part is produced.
+  constexpr std::int32_t kLongest = 200;
+  const std::int32_t most = std::min(length.most, std::max(length.least, kLongest));
+  return json_string_of(content, short_ones ? length.least : 0, long_ones ? most : Pattern::kUnbounded);
 }
 
 Expected<PatternPtr> SchemaReader::integer(const SchemaNode& node) {

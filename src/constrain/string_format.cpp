@@ -23,6 +23,12 @@ std::string ipv6() {
   return text + ")";
 }
 
+/// Groups of four characters of six bits, and padding.
+std::string base64(std::string_view last_two) {
+  const std::string one = "[A-Za-z0-9" + std::string(last_two) + "]";
+  return "(" + one + "{4}){0,20}(" + one + "[AQgw]==|" + one + "{2}[AEIMQUYcgkosw048]=)?";
+}
+
 /// Dates, times and durations; empty: the format is none of them.
 std::string time_expression(std::string_view name) {
   // RFC 3339 dates of the years 0001 to 9999. A year is a leap year if its last two digits are divisible by four and
@@ -61,11 +67,19 @@ std::string name_expression(std::string_view name) {
                           ")(:[1-9]\\d{0,3})?(/[A-Za-z0-9._~!$&'()*+,;=:@/-]{0,100})?"
                           "(\\?[A-Za-z0-9._~!$&'()*+,;=:@/?-]{0,60})?";
   if (name == "uuid") return "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}";
+  // Of a version (RFC 9562, section 4), as pydantic names them.
+  if (name.size() == 5 && name.starts_with("uuid") && name[4] >= '1' && name[4] <= '8')
+    return std::string("[0-9a-f]{8}-[0-9a-f]{4}-") + name[4] + "[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}";
   if (name == "email" || name == "idn-email") return email;
   if (name == "hostname" || name == "idn-hostname") return label + "(\\." + label + "){0,3}";
-  if (name == "ipv4") return ipv4;
-  if (name == "ipv6") return ipv6();
-  if (name == "uri" || name == "iri" || name == "uri-reference" || name == "iri-reference") return uri;
+  // An address alone is a network, and an interface, of one.
+  if (name == "ipv4" || name == "ipv4network" || name == "ipv4interface" || name.starts_with("ipvany")) return ipv4;
+  if (name == "ipv6" || name == "ipv6network" || name == "ipv6interface") return ipv6();
+  if (name == "base64") return base64("+/");
+  if (name == "base64url") return base64("_-");
+  if (name == "json-pointer") return "(/([A-Za-z0-9._-]|~[01]){1,20}){0,4}";
+  if (name == "uri" || name == "iri" || name == "uri-template" || name == "uri-reference" || name == "iri-reference")
+    return uri;
   return "";
 }
 
@@ -99,6 +113,12 @@ class Lengths {
     if (pattern.kind == Pattern::Kind::kRepeat) {
       const TextLength one = of(pattern.parts.front());
       return {times(one.least, pattern.least), times(one.most, pattern.most)};
+    }
+    if (pattern.kind == Pattern::Kind::kExcept) return of(pattern.parts[0]);
+    if (pattern.kind == Pattern::Kind::kBoth) {
+      const TextLength a = of(pattern.parts[0]), b = of(pattern.parts[1]);
+      const bool one = a.most == kUnbounded || b.most == kUnbounded;
+      return {std::max(a.least, b.least), one ? std::max(a.most, b.most) : std::min(a.most, b.most)};
     }
     TextLength all;
     bool first = true;

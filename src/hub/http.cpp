@@ -171,7 +171,11 @@ struct HttpClient::Impl {
     long connections = 0;
     curl_easy_getinfo(handle, CURLINFO_NUM_CONNECTS, &connections);
     const bool silent = exchange.unanswered || code == CURLE_OPERATION_TIMEDOUT;
-    reached = reached || exchange.answered || (connections > 0 && !silent);
+    // What a proxy answers instead of the server says nothing of it.
+    long proxy_status = 0;
+    curl_easy_getinfo(handle, CURLINFO_HTTP_CONNECTCODE, &proxy_status);
+    const bool refused = code != CURLE_OK && proxy_status >= 400;
+    reached = reached || (!refused && (exchange.answered || (connections > 0 && !silent)));
     curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &exchange.response.status);
     if (exchange.stopped) return Error{ErrorCode::kCancelled, "the download was stopped", url, ""};
     if (exchange.unanswered)

@@ -235,6 +235,16 @@ Expected<AnswerRequest> read_stream_fields(Fields& fields) {
   return request;
 }
 
+Json log_probs_json(const LanguageModel& model, const Generation& answer, const std::vector<std::int32_t>& shown) {
+  Json list = Json::array();
+  for (const TokenLogProb& one : log_probs(model, answer, shown))
+    list.push_back({{"token", one.text},
+                    {"logprob", one.log_prob},
+                    {"bytes", std::vector<std::uint8_t>(one.text.begin(), one.text.end())},
+                    {"top_logprobs", Json::array()}});
+  return list;
+}
+
 Expected<void> read_top_logprobs(Fields& fields) {
   DLLM_TRY(const auto top, fields.integer("top_logprobs", 0, 20));
   if (top.value_or(0) > 0)

@@ -101,5 +101,7 @@ struct TokenLogProb {
 /// `shown`: control tokens that have a text too.
 std::vector<TokenLogProb> log_probs(const LanguageModel& model, const Generation& answer,
                                     const std::vector<std::int32_t>& shown = {});
+/// The same as OpenAI and Ollama write them.
+Json log_probs_json(const LanguageModel& model, const Generation& answer, const std::vector<std::int32_t>& shown);
 
 }  // namespace dllm::serve

@@ -125,13 +125,7 @@ class ChatFormat final : public AnswerFormat {
   }
   Json logs(const Generation& answer) const {
     if (!wishes_.logs) return nullptr;
-    Json content = Json::array();
-    for (const TokenLogProb& one : log_probs(call_->served().model, answer, wishes_.shown))
-      content.push_back({{"token", one.text},
-                         {"logprob", one.log_prob},
-                         {"bytes", std::vector<std::uint8_t>(one.text.begin(), one.text.end())},
-                         {"top_logprobs", Json::array()}});
-    return {{"content", std::move(content)}, {"refusal", nullptr}};
+    return {{"content", log_probs_json(call_->served().model, answer, wishes_.shown)}, {"refusal", nullptr}};
   }
   static Json all_facts(const std::vector<Generation>& answers) {
     if (answers.size() == 1) return facts_json(answers.front());

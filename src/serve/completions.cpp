@@ -4,6 +4,7 @@
 #include "base/try.h"
 #include "engine/trace.h"
 #include "serve/answer.h"
+#include "serve/formats.h"
 #include "serve/request_options.h"
 
 namespace dllm::serve {
@@ -164,6 +165,22 @@ Expected<void> completions(const CallPtr& call) {
     wishes.echoed.insert(wishes.echoed.end(), wishes.choices, text);
   }
   return answer(call, std::move(request), std::make_unique<CompletionFormat>(call, std::move(wishes)));
+}
+
+/// llama.cpp's own route: one prompt as it is, and an answer in that server's form.
+Expected<void> llama_completion(const CallPtr& call) {
+  const ServedModel& served = call->served();
+  Fields fields(call->body, &call->ignored);
+  DLLM_CHECK_OK(call->read_model(fields));
+  const Json* prompt = fields.find("prompt");
+  if (prompt == nullptr) return wrong_type("prompt", "given");
+  DLLM_TRY(AnswerRequest request, read_stream_fields(fields));
+  DLLM_CHECK_OK(read_shown(fields, served, request));
+  DLLM_TRY(const GenerateOptions options, read_options(fields, served.model, served.options));
+  DLLM_TRY(const Prompts prompts, read_prompts(served, *prompt));
+  if (prompts.size() != 1) return wrong_type("prompt", "one text, or its token ids");
+  add_choices(request, prompts.front().ids, options, 1);
+  return answer(call, std::move(request), llama_format(call, prompt->is_string() ? *prompt : Json()));
 }
 
 }  // namespace dllm::serve

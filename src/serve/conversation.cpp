@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "serve/foreign_fields.h"
 
 namespace dllm::serve {
 namespace {
@@ -114,9 +115,12 @@ Expected<Json> read_message(const Json& message, const std::string& where, Ignor
   DLLM_TRY(std::string thoughts, read_thoughts(fields, where));
   // Of answers, as they were sent.
   for (const char* known : {"type", "id", "status", "refusal", "annotations", "phase"}) fields.find(known);
-  for (const char* unread : {"cache_control", "provider_specific_fields", "extra_content"}) fields.ignore(unread);
-  for (const char* empty : {"function_call", "audio"})
-    if (const Json* value = fields.find(empty); value != nullptr && !value->empty())
+  // What clients keep with a message, which no template reads.
+  for (const char* unread : {"cache_control", "provider_specific_fields", "extra_content", "created", "created_at",
+                             "timestamp", "metadata", "index", "finish_reason"})
+    fields.ignore(unread);
+  for (const char* empty : {"function_call", "audio", "images", "prefix", "partial"})
+    if (const Json* value = fields.find(empty); value != nullptr && asks_for_something(*value))
       return Error{ErrorCode::kUsage, fmt::format("'{}' is not supported", empty), where, ""};
   if (auto done = fields.done(); !done) return in_message(std::move(done).error(), where);
   Json result = {{"role", *role == "developer" ? "system" : *role}};

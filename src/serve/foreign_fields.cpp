@@ -23,8 +23,10 @@ constexpr std::string_view kHints[] = {
     "cache_salt", "early_stopping", "guided_decoding_backend", "kv_transfer_params", "length_penalty",
     "mm_processor_kwargs", "priority", "request_id", "return_token_ids", "return_tokens_as_token_ids", "rid",
     "spaces_between_special_tokens",
-    // Gateways
-    "provider", "route", "session_id",
+    // Gateways. One model answers, whatever others a request would put up with.
+    "models", "provider", "route", "session_id", "usage",
+    // Ollama. A prompt that is too long is an error, and none is cut.
+    "keep_alive", "shift", "truncate",
     // Thoughts, where no chat template is used; elsewhere they are read before
     "chat_template_kwargs", "enable_thinking", "include_reasoning", "reasoning", "reasoning_budget", "reasoning_effort",
     "reasoning_format", "separate_reasoning", "stream_reasoning", "think", "thinking", "thinking_budget",
@@ -55,6 +57,7 @@ constexpr Neutral kNeutral[] = {
     {"dynatemp_range", "[0]"},
     {"ebnf", R"([""])"},
     {"echo", "[false]"},
+    {"extra_body", "[{}]"},
     {"frequency_penalty", "[0]"},
     {"function_call", R"(["none", "auto"])"},
     {"functions", "[[]]"},
@@ -80,6 +83,7 @@ constexpr Neutral kNeutral[] = {
     {"repeat_last_n", "[-1]"},
     {"repeat_penalty", "[1]"},
     {"repetition_penalty", "[1]"},
+    {"safe_prompt", "[false]"},
     {"seed", "[-1]"},
     {"stop_token_ids", "[[]]"},
     {"structural_tag", "[]"},

@@ -26,4 +26,7 @@ struct ResponseFacts {
 /// Answers of POST /v1/responses.
 std::unique_ptr<AnswerFormat> responses_format(const CallPtr& call, ResponseFacts facts, AnswerReader reader);
 
+/// Answers in llama.cpp's own form, of POST /infill and /completion. `prompt`: repeated, if it was a text.
+std::unique_ptr<AnswerFormat> llama_format(const CallPtr& call, Json prompt = nullptr);
+
 }  // namespace dllm::serve

@@ -3,6 +3,7 @@
 #include "base/try.h"
 #include "engine/answer_length.h"
 #include "serve/answer.h"
+#include "serve/formats.h"
 #include "serve/request_options.h"
 
 namespace dllm::serve {
@@ -10,7 +11,7 @@ namespace {
 
 class InfillFormat final : public AnswerFormat {
  public:
-  explicit InfillFormat(const CallPtr& call) : call_(call) {}
+  InfillFormat(const CallPtr& call, Json prompt) : call_(call), prompt_(std::move(prompt)) {}
 
   Json whole(const std::vector<Generation>& answers) override { return last(answers.front(), answers.front().text); }
   std::string text(std::size_t, std::string_view more) override { return sse({{"content", more}, {"stop", false}}); }
@@ -24,22 +25,30 @@ class InfillFormat final : public AnswerFormat {
  private:
   Json last(const Generation& answer, std::string_view text) const {
     const bool word = !answer.stop_text.empty();
-    return {{"content", text},
-            {"stop", true},
-            {"stop_type", word                                   ? "word"
-                          : answer.finish == FinishReason::kStop ? "eos"
-                                                                 : "limit"},
-            {"stopping_word", answer.stop_text},
-            {"tokens_predicted", answer.stats.answer_tokens},
-            {"tokens_evaluated", answer.stats.prompt_tokens},
-            {"model", call_->name()},
-            {"dllm", facts_json(answer)}};
+    Json json = {{"content", text},
+                 {"stop", true},
+                 {"stop_type", word                                   ? "word"
+                               : answer.finish == FinishReason::kStop ? "eos"
+                                                                      : "limit"},
+                 {"stopping_word", answer.stop_text},
+                 {"tokens_predicted", answer.stats.answer_tokens},
+                 {"tokens_evaluated", answer.stats.prompt_tokens},
+                 {"model", call_->name()},
+                 {"truncated", false},
+                 {"dllm", facts_json(answer)}};
+    if (!prompt_.is_null()) json["prompt"] = prompt_;
+    return json;
   }
 
   CallPtr call_;
+  Json prompt_;
 };
 
 }  // namespace
+
+std::unique_ptr<AnswerFormat> llama_format(const CallPtr& call, Json prompt) {
+  return std::make_unique<InfillFormat>(call, std::move(prompt));
+}
 
 Expected<void> infill(const CallPtr& call) {
   const ServedModel& served = call->served();
@@ -66,7 +75,7 @@ Expected<void> infill(const CallPtr& call) {
   DLLM_TRY(const auto ids, served.model.prompt_ids(front, /*special=*/false));
   DLLM_TRY(request.suffix, served.model.tokenize(after.value_or(""), /*special=*/false));
   add_choices(request, ids, options, 1);
-  return answer(call, std::move(request), std::make_unique<InfillFormat>(call));
+  return answer(call, std::move(request), llama_format(call));
 }
 
 }  // namespace dllm::serve

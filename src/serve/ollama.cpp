@@ -15,8 +15,8 @@ std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(seco
 
 class OllamaFormat final : public AnswerFormat {
  public:
-  OllamaFormat(const CallPtr& call, bool chat, AnswerReader reader)
-      : call_(call), chat_(chat), reader_(std::move(reader)) {}
+  OllamaFormat(const CallPtr& call, bool chat, AnswerReader reader, OllamaLogs logs)
+      : call_(call), chat_(chat), reader_(std::move(reader)), logs_(std::move(logs)) {}
 
   Json whole(const std::vector<Generation>& answers) override {
     const ParsedAnswer parsed = reader_.parse(answers.front().text);
@@ -71,6 +71,7 @@ class OllamaFormat final : public AnswerFormat {
     json["prompt_eval_duration"] = 0;
     json["eval_count"] = answer.stats.answer_tokens;
     json["eval_duration"] = nanoseconds(answer.stats.seconds);
+    if (logs_.wanted) json["logprobs"] = log_probs_json(call_->served().model, answer, logs_.shown);
     json["dllm"] = facts_json(answer);
     return json;
   }
@@ -78,6 +79,7 @@ class OllamaFormat final : public AnswerFormat {
   CallPtr call_;
   bool chat_;
   AnswerReader reader_;
+  OllamaLogs logs_;
 };
 
 /// Answers a request without words: clients send it to load a model, or to unload it (`keep_alive: 0`).
@@ -100,6 +102,7 @@ void reply_loaded(const CallPtr& call) {
 struct OllamaWishes {
   Thinking thinking;
   GenerateOptions options;
+  OllamaLogs logs;
 };
 
 /// What both routes read: how the answer is sent, and the options. `asked`: from_ollama().
@@ -109,6 +112,9 @@ Expected<OllamaWishes> read_common(const CallPtr& call, Fields& asked, AnswerReq
   DLLM_TRY(request.events, asked.flag("diffusion_events", false));
   DLLM_CHECK_OK(read_shown(asked, call->served(), request));
   OllamaWishes wishes;
+  DLLM_TRY(wishes.logs.wanted, asked.flag("logprobs", false));
+  wishes.logs.shown = request.shown;
+  DLLM_CHECK_OK(read_top_logprobs(asked));
   DLLM_TRY(wishes.thinking, read_thinking(asked, call->served()));
   DLLM_TRY(wishes.options, read_options(asked, call->served().model, call->api.options));
   return wishes;
@@ -130,7 +136,8 @@ Expected<void> chat(const CallPtr& call) {
            prepare(call, {.system = "", .messages = messages}, std::move(tools), wishes.thinking, wishes.options));
   prepared.reader.prepare(request, wishes.options, asked);
   add_choices(request, prepared.ids, wishes.options, 1);
-  return answer(call, std::move(request), ollama_format(call, /*chat=*/true, std::move(prepared.reader)));
+  return answer(call, std::move(request),
+                ollama_format(call, /*chat=*/true, std::move(prepared.reader), std::move(wishes.logs)));
 }
 
 /// The words of /api/generate: raw, before a suffix, or a user's message.
@@ -187,7 +194,7 @@ Expected<void> generate(const CallPtr& call) {
   DLLM_TRY(PreparedConversation prepared, generate_prompt(call, words, wishes));
   prepared.reader.prepare(request, wishes.options, asked);
   add_choices(request, prepared.ids, wishes.options, 1);
-  return answer(call, std::move(request), ollama_format(call, /*chat=*/false, std::move(prepared.reader)));
+  return answer(call, std::move(request), ollama_format(call, /*chat=*/false, std::move(prepared.reader), wishes.logs));
 }
 
 Expected<void> told_in_their_fields(Expected<void> done) {
@@ -197,8 +204,8 @@ Expected<void> told_in_their_fields(Expected<void> done) {
 
 }  // namespace
 
-std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, AnswerReader reader) {
-  return std::make_unique<OllamaFormat>(call, chat, std::move(reader));
+std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, AnswerReader reader, OllamaLogs logs) {
+  return std::make_unique<OllamaFormat>(call, chat, std::move(reader), std::move(logs));
 }
 
 bool is_without_words(const Call& call) {

@@ -40,7 +40,13 @@ std::optional<double> parse_duration(std::string_view text);
 bool is_without_words(const Call& call);
 void reply_unloaded(const CallPtr& call);
 
+/// The log-probabilities of an answer's tokens, which come with its end.
+struct OllamaLogs {
+  bool wanted = false;
+  std::vector<std::int32_t> shown{};  ///< control tokens that have a text
+};
+
 /// Answers of /api/chat (`chat`) and /api/generate: one JSON object, or one per line of a stream.
-std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, AnswerReader reader);
+std::unique_ptr<AnswerFormat> ollama_format(const CallPtr& call, bool chat, AnswerReader reader, OllamaLogs logs);
 
 }  // namespace dllm::serve

@@ -8,6 +8,7 @@ namespace dllm::serve {
 Expected<void> chat_completions(const CallPtr& call);
 Expected<void> completions(const CallPtr& call);
 Expected<void> infill(const CallPtr& call);
+Expected<void> llama_completion(const CallPtr& call);
 Expected<void> messages(const CallPtr& call);
 Expected<void> count_tokens(const CallPtr& call);
 Expected<void> responses(const CallPtr& call);
@@ -41,6 +42,7 @@ const std::vector<Route>& routes() {
       {"POST", "/v1/messages/count_tokens", count_tokens, Dialect::kAnthropic},
       {"POST", "/v1/responses", responses},
       {"POST", "/infill", infill},
+      {"POST", "/completion", llama_completion},
       {"POST", "/v1/score", score},
       {"POST", "/v1/choose", choose},
       {"POST", "/tokenize", tokenize},

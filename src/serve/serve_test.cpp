@@ -216,6 +216,32 @@ TEST(ToolForms, OtherApisSayTheSame) {
   EXPECT_FALSE((*first)->parallel || (*second)->parallel);
 }
 
+TEST(ToolForms, AllowedToolsAreTheOnlyOnes) {
+  const char* const tools = R"({"tools": [{"type": "function", "function": {"name": "a"}}, {"type": "function",
+                               "function": {"name": "b"}}], "tool_choice": )";
+  const auto read = [&](const char* choice) {
+    const Json body = Json::parse(std::string(tools) + choice + "}");
+    Fields fields(body);
+    return read_tools(fields);
+  };
+  for (const char* choice :
+       {R"({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "b"}]})",
+        R"({"type": "allowed_tools", "allowed_tools": {"mode": "required",
+            "tools": [{"type": "function", "function": {"name": "b"}}]}})"}) {
+    const auto made = read(choice);
+    ASSERT_TRUE(made && *made) << choice;
+    EXPECT_EQ((*made)->list.size(), 1U);
+    EXPECT_TRUE(is_tool(**made, "b"));
+    EXPECT_EQ((*made)->forced, std::string(choice).find("required") != std::string::npos);
+    EXPECT_TRUE((*made)->only.empty());
+  }
+  for (const char* choice :
+       {R"({"type": "allowed_tools"})", R"({"type": "allowed_tools", "tools": []})",
+        R"({"type": "allowed_tools", "tools": [{"name": "c"}]})", R"({"type": "allowed_tools", "tools": [3]})",
+        R"({"type": "allowed_tools", "mode": "none", "tools": [{"name": "a"}]})"})
+    EXPECT_FALSE(read(choice)) << choice;
+}
+
 TEST(ToolForms, ErrorsSayWhere) {
   Ignored ignored;
   const auto where = [](const auto& result) { return result ? "" : result.error().where; };

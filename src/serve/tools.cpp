@@ -36,6 +36,25 @@ const CallForm* form_at(std::string_view text) {
   return nullptr;
 }
 
+/// {"mode": "auto" or "required", "tools": [{"type": "function", "name": ...}]}; chat completions have both within
+/// "allowed_tools", and the name within "function".
+Expected<ToolChoice> read_allowed(const Json& choice) {
+  const auto inner = choice.find("allowed_tools");
+  const Json& holder = inner != choice.end() && inner->is_object() ? *inner : choice;
+  const Json mode = holder.value("mode", Json("auto")), list = holder.value("tools", Json());
+  if (mode != "auto" && mode != "required") return wrong_type("tool_choice.mode", "\"auto\" or \"required\"");
+  ToolChoice read{.callable = true, .forced = mode == "required", .only = ""};
+  read.allowed.emplace();
+  for (const Json& tool : list) {
+    const bool within = tool.is_object() && tool.contains("function") && tool["function"].is_object();
+    const Json name = tool.is_object() ? (within ? tool["function"] : tool).value("name", Json()) : Json();
+    if (!name.is_string()) return wrong_type("tool_choice.tools", "tools with a name");
+    read.allowed->push_back(name.get<std::string>());
+  }
+  if (read.allowed->empty()) return wrong_type("tool_choice.tools", "a list of tools");
+  return read;
+}
+
 }  // namespace
 
 bool is_tool(const Tools& tools, std::string_view name) {
@@ -55,11 +74,20 @@ Expected<ToolChoice> read_choice(const Json* choice) {
       return ToolChoice{.callable = true, .forced = true, .only = name.get<std::string>()};
     return wrong_type("tool_choice", "a choice with the name of a tool");
   }
+  if (choice->is_object() && type == "allowed_tools") return read_allowed(*choice);
   return Error{ErrorCode::kUsage, "there is no such choice", "tool_choice",
                "give \"auto\", \"none\", \"required\" (\"any\" in messages), or a tool by its name"};
 }
 
 Expected<std::optional<Tools>> under_choice(Tools tools, const ToolChoice& choice) {
+  if (choice.allowed) {
+    for (const std::string& name : *choice.allowed)
+      if (!is_tool(tools, name))
+        return Error{ErrorCode::kUsage, fmt::format("there is no tool '{}'", name), "tool_choice", ""};
+    std::erase_if(tools.list.get_ref<Json::array_t&>(), [&](const Json& tool) {
+      return std::ranges::count(*choice.allowed, tool["function"]["name"].get_ref<const std::string&>()) == 0;
+    });
+  }
   if (choice.forced && tools.list.empty())
     return Error{ErrorCode::kUsage, "a call is forced, and there are no tools", "tool_choice", "give tools"};
   if (!choice.only.empty() && !is_tool(tools, choice.only))

@@ -24,11 +24,12 @@ struct Tools {
 /// What `tool_choice` says.
 struct ToolChoice {
   bool callable = true, forced = false;
-  std::string only;  ///< see Tools
+  std::string only;                                   ///< see Tools
+  std::optional<std::vector<std::string>> allowed{};  ///< names of tools; the others do not count
 };
 
 /// Reads the forms of all APIs: "auto", "none", "required"; {"type": name} with these names, "any", or "tool" or
-/// "function" with the name of a tool. `choice`: null if it is absent. Errors: kUsage.
+/// "function" with the name of a tool; OpenAI's "allowed_tools". `choice`: null if it is absent. Errors: kUsage.
 Expected<ToolChoice> read_choice(const Json* choice);
 
 /// `tools` under this choice; nothing if no tool may be called. Errors: kUsage (a call is forced, and there is no such

@@ -7,6 +7,7 @@ import json
 import signal
 import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -22,6 +23,29 @@ class Network(HubCase):
         message = self.refused(3, "org/tiny:F32", HF_ENDPOINT="http://127.0.0.1:9")
         self.assertIn("the hub cannot be reached", message)
         self.assertIn("network", message)
+
+    def test_a_proxy_that_refuses(self):
+        """Its answer is no hub's: one line at once, and no series of attempts."""
+        with socket.create_server(("127.0.0.1", 0)) as proxy:
+            asked = []
+
+            def refuse():
+                while True:
+                    try:
+                        connection, _ = proxy.accept()
+                    except OSError:
+                        return
+                    with connection:
+                        asked.append(connection.recv(4096))
+                        connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+            threading.Thread(target=refuse, daemon=True).start()
+            message = self.refused(3, "org/tiny:F32", HF_ENDPOINT="https://hub.invalid", no_proxy="",
+                                   https_proxy=f"http://127.0.0.1:{proxy.getsockname()[1]}")
+            proxy.shutdown(socket.SHUT_RDWR)
+        self.assertIn("the hub cannot be reached", message)
+        self.assertIn("403", message)
+        self.assertEqual(len(asked), 1, asked)
 
     def test_a_network_that_swallows_packets(self):
         """A listener that never accepts: the system connects, and nobody answers."""

@@ -33,7 +33,8 @@ class Fields(ServeCase):
             for field, value in (("user", "u"), ("service_tier", "auto"), ("prompt_cache_key", "k"), ("verbosity", "low"),
                                  ("xtc_threshold", 0.1), ("dry_base", 1.75), ("repeat_last_n", 64), ("priority", 1), ("speed", "fast"),
                                  ("cache_control", {"type": "ephemeral"}), ("reasoning_effort", "high"),
-                                 ("thinking", {"type": "adaptive"}), ("min_keep", 1), ("spaces_between_special_tokens", True)):
+                                 ("thinking", {"type": "adaptive"}), ("min_keep", 1), ("spaces_between_special_tokens", True),
+                                 ("usage", {"include": True}), ("models", ["a", "b"]), ("keep_alive", "5m"), ("truncate", True)):
                 name = "thinking" if field == "thinking" else field
                 self.assertEqual(self.ignored(path, **{field: value}), [name], (path, field))
                 self.assertEqual(self.hash(path, **{field: value}), plain)
@@ -44,7 +45,8 @@ class Fields(ServeCase):
                                  ("skip_special_tokens", True), ("mirostat", 0), ("n_probs", 0), ("mcp_servers", []), ("store", False),
                                  ("use_beam_search", False), ("xtc_probability", 0), ("dry_multiplier", 0.0), ("lora", []),
                                  ("seed", -1),
-                                 ("bad_words", []), ("user", None), ("fallbacks", []), ("truncation", "auto")):
+                                 ("bad_words", []), ("safe_prompt", False), ("extra_body", {}),
+                                 ("user", None), ("fallbacks", []), ("truncation", "auto")):
                 self.assertEqual(self.ignored(path, **{field: value}), [""], (path, field))
 
     def test_what_would_change_the_words_is_refused(self):
@@ -58,6 +60,50 @@ class Fields(ServeCase):
                 self.assertEqual(error.status, 400, (path, field))
                 self.assertIn(field, error.json["error"]["message"])
         self.refused(400, CHAT, {"messages": QUESTION, "repeat_last_n": 64, "repeat_penalty": 1.5}, "repeat_last_n")
+
+    def test_what_clients_keep_with_messages(self):
+        plain = self.hash(CHAT, messages=[*QUESTION, {"role": "assistant", "content": "21"}, *QUESTION])
+        for more, ignored in (({"created": 5}, "created"), ({"timestamp": "t", "metadata": {"a": 1}}, "metadata"),
+                              ({"index": 0, "finish_reason": "stop"}, "finish_reason"), ({"images": []}, ""),
+                              ({"prefix": False, "partial": False, "audio": None}, "")):
+            messages = [*QUESTION, {"role": "assistant", "content": "21", **more}, *QUESTION]
+            self.assertIn(ignored, ",".join(self.ignored(CHAT, messages=messages)), more)
+            self.assertEqual(self.hash(CHAT, messages=messages), plain)
+        for more in ({"prefix": True}, {"images": ["x"]}, {"nonsense": 1}):
+            self.refused(400, CHAT, {"messages": [*QUESTION, {"role": "assistant", "content": "2", **more}]}, next(iter(more)))
+
+    def test_llama_cpps_own_route(self):
+        body = {"prompt": "17+4=", "n_predict": 64}
+        theirs = self.server.post("/completion", body).json
+        ours = self.server.post(COMPLETIONS, body).json
+        self.assertEqual((theirs["content"], theirs["dllm"]["hash"]), (ours["choices"][0]["text"], ours["dllm"]["hash"]))
+        self.assertEqual((theirs["stop"], theirs["stop_type"], theirs["prompt"]), (True, "eos", "17+4="))
+        self.assertEqual((theirs["tokens_predicted"], theirs["tokens_evaluated"]),
+                         (ours["usage"]["completion_tokens"], ours["usage"]["prompt_tokens"]))
+        cut = self.server.post("/completion", {**body, "n_predict": 1}).json
+        self.assertEqual(cut["stop_type"], "limit")
+        ids = self.server.post("/tokenize", {"content": "17+4=", "add_special": True}).json["tokens"]
+        by_ids = self.server.post("/completion", {"prompt": ids}).json
+        self.assertEqual(by_ids["content"], theirs["content"])
+        self.assertNotIn("prompt", by_ids)
+        lines = [json.loads(line[6:]) for line in self.server.post("/completion", {**body, "stream": True}).body.splitlines()
+                 if line.startswith(b"data: ")]
+        self.assertEqual("".join(line["content"] for line in lines), theirs["content"])
+        self.assertEqual([line["stop"] for line in lines], [False] * (len(lines) - 1) + [True])
+        for wrong in ({}, {"prompt": ["a", "b"]}, {"prompt": 3}):
+            self.refused(400, "/completion", wrong, "prompt")
+
+    def test_log_probabilities_for_ollama(self):
+        body = {"model": "default", "messages": QUESTION, "stream": False}
+        with_logs = self.server.post("/api/chat", {**body, "logprobs": True}).json
+        chat = self.server.post(CHAT, {"messages": QUESTION, "logprobs": True}).json
+        self.assertEqual(with_logs["logprobs"], chat["choices"][0]["logprobs"]["content"])
+        for more in ({"logprobs": False}, {"logprobs": False, "top_logprobs": 0, "truncate": True, "shift": False}):
+            reply = self.server.post("/api/chat", {**body, **more})
+            self.assertEqual((reply.status, "logprobs" in reply.json), (200, False), reply.body)
+        self.assertEqual(self.server.post("/api/chat", {**body, "logprobs": True, "top_logprobs": 3}).status, 400)
+        made = self.server.post("/api/generate", {"model": "default", "prompt": "Solve 17+4.", "stream": True, "logprobs": True})
+        self.assertTrue(json.loads(made.body.splitlines()[-1])["logprobs"])
 
     def test_streams_and_errors_have_the_header(self):
         reply = self.server.post(CHAT, {"messages": QUESTION, "stream": True, "user": "u"})
