@@ -132,7 +132,7 @@ struct EnergySpan {
 };
 
 void add_energy_row(Figure& figure, const char* phone, const std::string& mode, const npu::StepTime& time) {
-  const npu::StepTime::Energy& e = time.energy;
+  const VirtualEnergy& e = time.energy;
   const double joules = e.joules();
   figure.rows.push_back({phone, mode, joules, e.compute, e.dram, e.standby, e.host_active, e.host_idle,
                          joules / time.seconds(), 128 / joules});
