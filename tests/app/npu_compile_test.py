@@ -8,7 +8,7 @@ import pathlib
 import unittest
 
 from cli_case import CliCase
-from npu_shapes import EXPERTS, SMALL
+from npu_shapes import DENSE, EXPERTS
 
 RECORDINGS = pathlib.Path(__file__).resolve().parents[2] / "models" / "recordings"
 REPLAY = RECORDINGS / "harder-balanced.json"
@@ -20,7 +20,7 @@ EIGHT_BITS = ["--set", "numerics.weight=mxint8:32:ocp", "--set", "numerics.kv=mx
 class NpuCompile(CliCase):
     def arguments(self, *more):
         shape = self.dir / "small.toml"
-        shape.write_text(SMALL)
+        shape.write_text(DENSE)
         return ["npu", "compile", "--shape", shape, *DEVICE, "--batch", 2, "--rows", 8, "--context", 40, *more]
 
     def test_json_covers_the_program(self):

@@ -14,7 +14,7 @@ import typing
 import unittest
 
 from cli_case import CliCase, run, sanitized
-from npu_shapes import EXPERTS, SMALL
+from npu_shapes import DENSE, EXPERTS
 
 PROGRAMS = pathlib.Path(__file__).resolve().parents[2] / "src" / "npu_core" / "testdata"
 NETWORKS = pathlib.Path(__file__).resolve().parents[1] / "networks"
@@ -278,7 +278,7 @@ class Keys(CliCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for name, text in (("small.toml", SMALL), ("experts.toml", EXPERTS), ("lanes.asm", LANES),
+        for name, text in (("small.toml", DENSE), ("experts.toml", EXPERTS), ("lanes.asm", LANES),
                            ("packed.asm", PACKED),
                            ("requests.txt", "R 0 64 0\nW 8192 64 1000\nR 0 64 5000\n"), ("program.toml", PROGRAM),
                            *((f"{name}.csv", text) for name, text in TABLES.items())):

@@ -1,6 +1,6 @@
 """Files with shapes of small models, for `dllm npu ... --shape`."""
 
-SMALL = """name = "small"
+DENSE = """name = "small"
 architecture = "llada"
 vocab = 300
 width = 128
@@ -10,7 +10,7 @@ kv_heads = 2
 head_dim = 32
 ffn_width = 192
 """
-EXPERTS = SMALL.replace('"llada"', '"llada-moe"') + """[experts]
+EXPERTS = DENSE.replace('"llada"', '"llada-moe"') + """[experts]
 count = 16
 used = 2
 width = 64
