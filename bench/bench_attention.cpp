@@ -33,10 +33,15 @@ namespace {
 
 using test::Random;
 
+struct AttentionCase {
+  std::int32_t heads, kv_heads;
+  std::int64_t rows, keys;
+};
+
 /// `rows` queries of one layer (head_dim 128) that see `keys` positions. Rotates over as many layers as fill 64 MiB, so
 /// that K and V come from memory as in a model.
-void attention(benchmark::State& state, const KernelSet* set, TensorType type, std::int32_t heads,
-               std::int32_t kv_heads, std::int64_t rows, std::int64_t keys, bool bf16) {
+void attention(benchmark::State& state, const KernelSet* set, TensorType type, const AttentionCase& one, bool bf16) {
+  const auto [heads, kv_heads, rows, keys] = one;
   const std::int32_t dim = 128;
   const std::int64_t layer_bytes = 2 * keys * kv_heads * codec(type).row_bytes(dim);
   const auto layers = static_cast<std::int32_t>(std::min<std::int64_t>(32, (std::int64_t{64} << 20) / layer_bytes + 1));
@@ -146,7 +151,7 @@ void register_set(const KernelSet* set) {
                     std::string(codec(type).name) + "/" + shape.name + "/rows:" + std::to_string(rows) +
                     "/keys:" + std::to_string(keys),
                 [=](benchmark::State& state) {
-                  attention(state, set, type, shape.heads, shape.kv_heads, rows, keys, bf16);
+                  attention(state, set, type, {shape.heads, shape.kv_heads, rows, keys}, bf16);
                 });
 }
 

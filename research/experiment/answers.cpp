@@ -72,21 +72,14 @@ class LatencySummary {
   std::string text(const std::vector<double>& passes) const {
     return fmt::format(
                "128 tokens: {:.1f} to {:.1f} times the host with a prefix cache (paper: at least 17 everywhere, 42 on "
-               "the "
-               "best). On mobile-sm8750 {:.1f} times autoregression on the host and {:.1f} times autoregression on the "
-               "NPU "
-               "(paper: 3.9, without saying where). From the NPU to skipped logits every technique {}. Passes of the "
-               "device: "
-               "{:.1f} with the prefix cache, {:.1f} speculative, {:.1f} with staged states, {:.1f} with sparse "
-               "refresh on "
-               "the host ({:.1f} if it is part of the device's passes). Skipped logits save at most {:.1f} % of an "
-               "answer; "
-               "sparse refresh costs {:.1f} to {:.1f} % (up to {:.1f} % as part of the device's passes). Waiting for "
-               "the "
-               "host and sharing the memory with it are at most {:.1f} % of an answer, the rest of this cost is "
-               "passes. "
-               "answer-sensitivity shows which parameters decide. A dash is an answer that fails because a mapping "
-               "does.",
+               "the best). On mobile-sm8750 {:.1f} times autoregression on the host and {:.1f} times autoregression on "
+               "the NPU (paper: 3.9, without saying where). From the NPU to skipped logits every technique {}. Passes "
+               "of the device: {:.1f} with the prefix cache, {:.1f} speculative, {:.1f} with staged states, {:.1f} "
+               "with sparse refresh on the host ({:.1f} if it is part of the device's passes). Skipped logits save at "
+               "most {:.1f} % of an answer; sparse refresh costs {:.1f} to {:.1f} % (up to {:.1f} % as part of the "
+               "device's passes). Waiting for the host and sharing the memory with it are at most {:.1f} % of an "
+               "answer, the rest of this cost is passes. answer-sensitivity shows which parameters decide. A dash is "
+               "an answer that fails because a mapping does.",
                least_, most_, over_host_, over_npu_,
                worse_.empty() ? "saves time or costs none, in answers of all lengths on all phones"
                               : "saves time, except " + worse_,
@@ -112,8 +105,8 @@ class LatencySummary {
     return fmt::format(
         " {}: in the paper the gain over the host rises with newer phones, here it is {}. {}: the paper's SM8650 is "
         "slower than Llama-3-8B autoregressively, here the whole system has the speed of autoregression on the host "
-        "times {}, on the NPU times {}. The whole system differs by {:.1f} % between our phones, because their "
-        "NPUs' steps wait for the unpacking of weights, for which all three profiles assume the same rate "
+        "times {}, on the NPU times {}. The whole system differs by {:.1f} % between our phones, because their NPUs' "
+        "steps wait for the unpacking of weights, for which all three profiles assume the same rate "
         "(host.dequantize_gbps).",
         rises ? "Reproduced" : "Contradicted", list(over_host_of_), loses ? "Reproduced" : "Contradicted",
         list(ar_host_of_), list(over_npu_of_), 100 * (slowest_ / fastest_ - 1));
@@ -139,7 +132,7 @@ struct EnergySpan {
 };
 
 void add_energy_row(Figure& figure, const char* phone, const std::string& mode, const npu::StepTime& time) {
-  const npu::StepTime::Energy& e = time.energy;
+  const VirtualEnergy& e = time.energy;
   const double joules = e.joules();
   figure.rows.push_back({phone, mode, joules, e.compute, e.dram, e.standby, e.host_active, e.host_idle,
                          joules / time.seconds(), 128 / joules});
@@ -163,9 +156,8 @@ Expected<Figure> answer_latency(Lab& lab) {
                 .title = "Answers of 32, 64 and 128 tokens on three phones",
                 .setting = answer_setting(lab),
                 .claim =
-                    "17 to 42 times as fast as the CPU with a prefix cache, and up to 3.9 times as fast as "
-                    "Llama-3-8B autoregressively; each technique helps, sparse refresh costs little (Fig. 11, "
-                    "Tab. 6).",
+                    "17 to 42 times as fast as the CPU with a prefix cache, and up to 3.9 times as fast as Llama-3-8B "
+                    "autoregressively; each technique helps, sparse refresh costs little (Fig. 11, Tab. 6).",
                 .columns = {"phone", "tokens"},
                 .x_name = "128 tokens; each mode also has what the modes before it have",
                 .y_name = "seconds",
@@ -254,11 +246,10 @@ Expected<Figure> answer_energy(Lab& lab) {
       .name = "answer-energy",
       .title = "Energy of 128 tokens",
       .setting = answer_setting(lab) +
-                 " Powers of the host and energies of the device are assumed "
-                 "(profiles); no thermal limit.",
+                 " Powers of the host and energies of the device are assumed (profiles); no thermal limit.",
       .claim =
-          "the whole system takes a fraction of the energy of the CPU (Fig. 14; its numbers are not "
-          "readable in our copy).",
+          "the whole system takes a fraction of the energy of the CPU (Fig. 14; its numbers are not readable in our "
+          "copy).",
       .columns = {"phone", "mode", "J", "compute", "DRAM", "standby", "host active", "host idle", "mean W", "tokens/J"},
       .x_name = "each mode also has what the modes before it have",
       .y_name = "joules",

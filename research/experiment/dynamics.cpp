@@ -96,12 +96,12 @@ Expected<Figure> block_tail(Lab& lab) {
       .name = "block-tail",
       .title = "The tail of a block, by the threshold of commits",
       .setting = dynamic_setting(lab, items) +
-                 " Only blocks that were decoded to their end. Few masks: passes that begin with at most 4 "
-                 "masks left in the block. Unsure: positions that were committed below 0.9. Scored: rows that "
-                 "reach the LM head, of the rows that run.",
+                 " Only blocks that were decoded to their end. Few masks: passes that begin with at most 4 masks left "
+                 "in the block. Unsure: positions that were committed below 0.9. Scored: rows that reach the LM head, "
+                 "of the rows that run.",
       .claim =
-          "many passes have few masks left (Fig. 5a); a lower threshold commits more tokens per pass, of which "
-          "more stay below 0.9 (Fig. 5b); most decisions about the output can be skipped (Fig. 5c).",
+          "many passes have few masks left (Fig. 5a); a lower threshold commits more tokens per pass, of which more "
+          "stay below 0.9 (Fig. 5b); most decisions about the output can be skipped (Fig. 5c).",
       .columns = {"threshold", "tokens per pass", "passes with few masks %", "unsure %", "scored %", "correct %",
                   "from", "to"},
       .x_name = "threshold of commits",
@@ -138,10 +138,8 @@ Expected<Figure> block_tail(Lab& lab) {
   };
   figure.verdict = fmt::format(
       "{}: {:.0f} to {:.0f} % of the passes begin with at most 4 masks. From a threshold of 0.5 to 0.95 tokens per "
-      "pass "
-      "go from {:.2f} to {:.2f} and unsure positions from {:.1f} to {:.1f} %. Only masks of the block are scored, "
-      "{:.0f} "
-      "to {:.0f} % of the rows.",
+      "pass go from {:.2f} to {:.2f} and unsure positions from {:.1f} to {:.1f} %. Only masks of the block are scored, "
+      "{:.0f} to {:.0f} % of the rows.",
       end(false, 1) > end(true, 1) && end(false, 3) > end(true, 3) ? "reproduced in shape" : "not reproduced",
       least_few, most_few, end(false, 1), end(true, 1), end(false, 3), end(true, 3), least_scored, most_scored);
   return figure;

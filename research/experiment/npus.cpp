@@ -146,13 +146,12 @@ std::string block_verdict(const Span& warm_share, const PhasedBlock& best, const
   std::string text = fmt::format("the warm step is {:.0f} to {:.0f} % of a block of 32 steps. With {}, {} has",
                                  warm_share.least, warm_share.most, model, best_on);
   for (std::size_t g = 0; g < std::size(kGpus); ++g)
-    text += fmt::format(
-        "{} {:.2f} times the tokens per second of the {}'s roofline and {:.1f} times its "
-        "tokens per joule",
-        g == 0                     ? ""
-        : g + 1 < std::size(kGpus) ? ","
-                                   : ", and",
-        best.speed[g], kGpus[g].name, best.economy[g]);
+    text +=
+        fmt::format("{} {:.2f} times the tokens per second of the {}'s roofline and {:.1f} times its tokens per joule",
+                    g == 0                     ? ""
+                    : g + 1 < std::size(kGpus) ? ","
+                                               : ", and",
+                    best.speed[g], kGpus[g].name, best.economy[g]);
   text += fmt::format(
       ". The paper has 4.91 and 23.3 times over the A6000, and 2.06 and 15.5 times over an H100, without saying which. "
       "{}: over either H100 the device is {} than the roofline. Real GPUs, which the paper measured, stay below their "
@@ -171,12 +170,12 @@ Expected<Figure> sampling_share(Lab& lab) {
       .name = "sampling-share",
       .title = "Sampling in a step, by the format of the logits",
       .setting = workload_text(lab) +
-                 " Published kernel: one instruction at a time, d-PLENA's memory and MXFP8 in blocks of 8, in "
-                 "a step that runs one instruction at a time too. One pass: our program on the device as it "
-                 "is; the format is that of the logits in memory, the vector unit computes in BF16.",
+                 " Published kernel: one instruction at a time, d-PLENA's memory and MXFP8 in blocks of 8, in a step "
+                 "that runs one instruction at a time too. One pass: our program on the device as it is; the format is "
+                 "that of the logits in memory, the vector unit computes in BF16.",
       .claim =
-          "sampling is up to 71 % of a step on a GPU with FP64, and less than 10 % on the NPU with MXFP8 "
-          "(DART); 3.41, 1.79 and 0.99 ms with 512, 1024 and 2048 lanes (d-PLENA, Tab. II).",
+          "sampling is up to 71 % of a step on a GPU with FP64, and less than 10 % on the NPU with MXFP8 (DART); 3.41, "
+          "1.79 and 0.99 ms with 512, 1024 and 2048 lanes (d-PLENA, Tab. II).",
       .columns = {"model", "device", "sampling", "sampling ms", "step ms", "share of the step %"},
       .x_name = "device",
       .y_name = "share of a refinement step, %",
@@ -206,8 +205,8 @@ Expected<Figure> sampling_share(Lab& lab) {
   figure.verdict = fmt::format(
       "{} for the NPU: with MXFP8 sampling is {:.2f} to {:.1f} % of a step, with BF16 {:.2f} to {:.1f} %, with MXFP4 "
       "{:.2f} to {:.1f} %{}. The published kernel takes {} ms with {}, {} and {}, and {:.1f} to {:.1f} % of a serial "
-      "step. Cannot be made here: the GPU's share with FP64, as "
-      "neither our NPUs nor our rooflines of GPUs have that format.",
+      "step. Cannot be made here: the GPU's share with FP64, as neither our NPUs nor our rooflines of GPUs have that "
+      "format.",
       shares[2].most < 10 ? "reproduced" : "not reproduced", shares[2].least, shares[2].most, shares[1].least,
       shares[1].most, shares[3].least, shares[3].most,
       shares[3].most > 0.98 * shares[2].most ? ", no less: the front end decides there, not the traffic" : "",
@@ -220,13 +219,12 @@ Expected<Figure> block_phases(Lab& lab) {
       .name = "block-phases",
       .title = "Warm step, refinement steps and sampling of a block",
       .setting = workload_text(lab) +
-                 " A block is one warm step over the context and 31 refinement steps over the block, each with "
-                 "its sampling (one pass, MXFP8). Units: how much of the step each works, by the sums over "
-                 "operators. GPUs: rooflines in BF16 at full peaks, sampling beyond reading the logits not "
-                 "counted.",
+                 " A block is one warm step over the context and 31 refinement steps over the block, each with its "
+                 "sampling (one pass, MXFP8). Units: how much of the step each works, by the sums over operators. "
+                 "GPUs: rooflines in BF16 at full peaks, sampling beyond reading the logits not counted.",
       .claim =
-          "T_block = T_warm + (steps - 1) T_refine (DART, d-PLENA); up to 4.91 times the tokens per second "
-          "of an A6000 and 2.06 of an H100, at up to 23.3 and 15.5 times the tokens per joule (DART).",
+          "T_block = T_warm + (steps - 1) T_refine (DART, d-PLENA); up to 4.91 times the tokens per second of an A6000 "
+          "and 2.06 of an H100, at up to 23.3 and 15.5 times the tokens per joule (DART).",
       .columns = {"model", "device", "warm ms", "refine ms", "sampling ms", "block ms", "warm %", "refine %",
                   "sampling %", "matrix %, warm", "vector %, warm", "memory %, warm", "matrix %, refine",
                   "vector %, refine", "memory %, refine", "tokens/s"},

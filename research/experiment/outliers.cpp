@@ -157,8 +157,8 @@ Expected<Figure> smoothing_alpha(Lab& lab) {
                     "the first {} items of {} (embedded model) and {} of {} ({}). Alpha 0 only subtracts the centres.",
                     subjects[0].count, subjects[0].items, subjects[1].count, subjects[1].items, lab.inputs().model),
                 .claim =
-                    "smoothing wins back what four bits lose; the best power lies between 0 and 1 and depends on "
-                    "the model.",
+                    "smoothing wins back what four bits lose; the best power lies between 0 and 1 and depends on the "
+                    "model.",
                 .columns = {"model", "centre", "alpha", "KL, 0.001 nats", "+-", "same token %", "0.001 nats per token"},
                 .x_name = "alpha",
                 .y_name = "KL of predicted masks to BF16, 0.001 nats"};
@@ -230,8 +230,7 @@ Expected<Figure> outlier_persistence(Lab& lab) {
       figure.series[static_cast<std::size_t>(side)].points.emplace_back(static_cast<double>(part), kept);
       if (side == 0)
         figure.verdict += fmt::format(
-            "{}: {:.0f} % of the outlier channels of K persist ({}), the largest is {:.1f} "
-            "times its head's mean. ",
+            "{}: {:.0f} % of the outlier channels of K persist ({}), the largest is {:.1f} times its head's mean. ",
             subject.name, kept, kept > 70 ? "reproduced" : "not reproduced", p.largest);
     }
     figure.x_labels.push_back(subject.name);

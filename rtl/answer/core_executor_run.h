@@ -81,8 +81,8 @@ class VerilatedExecutor final : public CoreExecutor {
     MemoryModel memory(host, timing_, totals_.programs + 1);
     // More than any program takes with the slowest memory: one that hangs ends here.
     constexpr std::int64_t kLeast = 4'000'000, kPerInstruction = 200;
-    execute(*board_, memory, program, trace, start.config.blen, std::nullopt, result,
-            kLeast + kPerInstruction * static_cast<std::int64_t>(trace.entries.size()));
+    const std::int64_t most = kLeast + kPerInstruction * static_cast<std::int64_t>(trace.entries.size());
+    execute(*board_, memory, program, {trace, start.config.blen, std::nullopt, most}, result);
     totals_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   }
 

@@ -181,12 +181,21 @@ class Times {
   std::int64_t latency_, ready_ = 0;
 };
 
-/// `trap_at`: the instruction that must trap instead of executing.
+/// What a core is expected to do with a program.
+struct ExpectedRun {
+  const CoreTrace& trace;
+  int blen;
+  std::optional<std::uint32_t> trap_at{};  ///< the instruction that must trap instead of executing
+  std::int64_t most_cycles = 4'000'000;
+};
+
 template <class Model>
-void execute(Board<Model>& board, MemoryModel& memory, const npu::Program& program, const CoreTrace& trace, int blen,
-             std::optional<std::uint32_t> trap_at, CoreResult& result, std::int64_t limit = 4'000'000) {
+void execute(Board<Model>& board, MemoryModel& memory, const npu::Program& program, const ExpectedRun& expected,
+             CoreResult& result) {
   Model& model = *board;
-  Times times(trace, program, blen);
+  const CoreTrace& trace = expected.trace;
+  const std::optional<std::uint32_t> trap_at = expected.trap_at;
+  Times times(trace, program, expected.blen);
   const auto skip_loops = [&](std::size_t at) {
     while (at < trace.entries.size() && part_of(trace.entries[at].op) == Part::kLoop) ++at;
     return at;
@@ -201,7 +210,7 @@ void execute(Board<Model>& board, MemoryModel& memory, const npu::Program& progr
   for (;; ++result.cycles) {
     memory.drive(model);
     model.eval();
-    if (!model.running_o || result.cycles == limit) break;
+    if (!model.running_o || result.cycles == expected.most_cycles) break;
     if (model.issue_o) {
       const std::size_t next = skip_loops(began < 0 ? 0 : at + 1);
       if (began >= 0) times.ended(at, next, began, result.cycles, result);
@@ -265,7 +274,7 @@ CoreResult run_core(npu::Machine& machine, npu::Machine& memory, const npu::Prog
   result.instructions = trace.entries.size();
   for (const CoreTrace::Entry& entry : trace.entries) result.executed.set(static_cast<std::size_t>(entry.op));
   MemoryModel model(memory, timing, 5);
-  execute(*board, model, program, trace, config.blen, trap_at, result);
+  execute(*board, model, program, {trace, config.blen, trap_at}, result);
   compare_registers(**board, machine.state(), result);
   compare_memories(*board, machine.state(), memory.state(), result);
   return result;

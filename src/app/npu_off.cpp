@@ -1,7 +1,7 @@
 // Instead of the folder npu/ and bench/answers.cpp in builds without simulated NPUs.
 #include "app/bench/answers.h"
 #include "app/npu/npu.h"
-#include "engine/no_npu.h"
+#include "engine/backend/no_npu.h"
 
 namespace dllm::app {
 

@@ -9,15 +9,12 @@
 
 namespace dllm {
 
-BackendEntry cpu_backend();
-BackendEntry npu_backend();
-BackendEntry vulkan_backend();
-BackendEntry ranks_backend();
+std::deque<BackendEntry> built_backends();  // backend/built.cpp
 
 namespace {
 
 std::deque<BackendEntry>& known_backends() {
-  static std::deque<BackendEntry> all = {cpu_backend(), npu_backend(), vulkan_backend(), ranks_backend()};
+  static std::deque<BackendEntry> all = built_backends();
   return all;
 }
 

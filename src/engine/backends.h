@@ -108,7 +108,7 @@ struct BackendEntry {
 };
 
 /// The backends that are known; the first is the default. A new one needs a file in engine/backend/ and a line in
-/// backends.cpp. References stay valid when others are added.
+/// backend/built.cpp. References stay valid when others are added.
 const std::deque<BackendEntry>& backends();
 
 /// Adds one from outside this library, before options are read or a model is loaded: a static initialiser may do it.

@@ -10,6 +10,7 @@
 
 #include "base/nearest.h"
 #include "base/try.h"
+#include "decode/loop/canvas_methods.h"
 #include "decode/registry.h"
 #include "engine/common_options.h"
 #include "engine/presets.h"
@@ -48,18 +49,6 @@ OptionInfo selector(std::string key, std::vector<std::string> flags, std::string
   return info;
 }
 
-/// Models that refine canvases have one window and one cache policy, named after the closest equivalents.
-const std::vector<MethodDeclaration>& canvas_only(std::size_t which) {
-  const auto plain = [](const char* name, const char* meaning) {
-    return MethodDeclaration{{name, {}, meaning, {}}, {}, [](const OptionMap&, const ModelDesc&, const MethodContext&) {
-                               return Expected<OptionMap>(OptionMap());
-                             }};
-  };
-  static const std::vector<MethodDeclaration> window = {plain("block", "a canvas")};
-  static const std::vector<MethodDeclaration> cache = {plain("prefix", "everything before the canvas is kept")};
-  return which == 0 ? window : cache;
-}
-
 using G = GenerateOptions;
 using R = ResolvedOptions;
 
@@ -75,8 +64,8 @@ std::vector<OptionPart> make_parts() {
              mode = selector("mode", {"--mode"}, "how a model decodes that was trained for several ways", mode_list);
   return {
       {"decoder", decoder, &G::decoder, &R::decoder, decoder_list, declarations(canvas_decoders())},
-      {"window", window, &G::window, &R::window, window_list, declarations(canvas_only(0))},
-      {"cache", cache, &G::cache, &R::cache, cache_list, declarations(canvas_only(1))},
+      {"window", window, &G::window, &R::window, window_list, declarations(canvas_windows())},
+      {"cache", cache, &G::cache, &R::cache, cache_list, declarations(canvas_caches())},
       {"suffix", suffix, &G::suffix, &R::suffix, suffix_list, {}},
       {"smoothing", {}, &G::smoothing, &R::smoothing, smoothing_list, {}},
       {"mode", mode, &G::mode, &R::mode, mode_list, {}},

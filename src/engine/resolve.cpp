@@ -141,7 +141,10 @@ class Resolution {
       return {};
     }
     if (part.standard(desc_).empty()) {
-      if (!names_only_way(part, result.name)) return one_way(part.selector);
+      const bool fits = std::ranges::any_of(part.methods, [&](const MethodDeclaration* one) {
+        return one->info.name == result.name && one->suits && one->suits(desc_);
+      });
+      if (!fits) return one_way(part.selector);
       for (const auto& [key, value] : choice.options) return one_way(*part.find(key));
       result.name.clear();
       return {};
@@ -161,11 +164,6 @@ class Resolution {
     DLLM_TRY(result.options, method->complete(choice.options, desc_, method_context(resolved_, desc_)));
     chosen_.push_back({&part, method});
     return {};
-  }
-
-  /// `--mode ar` of an autoregressive model asks for what it does anyway, so that one command line serves both kinds.
-  bool names_only_way(const OptionPart& part, const std::string& name) const {
-    return part.name == "mode" && desc_.autoregressive() && name == "ar";
   }
 
   Error one_way(const OptionInfo& info) const {

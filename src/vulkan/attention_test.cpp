@@ -86,8 +86,8 @@ struct Worlds {
             size.rows);
     KernelPart part;
     part.count = arguments->count(false);
-    rig.run(device.attention(attention, layout->format(), layout->layer(1), rig.put(q), arguments->rows(),
-                             arguments->visible(), arguments->tiles(), out, part),
+    rig.run(device.attention(attention, layout->format(), layout->layer(1),
+                             {rig.put(q), arguments->rows(), arguments->visible(), arguments->tiles(), out}, part),
             size.rows);
     return rig.get(out, static_cast<std::int64_t>(q.size()));
   }

@@ -337,17 +337,15 @@ Expected<Launch> Operators::store_kv(const CacheFormat& cache, std::int64_t kv_h
 }
 
 Expected<Launch> Operators::attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
-                                      Address q, Address rows, Address visible, Address tiles, Address out,
-                                      const KernelPart& part) {
+                                      const AttentionPlaces& at, const KernelPart& part) {
   // Rotated queries and keys are 32 times too large together; keys have an eighth of it already.
   const float scale = o.scale * 1.44269504f * (cache.rotates_keys() ? 0.25f : 1.f);
-  if (part.count != 0 && fuses(o, cache))
-    return attention_kernel(o, cache, place, {q, rows, visible, tiles, out}, scale, part);
-  return launch("attention",
-                {number_of_cache(cache.type), cache.rotates_keys() ? 1U : 0U, word((o.head_dim + 63) / 64)},
-                AttentionPush{q, out, rows, visible, tiles, word(o.heads), word(o.kv_heads), word(o.head_dim),
-                              place.tile_words, place.key_words, place.value_words, o.window, scale, 0},
-                o.heads);
+  if (part.count != 0 && fuses(o, cache)) return attention_kernel(o, cache, place, at, scale, part);
+  return launch(
+      "attention", {number_of_cache(cache.type), cache.rotates_keys() ? 1U : 0U, word((o.head_dim + 63) / 64)},
+      AttentionPush{at.q, at.out, at.rows, at.visible, at.tiles, word(o.heads), word(o.kv_heads), word(o.head_dim),
+                    place.tile_words, place.key_words, place.value_words, o.window, scale, 0},
+      o.heads);
 }
 
 }  // namespace dllm::vulkan

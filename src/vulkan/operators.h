@@ -210,9 +210,11 @@ class Operators {
                                  const ReductionPlaces& at);
   Expected<Launch> store_kv(const CacheFormat& cache, std::int64_t kv_heads, std::int64_t head_dim,
                             const CachePlace& place, VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
+  struct AttentionPlaces {
+    VkDeviceAddress q, rows, visible, tiles, out;
+  };
   Expected<Launch> attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,
-                             VkDeviceAddress q, VkDeviceAddress rows, VkDeviceAddress visible, VkDeviceAddress tiles,
-                             VkDeviceAddress out, const KernelPart& part = {});
+                             const AttentionPlaces& at, const KernelPart& part = {});
 
  private:
   using Constants = std::array<std::uint32_t, 8>;  ///< from constant_id 2 on
@@ -229,9 +231,6 @@ class Operators {
   Expected<Launch> launch_of(const Compiled& compiled, std::span<const std::byte> push, std::int64_t columns,
                              std::uint32_t rows_per_group) const;
   // In operators_cuda.cpp.
-  struct AttentionPlaces {
-    VkDeviceAddress q, rows, visible, tiles, out;
-  };
   Expected<Launch> norm_kernel(const op::RmsNorm& o, std::int64_t width, VkDeviceAddress x, VkDeviceAddress gain,
                                VkDeviceAddress out, const KernelPart& part);
   Expected<Launch> glu_kernel(const op::Glu& o, std::int64_t width, VkDeviceAddress gate, VkDeviceAddress up,

@@ -67,11 +67,11 @@ class Pass::Recorder {
                o.k);
   }
   Expected<void> record(const op::Attention& o) {
-    return add(
-        operators().attention(o, model_.cache->format(), model_.cache->layer(o.layer), value(o.q), arguments().rows(),
-                              arguments().visible(), arguments().tiles(), value(o.out),
-                              with_codes(o.out, operators().fuses(o, model_.cache->format()) && o.head_dim % 32 == 0)),
-        o.out);
+    return add(operators().attention(
+                   o, model_.cache->format(), model_.cache->layer(o.layer),
+                   {value(o.q), arguments().rows(), arguments().visible(), arguments().tiles(), value(o.out)},
+                   with_codes(o.out, operators().fuses(o, model_.cache->format()) && o.head_dim % 32 == 0)),
+               o.out);
   }
   Expected<void> record(const op::Glu& o) {
     return add(operators().glu(o, width(o.out), value(o.gate), o.up == kNoId ? 0 : value(o.up), value(o.out),

@@ -8,22 +8,8 @@ import pathlib
 import unittest
 
 from cli_case import CliCase
+from npu_shapes import DENSE, EXPERTS
 
-SMALL = """name = "small"
-architecture = "llada"
-vocab = 300
-width = 128
-layers = 2
-heads = 4
-kv_heads = 2
-head_dim = 32
-ffn_width = 192
-"""
-EXPERTS = SMALL.replace('"llada"', '"llada-moe"') + """[experts]
-count = 16
-used = 2
-width = 64
-"""
 RECORDINGS = pathlib.Path(__file__).resolve().parents[2] / "models" / "recordings"
 REPLAY = RECORDINGS / "harder-balanced.json"
 DEVICE = ["--device", "plena-64", "--set", "array.hlen=32"]
@@ -34,7 +20,7 @@ EIGHT_BITS = ["--set", "numerics.weight=mxint8:32:ocp", "--set", "numerics.kv=mx
 class NpuCompile(CliCase):
     def arguments(self, *more):
         shape = self.dir / "small.toml"
-        shape.write_text(SMALL)
+        shape.write_text(DENSE)
         return ["npu", "compile", "--shape", shape, *DEVICE, "--batch", 2, "--rows", 8, "--context", 40, *more]
 
     def test_json_covers_the_program(self):

@@ -14,22 +14,12 @@ import typing
 import unittest
 
 from cli_case import CliCase, run, sanitized
+from npu_shapes import DENSE, EXPERTS
 
 PROGRAMS = pathlib.Path(__file__).resolve().parents[2] / "src" / "npu_core" / "testdata"
 NETWORKS = pathlib.Path(__file__).resolve().parents[1] / "networks"
 RECORDINGS = pathlib.Path(__file__).resolve().parents[2] / "models" / "recordings"
 
-SHAPE = """name = "small"
-architecture = "llada"
-vocab = 300
-width = 128
-layers = 2
-heads = 4
-kv_heads = 2
-head_dim = 32
-ffn_width = 192
-"""
-EXPERTS = SHAPE.replace('"llada"', '"llada-moe"') + "[experts]\ncount = 16\nused = 2\nwidth = 64\n"
 # What the programs of testdata/ leave out: draws, prefixes, shifts, reciprocals, rows that are written, transfers that
 # overlap, and an address in the second half of the memory.
 LANES = """C_SET_ADDR_REG a1, gp0, gp0
@@ -288,7 +278,7 @@ class Keys(CliCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for name, text in (("small.toml", SHAPE), ("experts.toml", EXPERTS), ("lanes.asm", LANES),
+        for name, text in (("small.toml", DENSE), ("experts.toml", EXPERTS), ("lanes.asm", LANES),
                            ("packed.asm", PACKED),
                            ("requests.txt", "R 0 64 0\nW 8192 64 1000\nR 0 64 5000\n"), ("program.toml", PROGRAM),
                            *((f"{name}.csv", text) for name, text in TABLES.items())):

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/host.h"
+#include "base/virtual_parts.h"
 #include "dllm/version.h"
 #include "engine/trace.h"
 
@@ -146,18 +147,16 @@ std::string virtual_line(const Generation& generation) {
 
 namespace {
 
-nlohmann::ordered_json parts_ms(const VirtualParts& p) {
-  return {{"array", p.array * 1e3},           {"vector", p.vector * 1e3},   {"memory", p.memory * 1e3},
-          {"dispatch", p.dispatch * 1e3},     {"staging", p.staging * 1e3}, {"host", p.host * 1e3},
-          {"contention", p.contention * 1e3}, {"refresh", p.refresh * 1e3}};
+nlohmann::ordered_json parts_ms(const VirtualParts& parts) {
+  nlohmann::ordered_json json;
+  for (const auto& [name, part] : kVirtualParts) json[name] = parts.*part * 1e3;
+  return json;
 }
 
-nlohmann::ordered_json parts_joules(const VirtualEnergy& e) {
-  return {{"compute", e.compute},
-          {"dram", e.dram},
-          {"standby", e.standby},
-          {"host_active", e.host_active},
-          {"host_idle", e.host_idle}};
+nlohmann::ordered_json parts_joules(const VirtualEnergy& energy) {
+  nlohmann::ordered_json json;
+  for (const auto& [name, part] : kVirtualEnergy) json[name] = energy.*part;
+  return json;
 }
 
 }  // namespace

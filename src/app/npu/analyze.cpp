@@ -161,8 +161,7 @@ struct Baseline {
   std::string text(const npu::BlockCost& ours) const {
     return fmt::format(
         "{}: roofline in BF16 of {} TFLOPS, {} GB/s, {} W ({}): {:.1f} tokens/s, {:.2f} tokens/J; the device has "
-        "{:.2f} "
-        "and {:.1f} times as many\n",
+        "{:.2f} and {:.1f} times as many\n",
         gpu.name, gpu.tflops, gpu.gbps, gpu.watts, gpu.source, cost.tokens_per_second, cost.tokens_per_joule,
         ours.tokens_per_second / cost.tokens_per_second, ours.tokens_per_joule / cost.tokens_per_joule);
   }

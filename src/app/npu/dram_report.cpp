@@ -146,8 +146,7 @@ std::string dram_text(const MemorySystem& memory, const StreamResult& result) {
   }
   text += fmt::format(
       "theory: idle read {:.1f} ns, conflict {:.1f} ns; per pseudo-channel {:.2f} GB/s in one bank group, {:.2f} at "
-      "random "
-      "rows, {:.3f} in one bank; refresh {:.2f} % (with restart {:.2f} %)\n",
+      "random rows, {:.3f} in one bank; refresh {:.2f} % (with restart {:.2f} %)\n",
       form.idle_read_ns, form.conflict_read_ns, form.one_group_gbps, form.random_gbps, form.one_bank_gbps,
       100 * form.refresh_loss, 100 * form.refresh_loss_with_restart);
   return text;

@@ -369,9 +369,9 @@ class NpuSampling final : public Verb {
                           c.memory, c.control, c.hidden);
     }
     text += fmt::format(
-        "\nbound: {:.0f} cycles ({:.4f} ms): memory {:.0f}, chained vector work {:.0f}, noise {:.0f}; simulated is "
-        "{:.2f} "
-        "times it\n",
+        "\n"
+        "bound: {:.0f} cycles ({:.4f} ms): memory {:.0f}, chained vector work {:.0f}, noise {:.0f}; simulated is "
+        "{:.2f} times it\n",
         bounds.bound(), bounds.bound() / device.clock.ghz * 1e-6, bounds.memory, bounds.chained, bounds.noise,
         static_cast<double>(report.total) / bounds.bound());
     text += fmt::format("vector SRAM: {} bytes allocated, {} by the papers' formula\n",

@@ -21,8 +21,7 @@ OptionRows<BlockCausalOptions> block_causal_rows() {
   return join_rows<BlockCausalOptions>(
       OptionRows<BlockCausalOptions>{
           option("settle", &BlockCausalOptions::settle, 1, kMostInteger, "passes",
-                 "with any value, finished attention blocks inside the window are not recomputed, "
-                 "without loss")
+                 "with any value, finished attention blocks inside the window are not recomputed, without loss")
               .otherwise("never")},
       keeping_rows());
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "decode/loop/canvas_methods.h"
 #include "decode/registry.h"
 
 namespace dllm {
@@ -23,7 +24,23 @@ OptionRows<CanvasOptions> canvas_rows() {
   };
 }
 
+MethodDeclaration without_options(std::string name, std::string meaning) {
+  return {{std::move(name), {}, std::move(meaning), {}},
+          {},
+          [](const OptionMap&, const ModelDesc&, const MethodContext&) { return Expected<OptionMap>(OptionMap()); }};
+}
+
 }  // namespace
+
+const std::vector<MethodDeclaration>& canvas_windows() {
+  static const std::vector<MethodDeclaration> all = {without_options("block", "a canvas")};
+  return all;
+}
+
+const std::vector<MethodDeclaration>& canvas_caches() {
+  static const std::vector<MethodDeclaration> all = {without_options("prefix", "everything before the canvas is kept")};
+  return all;
+}
 
 CanvasEntry canvas_entropy_bound() {
   return declare_method<CanvasOptions>(

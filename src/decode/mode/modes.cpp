@@ -21,6 +21,12 @@ auto trained_for(DecodingMode mode) {
   };
 }
 
+/// A model that was trained for nothing else may be asked for it too, so that one command line serves both kinds.
+Expected<void> of_one_way(const ModelDesc& desc) {
+  if (desc.autoregressive()) return {};
+  return trained_for(DecodingMode::kAutoregressive)(desc);
+}
+
 /// Self-speculation if the model can: it brings ar's words in the fewest passes.
 auto best_of(DecodingMode mode) {
   return [mode](const ModelDesc& desc) { return desc.has_mode(mode); };
@@ -64,6 +70,7 @@ OptionRows<DraftOptions> draft_option_rows() {
 ModeEntry autoregressive_mode() {
   return plain_mode("ar", "one token after the other", DecodingMode::kAutoregressive,
                     replaced({"decoder", "block_length"}))
+      .only_for(of_one_way)
       .always({.in_order = true})
       .standard_for("where the model has none", best_of(DecodingMode::kAutoregressive));
 }

@@ -198,17 +198,15 @@ std::vector<LoadOption> npu_options() {
   using namespace load_rows;
   return {
       with_flags(list("device_changes", &LoadOptions::device_changes, "KEY=VALUE",
-                      "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may "
-                      "be repeated"),
+                      "change one key of that profile, e.g. numerics.weight=mxint8:32:ocp; may be repeated"),
                  {"--set"}),
       own_named("npu_values", {"executor", "machine"}, "executor",
-                "what computes the values of --backend npu, which are the same: machine runs the compiled "
-                "programs"),
+                "what computes the values of --backend npu, which are the same: machine runs the compiled programs"),
       own_named("npu_processor", {"device", "host"}, "device",
                 "whose virtual time counts: the device's, or that of its host alone"),
       own_named("npu_timing", {"analytic", "simulated"}, "analytic",
-                "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds "
-                "to minutes for each shape of a step, kept in the cache)"),
+                "what times the device's operators: a model of costs, or the cycle-accurate simulator (seconds to "
+                "minutes for each shape of a step, kept in the cache)"),
       with_flags(own_toggle("npu_paging", "without the device's memory runtime: weights outside its window are paged"),
                  {"--no-somr"}),
       with_flags(

@@ -5,19 +5,6 @@
 #include "npu_backend/timed/timed_backend.h"
 
 namespace dllm {
-namespace {
-
-VirtualParts parts_of(const npu::StepTime& t) {
-  return {t.array, t.vector, t.memory, t.dispatch, t.staging, t.host, t.contention, t.refresh};
-}
-
-VirtualEnergy energy_of(const npu::StepTime& t) {
-  const npu::StepTime::Energy& e = t.energy;
-  return {e.compute, e.dram, e.standby, e.host_active, e.host_idle};
-}
-
-}  // namespace
-
 void NpuClock::reset() { backend_.clock().reset(); }
 
 VirtualTime NpuClock::read(const Generation& answer) const {
@@ -26,14 +13,14 @@ VirtualTime NpuClock::read(const Generation& answer) const {
   time.device = device_;
   for (const npu::TimedStep& step : clock.steps())
     time.steps.push_back({static_cast<std::int32_t>(step.work.rows), static_cast<std::int32_t>(step.work.scored),
-                          static_cast<std::int32_t>(step.work.keys), parts_of(step.time), energy_of(step.time),
-                          step.rise, step.throttled, step.simulated});
+                          static_cast<std::int32_t>(step.work.keys), step.time, step.time.energy, step.rise,
+                          step.throttled, step.simulated});
   for (const npu::TimedRefresh& one : clock.refreshes())
     time.refreshes.push_back({static_cast<std::int32_t>(one.work.rows), static_cast<std::int32_t>(one.work.scored),
                               static_cast<std::int32_t>(one.work.keys), one.start, one.end});
   time.unsimulated = backend_.unsimulated();
-  time.parts = parts_of(clock.sum());
-  time.energy = energy_of(clock.sum());
+  time.parts = clock.sum();
+  time.energy = clock.sum().energy;
   time.prompt_seconds = clock.sum(1).seconds();
   time.first_block_seconds = clock.sum(first_block_passes(answer)).seconds();
   return time;

@@ -17,15 +17,20 @@ namespace dllm::npu::accuracy {
 
 class AccuracyBackend::Impl {
  public:
-  /// `rows`: bytes of weights that were in tiles.
-  Impl(ModelDesc desc, GraphFactory graph, Weights weights, std::vector<std::vector<std::byte>> rows,
-       NumericsProfile profile, ModelLayout layout, int threads, const Progress& progress)
-      : desc_(std::move(desc)),
-        graph_(std::move(graph)),
-        rows_(std::move(rows)),
-        weights_(std::move(weights)),
+  struct LaidOutModel {
+    ModelDesc desc;
+    GraphFactory graph;
+    Weights weights;
+    std::vector<std::vector<std::byte>> rows;  ///< bytes of weights that were in tiles
+    ModelLayout layout;
+  };
+  Impl(LaidOutModel model, NumericsProfile profile, int threads, const Progress& progress)
+      : desc_(std::move(model.desc)),
+        graph_(std::move(model.graph)),
+        rows_(std::move(model.rows)),
+        weights_(std::move(model.weights)),
         profile_(std::move(profile)),
-        layout_(std::move(layout)),
+        layout_(std::move(model.layout)),
         hands_scored_(desc_.vocab == 0 && hands_out_scored(graph_({2, 1}))),
         executor_(graph_({1, 1}), layout_, weights_, profile_, threads, progress) {}
 
@@ -98,9 +103,10 @@ Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc des
       rows.push_back(from_tiles(*layout.find(static_cast<WeightId>(id), WeightUse::kMatrix), view, layout.machine));
       view = {*element == MxElement::kQ4_0 ? TensorType::kQ4_0 : TensorType::kQ8_0, view.shape, rows.back(), false};
     }
-    return std::unique_ptr<AccuracyBackend>(new AccuracyBackend(
-        std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), std::move(rows),
-                               std::move(profile), std::move(layout), threads, progress)));
+    Impl::LaidOutModel model{std::move(desc), std::move(factory), std::move(weights), std::move(rows),
+                             std::move(layout)};
+    return std::unique_ptr<AccuracyBackend>(
+        new AccuracyBackend(std::make_unique<Impl>(std::move(model), std::move(profile), threads, progress)));
   } catch (const Executor::Stopped&) {
     return Error{ErrorCode::kCancelled, "the load was stopped", "", ""};
   } catch (const std::bad_alloc&) {

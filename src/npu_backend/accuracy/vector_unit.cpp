@@ -11,15 +11,6 @@
 namespace dllm::npu::accuracy {
 namespace {
 
-/// `value` rounded toward zero, with the last bit set if inexact: rounding that to fewer bits equals rounding `value`.
-float odd_float(double value) {
-  const float nearest = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
-  std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
-  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;
-  return std::bit_cast<float>(bits | 1u);
-}
-
 /// A function of all numbers of a format, as floats.
 std::vector<float> tabulate(LaneFormat format, Bf16 (*function)(Bf16)) {
   std::vector<float> values(65536);
@@ -51,7 +42,7 @@ std::string_view precision_name(VectorPrecision precision) {
   return "";
 }
 
-float round_rare_double(VectorPrecision precision, double value) { return round_to(precision, odd_float(value)); }
+float round_rare_double(VectorPrecision precision, double value) { return round_to(precision, to_odd_float(value)); }
 
 float round_rare_float(VectorPrecision precision, float value) { return round_to(precision, value); }
 

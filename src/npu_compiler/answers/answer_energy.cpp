@@ -15,7 +15,7 @@ double dispatch_watts(const Device& device) {
   return h.cores == 0 ? 0 : h.idle_w + (h.active_w - h.idle_w) / static_cast<double>(h.cores);
 }
 
-void add_waiting_energy(const Device& device, StepProcessor processor, double seconds, StepTime::Energy& sum) {
+void add_waiting_energy(const Device& device, StepProcessor processor, double seconds, VirtualEnergy& sum) {
   const StepEnergy waiting = step_energy(device, {}, seconds);
   sum.dram += waiting.dram_background;
   if (processor == StepProcessor::kDevice) sum.standby += waiting.phy + waiting.fixed;

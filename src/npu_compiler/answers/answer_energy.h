@@ -13,6 +13,6 @@ double traffic_joules(const Device& device, double bytes);
 double dispatch_watts(const Device& device);
 
 /// Adds what device and memory take while they wait, without the host. Steps on the host leave the device off.
-void add_waiting_energy(const Device& device, StepProcessor processor, double seconds, StepTime::Energy& sum);
+void add_waiting_energy(const Device& device, StepProcessor processor, double seconds, VirtualEnergy& sum);
 
 }  // namespace dllm::npu

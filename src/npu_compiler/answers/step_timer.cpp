@@ -8,6 +8,7 @@
 
 #include "base/integers.h"
 #include "base/try.h"
+#include "base/virtual_parts.h"
 #include "npu_compiler/analytic/operator_work.h"
 #include "npu_compiler/answers/answer_energy.h"
 #include "npu_compiler/answers/host_cpu.h"
@@ -23,7 +24,7 @@ namespace {
 /// Rows of a sequence in the step for which the planner hides transfers: an ordinary block.
 constexpr std::int64_t kUsualRows = 32;
 
-void add_energy(StepTime::Energy& sum, const StepEnergy& device) {
+void add_energy(VirtualEnergy& sum, const StepEnergy& device) {
   sum.compute += device.matrix + device.vector + device.sram + device.convert + device.instruction;
   sum.dram += device.dram_core + device.dram_io + device.dram_background;
   sum.standby += device.phy + device.fixed;
@@ -38,33 +39,17 @@ std::int64_t vocabulary(const Graph& graph) {
 
 }  // namespace
 
-StepTime& StepTime::operator+=(const StepTime& o) {
-  array += o.array;
-  vector += o.vector;
-  memory += o.memory;
-  dispatch += o.dispatch;
-  staging += o.staging;
-  host += o.host;
-  contention += o.contention;
-  refresh += o.refresh;
-  energy.compute += o.energy.compute;
-  energy.dram += o.energy.dram;
-  energy.standby += o.energy.standby;
-  energy.host_active += o.energy.host_active;
-  energy.host_idle += o.energy.host_idle;
+StepTime& StepTime::operator+=(const StepTime& other) {
+  VirtualParts::operator+=(other);
+  energy += other.energy;
   return *this;
 }
 
-StepTime StepTime::scaled(double f) const {
-  return {array * f,
-          vector * f,
-          memory * f,
-          dispatch * f,
-          staging * f,
-          host * f,
-          contention * f,
-          refresh * f,
-          {energy.compute * f, energy.dram * f, energy.standby * f, energy.host_active * f, energy.host_idle * f}};
+StepTime StepTime::scaled(double factor) const {
+  StepTime result = *this;
+  for (const auto& [name, part] : kVirtualParts) result.*part *= factor;
+  for (const auto& [name, part] : kVirtualEnergy) result.energy.*part *= factor;
+  return result;
 }
 
 /// A step on the device, without waiting for memory.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dllm/error.h"
+#include "dllm/generate.h"
 #include "graph/graph.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_compiler/answers/host_queue.h"
@@ -46,29 +47,11 @@ struct StepTotals {
   auto operator<=>(const StepTotals&) const = default;
 };
 
-/// Seconds of a step by cause; they sum to seconds(). An operator's time on the device counts for the unit that limits
-/// it, and its dispatch apart.
-struct StepTime {
-  double array = 0;
-  double vector = 0;  ///< with the unpacking of weights
-  double memory = 0;
-  double dispatch = 0;
-  double staging = 0;  ///< waiting for mappings
-  double host = 0;     ///< work of the host's processor, during which the device waits
-  // Of steps that run at the same time as the second path (AnswerClock):
-  double contention = 0;  ///< lost because the host used the memory too
-  double refresh = 0;     ///< waiting for the second path's results
-  double seconds() const { return array + vector + memory + dispatch + staging + host + contention + refresh; }
-
-  /// Joules; they sum to joules().
-  struct Energy {
-    double compute = 0;      ///< array, vector unit, SRAM, instructions of the device
-    double dram = 0;         ///< of both processors' traffic, and its background
-    double standby = 0;      ///< leakage, clocks and interfaces of the device
-    double host_active = 0;  ///< of the host's cores at work, one of them during dispatch
-    double host_idle = 0;
-    double joules() const { return compute + dram + standby + host_active + host_idle; }
-  } energy;
+/// A step: seconds by cause and joules by consumer. An operator's time on the device counts for the unit that limits
+/// it, and its dispatch apart; unpacking weights is work of the vector unit. contention and refresh are 0 but in steps
+/// that run at the same time as the second path (AnswerClock).
+struct StepTime : VirtualParts {
+  VirtualEnergy energy;
 
   StepTime& operator+=(const StepTime& other);
   /// Every part times a factor.

@@ -7,19 +7,25 @@
 namespace dllm::npu {
 namespace {
 
-Expected<PhaseCost> evaluate_phase(StepTimes& times, const CostModel& model, const Graph& graph,
-                                   const Workload& workload, const StepSize& step, std::span<const RowPart> parts,
-                                   const Mapping* mapping, std::span<const std::int32_t> alike) {
+/// A step of a block: the first, which warms the cache, or one that refines.
+struct PhaseStep {
+  const Graph& graph;
+  StepSize size;
+  std::span<const RowPart> parts;
+};
+
+Expected<PhaseCost> evaluate_phase(StepTimes& times, const CostModel& model, const Workload& workload,
+                                   const PhaseStep& step, const Mapping* mapping, std::span<const std::int32_t> alike) {
   PhaseCost phase;
   CostAssumptions load = assumptions_of(workload);
-  load.parts = static_cast<std::int64_t>(parts.size());
-  DLLM_TRY(phase.cost, model.evaluate(graph, load, alike));
+  load.parts = static_cast<std::int64_t>(step.parts.size());
+  DLLM_TRY(phase.cost, model.evaluate(step.graph, load, alike));
   DLLM_TRY(phase.time, times.time(model,
-                                  {.step = step,
+                                  {.step = step.size,
                                    .choices = workload.choices,
                                    .logits = !workload.fused_head,
                                    .mapping = mapping,
-                                   .parts = parts},
+                                   .parts = step.parts},
                                   phase.cost));
   const Device& device = model.device();
   phase.seconds = phase.time.seconds(device);
@@ -35,9 +41,9 @@ Expected<BlockCost> evaluate_block(StepTimes& times, const CostModel& model, con
   DLLM_CHECK_OK(check(workload));
   const Mapping* const mapping = parts.mapping ? &*parts.mapping : nullptr;
   BlockCost block;
-  DLLM_TRY(block.warm, evaluate_phase(times, model, warm, workload, warm_step(workload), parts.warm, mapping, alike));
+  DLLM_TRY(block.warm, evaluate_phase(times, model, workload, {warm, warm_step(workload), parts.warm}, mapping, alike));
   DLLM_TRY(block.refine,
-           evaluate_phase(times, model, refine, workload, refine_step(workload), parts.refine, mapping, alike));
+           evaluate_phase(times, model, workload, {refine, refine_step(workload), parts.refine}, mapping, alike));
   const Device& device = model.device();
   const auto refinements = static_cast<double>(workload.steps - 1);
   block.seconds = block.warm.seconds + refinements * block.refine.seconds;

@@ -15,10 +15,16 @@ namespace {
 constexpr std::int64_t kTurns = 4;                                      // rows whose sums are computed at once
 constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6, kShrink = 7;  // those sums, then constants
 
-/// `group` rows are interleaved, so that the sum's latency is filled with another row's work. They share one row for
+/// Rows [first, first + count) of a value, `group` at a time.
+struct NormTurns {
+  std::int64_t first, count, group;
+};
+
+/// A turn's rows are interleaved, so that the sum's latency is filled with another row's work. They share one row for
 /// their squares, because a sum reads them as they leave the multiplier.
 void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, const Gp& squares,
-                std::int64_t first, std::int64_t count, std::int64_t group) {
+                const NormTurns& turns) {
+  const std::int64_t first = turns.first, count = turns.count, group = turns.group;
   if (count < group) return;
   Emitter& e = c.e;
   struct Row {
@@ -67,7 +73,8 @@ void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
 /// All heads of a row at once: a head's lanes share the sum of their squares. Four rows are interleaved to hide the
 /// latencies of sum, root and reciprocal.
 void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp& gain, std::int64_t scratch,
-           std::int64_t first, std::int64_t count, std::int64_t group) {
+           const NormTurns& turns) {
+  const std::int64_t first = turns.first, count = turns.count, group = turns.group;
   if (count < group) return;
   Emitter& e = c.e;
   struct Row {
@@ -178,11 +185,11 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   if (by_long_head) {
     long_heads(c, x, out, gain, t, rows, c.map(o.x).hlen / c.vlen());
   } else if (by_head) {
-    heads(c, x, out, g, scratch.row, 0, fours, kTurns);
-    heads(c, x, out, g, scratch.row, fours, rows - fours, 1);
+    heads(c, x, out, g, scratch.row, {0, fours, kTurns});
+    heads(c, x, out, g, scratch.row, {fours, rows - fours, 1});
   } else {
-    whole_rows(c, x, out, g, t, 0, fours, kTurns);
-    whole_rows(c, x, out, g, t, fours, rows - fours, 1);
+    whole_rows(c, x, out, g, t, {0, fours, kTurns});
+    whole_rows(c, x, out, g, t, {fours, rows - fours, 1});
   }
   c.release(scratch);
   return {};

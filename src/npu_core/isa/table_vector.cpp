@@ -75,8 +75,7 @@ constexpr Row kVectorRows[] = {
         .variant(kFunctLow, kFunctWidth, 0)
         .doc("f[rd] <- f[rd] + sum of VRAM[gp[rs1]]",
              "Adjacent-pair tree in FP32. f[rd] keeps FP32 for the next V_RED_SUM; every other reader sees it rounded "
-             "to "
-             "BF16. Into f0: no operation."),
+             "to BF16. Into f0: no operation."),
     row_only(vector(Op::V_RED_SUM_SEG, "V_RED_SUM_SEG", 0x15, Latency::kVectorSum))
         .variant(kFunctLow, kFunctWidth, 1)
         .reads(kUsesSegment)
@@ -108,8 +107,7 @@ constexpr Row kVectorRows[] = {
         .reads(kUsesSegment)
         .doc("VRAM[gp[rd]] <- orthonormal Walsh-Hadamard transform of each section of segment_length lanes",
              "FP32 butterflies of distance 1, 2, 4, ..., one multiplication by segment_length^-1/2, one rounding to "
-             "BF16. "
-             "The operand form is this project's: PLENA's emulator does not decode the opcode."),
+             "BF16. The operand form is this project's: PLENA's emulator does not decode the opcode."),
     row_scalar(vector(Op::V_MAX_VF, "V_MAX_VF", 0x35, Latency::kVectorMax))
         .variant(kFunctLow, kFunctWidth, 0)
         .doc("VRAM[gp[rd]] <- max(VRAM[gp[rs1]], f[rs2])",
@@ -133,8 +131,7 @@ constexpr Row kVectorRows[] = {
         .doc("MoE router: FP_MEM[gp[rd]..] <- softmax over the k largest of VRAM[gp[rs1]], INT_MEM[gp[rs2]..] <- their "
              "lanes",
              "policy 0: 32 experts, k = 4; 1: 128, k = 8; 2 (extension): router_experts, router_top. Descending; the "
-             "lower "
-             "lane wins ties."),
+             "lower lane wins ties."),
     sampling(Op::V_RED_MAX_IDX, "V_RED_MAX_IDX", 0x38, Latency::kVectorMax)
         .variant(30, 2, 0)
         .with({gp_inout("rd", Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2),
@@ -155,15 +152,11 @@ constexpr Row kVectorRows[] = {
             "A draw from the softmax of the logits divided by T (Gumbel-max). The lane of token t = gp[rs2] + lane has "
             "the logit z and the key z / T + g, g = -ln(-ln u), u = (2^20 w0 + floor(w1 / 2^12) + 1/2) / 2^52, where "
             "w0 w1 w2 w3 = Philox4x32-10 of the counter (t, gp[rs5], draw_step, draw_stream) and the key "
-            "(draw_seed_low, "
-            "draw_seed_high). draw_precision 0: z / T + g in FP64, each operation rounded; 1: FP32 z * (1/T) + g, each "
-            "factor, product, g and sum rounded; 2: the same in BF16. f[rs3] keeps the key in that precision for the "
-            "next "
-            "V_RED_DRAW; other readers see it rounded to FP32, then BF16. Strictly greater, lowest lane first. Token "
-            "draw_except, tokens from draw_tokens on, NaN logits and logits of -inf are never drawn. Start f[rs3] at "
-            "-inf. Traps on devices "
-            "without "
-            "noise generators (array.noise_lanes = 0)."),
+            "(draw_seed_low, draw_seed_high). draw_precision 0: z / T + g in FP64, each operation rounded; 1: FP32 z * "
+            "(1/T) + g, each factor, product, g and sum rounded; 2: the same in BF16. f[rs3] keeps the key in that "
+            "precision for the next V_RED_DRAW; other readers see it rounded to FP32, then BF16. Strictly greater, "
+            "lowest lane first. Token draw_except, tokens from draw_tokens on, NaN logits and logits of -inf are never "
+            "drawn. Start f[rs3] at -inf. Traps on devices without noise generators (array.noise_lanes = 0)."),
     sampling(Op::V_TOPK_MASK, "V_TOPK_MASK", 0x39, Latency::kTopKMask)
         .with({gp_in("rd", Field::kRd), gp_in("rs1", Field::kRs1), gp_in("rs2", Field::kRs2), gp_in("rs3", Field::kRs3),
                gp_in("rs4", Field::kFunct)})

@@ -7,16 +7,6 @@
 namespace dllm::npu {
 namespace {
 
-/// `value` as float, truncated, with its last bit set if inexact (round to odd): rounding the result to fewer bits
-/// equals rounding `value` (this needs two extra bits; float has 16 more than BF16, 13 more than FP16).
-float to_odd_float(double value) {
-  const float nearest = static_cast<float>(value);
-  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
-  std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
-  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;
-  return std::bit_cast<float>(bits | 1u);
-}
-
 /// Integers of more than 53 bits, rounded to odd, so that the conversion to double is exact.
 std::pair<std::int64_t, int> narrow(std::int64_t value, int exponent) {
   const int width = 64 - std::countl_zero(static_cast<std::uint64_t>(value < 0 ? ~value : value));
@@ -43,6 +33,14 @@ double inverse(double x) { return 1.0 / x; }
 double root(double x) { return std::sqrt(x); }
 
 }  // namespace
+
+float to_odd_float(double value) {
+  const float nearest = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;
+  return std::bit_cast<float>(bits | 1u);
+}
 
 Bf16 f64_to_bf16(double value) { return f32_to_bf16(to_odd_float(value)); }
 Bf16 f64_to_lane(LaneFormat format, double value) { return f32_to_lane(format, to_odd_float(value)); }

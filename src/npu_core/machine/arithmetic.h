@@ -28,6 +28,9 @@ constexpr Bf16 lane_one(LaneFormat format) { return format == LaneFormat::kBf16 
 constexpr Bf16 lane_nan(LaneFormat format) { return format == LaneFormat::kBf16 ? kBf16Nan : kF16Nan; }
 constexpr Bf16 lane_infinity(LaneFormat format) { return format == LaneFormat::kBf16 ? 0x7f80 : 0x7c00; }
 constexpr Bf16 lane_largest(LaneFormat format) { return format == LaneFormat::kBf16 ? 0x7f7f : 0x7bff; }
+/// `value` as float, truncated, with its last bit set if inexact (round to odd): rounding the result to fewer bits
+/// equals rounding `value` (this needs two extra bits; float has 16 more than BF16, 13 more than FP16).
+float to_odd_float(double value);
 /// What programs multiply the squares of an RMSNorm by. In FP16 squares above 65,504 would be infinite, and so would
 /// their sum when the scalar unit reads it: with 2^-6, values up to 2047 are safe, and rows of n lanes up to a root
 /// mean square of 2047 / sqrt(n). Smaller factors would lose the squares of small rows.

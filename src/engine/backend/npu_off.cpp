@@ -1,10 +1,10 @@
-// Instead of backend/npu.cpp, backend/npu_clock.cpp and backend/numerics.cpp in builds without simulated NPUs. The
-// names stay known, so that asking for them says what is missing.
+// Instead of npu.cpp, npu_clock.cpp and numerics.cpp in builds without simulated NPUs. The names stay known, so that
+// asking for them says what is missing.
 #include "base/try.h"
+#include "engine/backend/no_npu.h"
 #include "engine/backend/numerics.h"
 #include "engine/backends.h"
 #include "engine/load_options.h"
-#include "engine/no_npu.h"
 
 namespace dllm {
 
