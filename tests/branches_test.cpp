@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "branch_properties.h"
 #include "cpu/cpu_backend.h"
 #include "random_model.h"
 
@@ -16,171 +17,6 @@ namespace dllm {
 namespace {
 
 using test::RandomModel;
-
-constexpr Position kLength = 100;  // two tiles of attention
-
-TokenId shown(Position p, std::int32_t variant = 0) { return (p * 7 + 3 + 11 * variant) % 71; }
-
-StepPlan plan_of(std::vector<Position> rows, std::vector<std::int32_t> scored, std::int32_t variant,
-                 std::int32_t block) {
-  StepPlan plan;
-  for (const Position p : rows) plan.rows.push_back({p, shown(p, variant)});
-  plan.visible = {{0, kLength}};
-  plan.causal_block = block;
-  plan.scored = std::move(scored);
-  return plan;
-}
-
-std::vector<Position> all_of(Position begin, Position end) {
-  std::vector<Position> rows;
-  for (Position p = begin; p < end; ++p) rows.push_back(p);
-  return rows;
-}
-
-/// What must hold of branches on any backend that runs them.
-class BranchProperties {
- public:
-  BranchProperties(Backend& backend, std::int32_t causal_block) : backend_(backend), block_(causal_block) {
-    EXPECT_TRUE(backend.runs_branches());
-  }
-
-  /// Logits of all variants, to compare backends.
-  std::vector<std::vector<float>> check() {
-    chains_are_passes_one_after_the_other();
-    branches_live_on();
-    return variants_are_separate_requests();
-  }
-
- private:
-  using Cache = std::unique_ptr<KvCache>;
-
-  Cache empty() const { return *backend_.make_cache(kLength); }
-  Cache warm() const {
-    Cache cache = empty();
-    run({{cache.get(), plan_of(all_of(0, kLength), {0}, 0, block_)}});
-    return cache;
-  }
-  Cache branch_of(const KvCache& cache, std::span<const PlanRow> pending = {}) const {
-    Cache branch = empty();
-    branch->follow(cache, pending);
-    return branch;
-  }
-
-  /// Logits of each step.
-  std::vector<std::vector<float>> run(const std::vector<std::pair<KvCache*, StepPlan>>& steps) const {
-    std::vector<SequenceStep> batch;
-    for (const auto& [cache, plan] : steps) {
-      batch.push_back({cache, plan, {}, {}});
-      batch.back().request.logits = true;
-    }
-    const auto scores = backend_.forward(batch);
-    std::vector<std::vector<float>> logits;
-    if (!scores) {
-      ADD_FAILURE() << scores.error().message();
-      return std::vector<std::vector<float>>(steps.size());
-    }
-    for (const Scores& one : *scores) logits.push_back(one.logits);
-    return logits;
-  }
-
-  /// Rows that the variants write: a block, single rows, and what only some of them write.
-  StepPlan variant(std::int32_t index) const {
-    std::vector<Position> rows = all_of(60, 70);
-    rows.insert(rows.begin(), {3, 20});
-    if (index % 2 == 1) rows.push_back(90);
-    rows.push_back(kLength - 1);
-    StepPlan plan = plan_of(std::move(rows), {0, 2, 11}, index, block_);
-    if (index == 2) plan.visible = {{0, 15}, {18, 65}, {66, 99}, {99, 100}};
-    if (index == 3) plan.shadows = {{{64, 70}, {{0, 64}, {65, kLength}}}, {{8, 1}, {{0, 4}, {61, 63}}}};
-    if (index == 3) plan.scored.insert(plan.scored.end(), {14, 15});
-    return plan;
-  }
-
-  std::vector<std::vector<float>> variants_are_separate_requests() const {
-    constexpr std::int32_t kVariants = 4;
-    std::vector<std::vector<float>> separate;
-    for (std::int32_t i = 0; i < kVariants; ++i) separate.push_back(run({{warm().get(), variant(i)}})[0]);
-    const StepPlan after = plan_of({19, 64, 91}, {0, 1, 2}, 5, block_);
-    const std::vector<float> plain = run({{warm().get(), after}})[0];
-
-    const Cache base = warm(), other = warm();
-    std::vector<Cache> branches;
-    std::vector<std::pair<KvCache*, StepPlan>> together{{other.get(), variant(1)}};
-    for (std::int32_t i = 0; i < kVariants; ++i) {
-      branches.push_back(branch_of(*base));
-      together.emplace_back(branches.back().get(), variant(i));
-    }
-    const auto logits = run(together);
-    EXPECT_EQ(logits[0], separate[1]) << "another sequence of the batch";
-    for (std::int32_t i = 0; i < kVariants; ++i)
-      EXPECT_EQ(logits[static_cast<std::size_t>(i) + 1], separate[static_cast<std::size_t>(i)]) << i;
-    EXPECT_EQ(run({{base.get(), after}})[0], plain) << "nobody else sees a branch's rows";
-    EXPECT_NE(separate[0], separate[1]);
-
-    // The branch that is kept: as if it had been alone.
-    const Cache alone = warm(), kept = warm(), winner = branch_of(*kept);
-    run({{alone.get(), variant(1)}});
-    run({{winner.get(), variant(1)}});
-    kept->adopt(*winner);
-    expect_same_rows(*kept, *alone);
-    EXPECT_EQ(run({{kept.get(), after}})[0], run({{alone.get(), after}})[0]);
-    return separate;
-  }
-
-  /// A branch of a cache whose pass is in the same batch sees what that pass writes; so does the branch's branch.
-  void chains_are_passes_one_after_the_other() const {
-    const StepPlan first = plan_of(all_of(0, kLength), {1, 66}, 1, block_);
-    const StepPlan second = plan_of(all_of(60, 70), {0, 5}, 2, block_);
-    const StepPlan third = plan_of({4, 65, 66, 95}, {0, 2}, 3, block_);
-    const Cache one = warm();
-    std::vector<std::vector<float>> expected;
-    for (const StepPlan& plan : {first, second, third}) expected.push_back(run({{one.get(), plan}})[0]);
-
-    const Cache base = warm();
-    const Cache next = branch_of(*base, first.rows), last = branch_of(*next, second.rows);
-    EXPECT_EQ(run({{base.get(), first}, {next.get(), second}, {last.get(), third}}), expected);
-    expect_same_rows(*last, *one);
-    next->adopt(*last);
-    base->adopt(*next);
-    expect_same_rows(*base, *one);
-    const StepPlan after = plan_of({19, 64, 91}, {0, 1, 2}, 5, block_);
-    EXPECT_EQ(run({{base.get(), after}})[0], run({{one.get(), after}})[0]);
-
-    // One of them is accepted, and the rest is not.
-    const Cache again = warm(), accepted = branch_of(*again, first.rows), refused = branch_of(*accepted, third.rows);
-    run({{again.get(), first}, {accepted.get(), second}, {refused.get(), third}});
-    again->adopt(*accepted);
-    const Cache two = warm();
-    run({{two.get(), first}});
-    run({{two.get(), second}});
-    expect_same_rows(*again, *two);
-    EXPECT_EQ(run({{again.get(), after}})[0], run({{two.get(), after}})[0]);
-  }
-
-  /// A branch that makes several passes keeps its rows, and may begin anew elsewhere.
-  void branches_live_on() const {
-    const Cache alone = warm(), base = warm(), left = branch_of(*base), right = branch_of(*base);
-    const StepPlan before = variant(1), after = plan_of({21, 62, 92}, {0, 1, 2}, 6, block_);
-    run({{alone.get(), before}});
-    run({{left.get(), before}, {right.get(), variant(0)}});
-    EXPECT_EQ(run({{right.get(), variant(0)}, {left.get(), after}})[1], run({{alone.get(), after}})[0]);
-    left->follow(*base);
-    for (Position p = 0; p < kLength; ++p) EXPECT_EQ(&left->holder(p), base.get());
-    EXPECT_EQ(run({{left.get(), after}})[0], run({{warm().get(), after}})[0]);
-  }
-
-  static void expect_same_rows(const KvCache& actual, const KvCache& expected) {
-    EXPECT_EQ(actual.epoch(), expected.epoch());
-    for (Position p = 0; p < kLength; ++p) {
-      EXPECT_EQ(actual.token_of(p), expected.token_of(p)) << p;
-      EXPECT_EQ(actual.epoch_of(p), expected.epoch_of(p)) << p;
-      EXPECT_EQ(actual.same_since(p), expected.same_since(p)) << p;
-    }
-  }
-
-  Backend& backend_;
-  std::int32_t block_;
-};
 
 std::unique_ptr<CpuBackend> cpu_of(const std::shared_ptr<const Model>& model, const CpuOptions& options) {
   return *CpuBackend::create(
@@ -211,7 +47,7 @@ void expect_equal_everywhere(const RandomModel& spec, CpuKvType kv, CpuAttention
       options.arithmetic = CpuArithmetic::kExact;
       options.attention = attention;
       const auto cpu = cpu_of(model, options);
-      const auto logits = BranchProperties(*cpu, block).check();
+      const auto logits = test::BranchProperties(*cpu, block).check();
       if (first.empty()) first = logits;
       EXPECT_EQ(logits, first);
     }
