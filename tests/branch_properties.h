@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -28,9 +26,10 @@ class BranchProperties {
   }
 
  private:
+  using Cache = std::unique_ptr<KvCache>;
   static constexpr Position kLength = 100;  // two tiles of attention
 
-  static TokenId shown(Position p, std::int32_t variant = 0) { return (p * 7 + 3 + 11 * variant) % 71; }
+  static TokenId shown(Position p, std::int32_t variant) { return (p * 7 + 3 + 11 * variant) % 71; }
 
   static StepPlan plan_of(std::vector<Position> rows, std::vector<std::int32_t> scored, std::int32_t variant,
                           std::int32_t block) {
@@ -47,8 +46,6 @@ class BranchProperties {
     for (Position p = begin; p < end; ++p) rows.push_back(p);
     return rows;
   }
-
-  using Cache = std::unique_ptr<KvCache>;
 
   Cache empty() const { return *backend_.make_cache(kLength); }
   Cache warm() const {

@@ -91,11 +91,29 @@ TEST(BranchedAnswers, OrderTokenInBatchesAndThreads) {
   EXPECT_GT(rows * plain_passes, plain_rows * passes) << "a pass has the rows of several states";
 }
 
-TEST(BranchedAnswers, AreRefusedByNameWhereNothingRunsThem) {
+/// On the executor of the NPU's number formats, whose caches copy what branches share. A pass costs what the states in
+/// it take together.
+TEST(BranchedAnswers, OnTheNpu) {
   LoadOptions options;
   options.backend = "npu";
   const auto npu = LanguageModel::load("", options);
-  if (!npu) GTEST_SKIP() << "this build has no other backend that is always there";
+  if (!npu) GTEST_SKIP() << "this build has no NPU";
+  GenerateOptions guessed = with("freedave"), plain = with("low-confidence");
+  guessed.length = plain.length = 16;
+  const auto fewer = npu->generate(riddles()[1], guessed), rule = npu->generate(riddles()[1], plain);
+  ASSERT_TRUE(fewer && rule) << fewer.error().message();
+  EXPECT_EQ(fewer->ids, rule->ids);
+  EXPECT_LT(fewer->stats.nfe, rule->stats.nfe);
+  const double pass = fewer->virtual_time->parts.seconds() / fewer->stats.nfe;
+  EXPECT_GT(pass, rule->virtual_time->parts.seconds() / rule->stats.nfe);
+}
+
+TEST(BranchedAnswers, AreRefusedByNameWhereNothingRunsThem) {
+  LoadOptions options;
+  options.backend = "npu";
+  options.backend_options["npu_values"] = std::string("machine");
+  const auto npu = LanguageModel::load("", options);
+  if (!npu) GTEST_SKIP() << "this build has no NPU";
   for (const char* decoder : {"freedave", "order-token"}) {
     const auto refused = npu->generate(riddles()[1], with(decoder));
     ASSERT_FALSE(refused);

@@ -46,7 +46,7 @@ void expect_equal_everywhere(const RandomModel& spec, CpuKvType kv, CpuAttention
       options.arithmetic = CpuArithmetic::kExact;
       options.attention = attention;
       const auto cpu = cpu_of(model, options);
-      const auto logits = BranchProperties(*cpu, block).check();
+      const auto logits = test::BranchProperties(*cpu, block).check();
       if (first.empty()) first = logits;
       EXPECT_EQ(logits, first);
     }

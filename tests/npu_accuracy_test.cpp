@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "branch_properties.h"
 #include "cpu/cpu_backend.h"
 #include "dllm/model.h"
 #include "engine/embedded_model.h"
@@ -107,6 +108,21 @@ TEST(Numerics, ShadowRows) {
   const auto refused = machine->forward({&step, 1});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+}
+
+/// Branches on the executor, whose caches hold copies of what they share.
+TEST(Numerics, Branches) {
+  const std::shared_ptr<const Model> model =
+      *Model::load(test::random_source({.architecture = "llada", .kv_heads = 2}));
+  for (const char* name : {"fp16-q4_0", "w4a8kv4", "bf16", "f32"})
+    for (const std::int32_t block : {0, 8}) {
+      SCOPED_TRACE(std::string(name) + " block " + std::to_string(block));
+      const NumericsProfile profile = profile_of(name);
+      const auto logits = test::BranchProperties(*simulate(model, profile), block).check();
+      const auto alone = *AccuracyBackend::create(model->desc(), graph_of(model), model->weights(), profile, 1);
+      EXPECT_EQ(test::BranchProperties(*alone, block).check(), logits) << "one thread";
+    }
+  EXPECT_FALSE(simulate(model, profile_of("w4a8kv4-smooth"))->runs_branches()) << "its K and V are smoothed";
 }
 
 using CopyRows = void (*)(const KvCache&, KvCache&, std::span<const Position>);

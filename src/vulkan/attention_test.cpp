@@ -39,7 +39,7 @@ struct Worlds {
   /// Stores K and V of a batch's rows and attends to what the plans make visible.
   std::string compare(std::vector<SequenceStep> batch, std::int32_t window, Random& random) {
     std::int64_t rows = 0;
-    for (const SequenceStep& step : batch) rows += static_cast<std::int64_t>(step.plan.rows.size());
+    for (const SequenceStep& step : batch) rows += step.plan.row_count();
     const auto k = random_floats(random, rows * kKvHeads * head_dim, 2.f),
                v = random_floats(random, rows * kKvHeads * head_dim),
                q = random_floats(random, rows * kHeads * head_dim, 2.f);
@@ -62,6 +62,7 @@ struct Worlds {
         }
         ++r;
       }
+      r += static_cast<std::int64_t>(batch[s].plan.shadows.size());
     }
     ThreadPool pool(1);
     cpu::AttentionRunner runner(scalar, pool);
@@ -82,8 +83,8 @@ struct Worlds {
     arguments->fill(batch, {}, Weights());
     const auto out = rig.room(static_cast<std::int64_t>(q.size()));
     rig.run(device.store_kv(layout->format(), kKvHeads, head_dim, layout->layer(1), rig.put(k), rig.put(v),
-                            arguments->rows()),
-            size.rows);
+                            arguments->stores()),
+            size.stored);
     KernelPart part;
     part.count = arguments->count(false);
     rig.run(device.attention(attention, layout->format(), layout->layer(1),
@@ -219,11 +220,11 @@ TEST_F(Caches, RowsSayWhatTheirPlansSay) {
   EXPECT_EQ(row[2].limit, 4);
   EXPECT_EQ(row[2].first, 2);
   EXPECT_EQ(row[2].tile_count, 1);
-  EXPECT_EQ(row[2].canvas, 0);
+  EXPECT_EQ(row[2].kind, 0U);
   EXPECT_EQ(row[3].position, 70);
   EXPECT_EQ(row[3].first, 70);
   EXPECT_EQ(row[3].tile_count, 2);
-  EXPECT_EQ(row[3].canvas, 1);
+  EXPECT_EQ(row[3].kind, kOfCanvas);
   EXPECT_EQ(row[3].cache, worlds.there[1]->address());
 }
 

@@ -72,4 +72,21 @@ void VulkanKvCache::copy(const KvCache& from, PositionRange rows, Position to) {
   record(written);
 }
 
+void VulkanKvCache::take(const KvCache& branch, std::span<const PositionRange> rows) {
+  std::vector<BranchRows::Copy> copies;
+  for (const PositionRange& range : rows) copies.push_back({&branch, this, range});
+  (void)share(device_, copies);
+}
+
+Expected<void> VulkanKvCache::share(const std::shared_ptr<Device>& device, std::span<const BranchRows::Copy> copies) {
+  if (copies.empty()) return {};
+  DLLM_TRY(Commands commands, Commands::begin(device));
+  for (const BranchRows::Copy& copy : copies) {
+    const auto &from = static_cast<const VulkanKvCache&>(*copy.from), &to = static_cast<const VulkanKvCache&>(*copy.to);
+    commands.copy(from.memory_, to.memory_, from.layout_->pieces(copy.rows, copy.rows.begin));
+  }
+  DLLM_CHECK_OK(commands.end());
+  return commands.run("the rows of branches");
+}
+
 }  // namespace dllm::vulkan

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/branch_rows.h"
 #include "backend/kv_cache.h"
 #include "cpu/cpu_kv_cache.h"
 #include "dllm/error.h"
@@ -49,8 +50,14 @@ class VulkanKvCache final : public KvCache {
   std::int64_t bytes() const override { return memory_.bytes(); }
   /// If the device fails, the rows stay empty.
   void copy(const KvCache& from, PositionRange rows, Position to) override;
+  /// Makes the copies, between caches of this kind. Errors: kResource.
+  static Expected<void> share(const std::shared_ptr<Device>& device, std::span<const BranchRows::Copy> copies);
   /// Called once per pass, by the backend.
   void wrote(std::span<const PlanRow> rows) { record(rows); }
+
+ protected:
+  /// A device that fails here has failed: the next pass on this cache reports it.
+  void take(const KvCache& branch, std::span<const PositionRange> rows) override;
 
  private:
   explicit VulkanKvCache(Position capacity) : KvCache(capacity) {}

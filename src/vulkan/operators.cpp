@@ -90,7 +90,7 @@ struct ReduceChunkPush {
   std::uint32_t zero;
 };
 struct StoreKvPush {
-  Address key, value, rows;
+  Address key, value, stores;
   std::uint32_t kv_heads, head_dim, tile_words, key_words, value_words, zero;
 };
 struct AttentionPush {
@@ -327,13 +327,13 @@ std::int64_t CacheFormat::row_bytes(std::int64_t head_dim) const {
 }
 
 Expected<Launch> Operators::store_kv(const CacheFormat& cache, std::int64_t kv_heads, std::int64_t head_dim,
-                                     const CachePlace& place, Address k, Address v, Address rows) {
+                                     const CachePlace& place, Address k, Address v, Address stores) {
   const bool codes = number_of_cache(cache.type) >= number_of_cache(TensorType::kQ8_0);
   const std::int64_t pieces = codes ? 2 * kv_heads * ((head_dim / 32 + 1) / 2) : kv_heads * head_dim / 2;
-  return launch(
-      "store_kv", {number_of_cache(cache.type), cache.rotates_keys() ? 1U : 0U},
-      StoreKvPush{k, v, rows, word(kv_heads), word(head_dim), place.tile_words, place.key_words, place.value_words, 0},
-      columns_of(pieces));
+  return launch("store_kv", {number_of_cache(cache.type), cache.rotates_keys() ? 1U : 0U},
+                StoreKvPush{k, v, stores, word(kv_heads), word(head_dim), place.tile_words, place.key_words,
+                            place.value_words, 0},
+                columns_of(pieces));
 }
 
 Expected<Launch> Operators::attention(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,

@@ -54,7 +54,16 @@ struct RowArgument {
   std::int32_t first = 0;       ///< where its attention block begins
   std::int32_t first_tile = 0;  ///< of the visible positions of its sequence
   std::int32_t tile_count = 0;
-  std::int32_t canvas = 0;  ///< 1: of a canvas (Region::kCanvas)
+  std::uint32_t kind = 0;  ///< kOfCanvas, kIsShadow
+};
+inline constexpr std::uint32_t kOfCanvas = 1;  ///< Region::kCanvas
+inline constexpr std::uint32_t kIsShadow = 2;  ///< StepPlan::shadows
+
+/// A row whose K and V are stored, and where, for shaders/store_kv.comp.
+struct StoreArgument {
+  VkDeviceAddress cache = 0;
+  std::int32_t position = 0;
+  std::int32_t row = 0;  ///< of the pass
 };
 
 /// How K and V are stored: F32, F16, BF16, Q8_0 or Q4_0.
@@ -208,8 +217,9 @@ class Operators {
   /// Logits of the tokens [first, first + width) to reduced chunks; `first` is a multiple of cpu::kHeadChunk.
   Expected<Launch> reduce_chunks(const op::ScoreHead& o, std::int64_t first, std::int64_t width, std::int64_t chunks,
                                  const ReductionPlaces& at);
+  /// `stores`: a StoreArgument for each of the dispatch's rows.
   Expected<Launch> store_kv(const CacheFormat& cache, std::int64_t kv_heads, std::int64_t head_dim,
-                            const CachePlace& place, VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress rows);
+                            const CachePlace& place, VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress stores);
   struct AttentionPlaces {
     VkDeviceAddress q, rows, visible, tiles, out;
   };

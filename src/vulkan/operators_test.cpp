@@ -99,7 +99,7 @@ TEST_F(OperatorBits, RegionsOfRows) {
   const std::int64_t rows = 4, width = 70;
   const auto a = random_floats(random_, rows * width), b = random_floats(random_, rows * width);
   std::vector<RowArgument> regions(rows);
-  regions[1].canvas = regions[2].canvas = 1;
+  regions[1].kind = regions[2].kind = kOfCanvas;
   std::vector<float> scaled, selected;
   for (std::int64_t i = 0; i < rows * width; ++i) {
     const bool canvas = i / width == 1 || i / width == 2;

@@ -91,7 +91,7 @@ std::span<const float> Pass::answers() const {
 Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph graph, const PassSize& room, bool timed) {
   const std::shared_ptr<Device>& device = model.operators->device();
   // Experts have a group for each of a row's.
-  const std::int64_t groups = room.rows * std::max<std::int64_t>(1, ExpertSizes(graph).used);
+  const std::int64_t groups = std::max(room.rows * std::max<std::int64_t>(1, ExpertSizes(graph).used), room.stored);
   if (groups > device->facts().most_groups)
     return Error{
         ErrorCode::kResource,
@@ -137,9 +137,9 @@ std::int64_t Pass::bytes() const {
          logits_.bytes();
 }
 
-Expected<void> Pass::run(std::span<const SequenceStep> batch, const ScoredRows& scored) {
-  const PassSize size = arguments_.fill(batch, scored, *tables_);
-  const std::int64_t counts[] = {size.rows, size.scored, size.kept};
+Expected<void> Pass::run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared) {
+  const PassSize size = arguments_.fill(batch, scored, *tables_, shared);
+  const std::int64_t counts[] = {size.rows, size.scored, size.kept, size.stored};
   for (std::size_t i = 0; i < launches_.size(); ++i)
     arguments_.set_groups(
         static_cast<std::int64_t>(i),

@@ -57,7 +57,7 @@ class Pass {
   std::int64_t bytes() const;
 
   /// Runs a batch that fits. Throws std::bad_alloc. Errors: kResource.
-  Expected<void> run(std::span<const SequenceStep> batch, const ScoredRows& scored);
+  Expected<void> run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared);
   /// Of the last pass: [kept][vocabulary], before a cap.
   const float* logits() const { return logits_.as<const float>(); }
   /// Memory of these: 0 unless a batch needed some.
@@ -71,7 +71,7 @@ class Pass {
 
  private:
   class Recorder;
-  enum class Over : std::uint8_t { kRows, kScored, kKept };
+  enum class Over : std::uint8_t { kRows, kScored, kKept, kStored };
   struct Counted {
     Launch launch;
     Over over = Over::kRows;

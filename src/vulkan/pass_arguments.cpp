@@ -21,13 +21,17 @@ std::int64_t rounded(std::int64_t bytes) { return (bytes + kSection - 1) / kSect
 
 }  // namespace
 
-PassSize size_of_pass(std::span<const SequenceStep> batch, const ScoredRows& scored) {
+PassSize size_of_pass(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared) {
   PassSize size;
+  size.stored = static_cast<std::int64_t>(shared.stores.size());
   size.scored = static_cast<std::int64_t>(scored.gather.size());
   size.kept = std::ranges::count(scored.needs, true, &cpu::HeadRow::logits);
   for (const SequenceStep& step : batch) {
-    size.rows += static_cast<std::int64_t>(step.plan.rows.size());
+    size.rows += step.plan.row_count();
+    size.stored += static_cast<std::int64_t>(step.plan.rows.size());
     for (const PositionRange& range : step.plan.visible) size.visible += range.size();
+    for (const ShadowRow& shadow : step.plan.shadows)
+      for (const PositionRange& range : shadow.visible) size.visible += range.size();
   }
   return size;
 }
@@ -47,12 +51,13 @@ Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& devic
   std::int64_t end = rounded(groups_offset(launches));
   const auto section = [&](std::int64_t bytes) { return std::exchange(end, rounded(end + bytes)); };
   made.rows_ = section(room.rows * static_cast<std::int64_t>(sizeof(RowArgument)));
+  made.stores_ = section(room.stored * static_cast<std::int64_t>(sizeof(StoreArgument)));
   made.gather_ = section(room.scored * 4);
   made.reduce_ = section(room.scored * static_cast<std::int64_t>(sizeof(ReduceRow)));
   made.asked_ = section(room.scored * cpu::kMostAsked * 4);
   made.kept_ = section(room.kept * 4);
   made.visible_ = section(room.visible * 4);
-  // Every tile has a visible position; every sequence has a row, and one end more.
+  // Every tile has a visible position; every sequence has a row, and one end more, and so has every shadow row.
   made.tiles_ = section((room.visible + room.rows + 1) * 4);
   for (const Op& op : graph.ops)
     if (const auto* rope = std::get_if<op::Rope>(&op)) made.add_turn(*rope, weights);
@@ -96,11 +101,11 @@ void PassArguments::fill_rows(std::span<const SequenceStep> batch) {
   auto* const visible = to<std::int32_t>(visible_);
   auto* const tiles = to<std::int32_t>(tiles_);
   std::int32_t positions = 0, tile = 0;
-  for (const SequenceStep& step : batch) {
-    const StepPlan& plan = step.plan;
-    const std::int32_t first_tile = tile;
+  // The first tile of what a row sees, and how many they are.
+  const auto fill_tiles = [&](std::span<const PositionRange> ranges) {
+    const std::int32_t first = tile;
     std::int64_t current = -1;
-    for (const PositionRange& range : plan.visible)
+    for (const PositionRange& range : ranges)
       for (Position p = range.begin; p < range.end; ++p) {
         if (p / kTilePositions != current) {
           current = p / kTilePositions;
@@ -108,11 +113,15 @@ void PassArguments::fill_rows(std::span<const SequenceStep> batch) {
         }
         visible[positions++] = p;
       }
-    const std::int32_t count = tile - first_tile;
     tiles[tile++] = positions;
+    return std::pair(first, tile - 1 - first);
+  };
+  for (const SequenceStep& step : batch) {
+    const StepPlan& plan = step.plan;
     const std::int64_t block = plan.causal_block;
     constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
-    for (const PlanRow& one : plan.rows) {
+    const std::uint32_t region = plan.region == Region::kCanvas ? kOfCanvas : 0;
+    const auto add = [&](const PlanRow& one, std::pair<std::int32_t, std::int32_t> seen, std::uint32_t kind) {
       // j/B <= i/B means j < (i/B + 1) B.
       const std::int64_t limit = block > 0 ? std::min(kAll, (one.position / block + 1) * block) : kAll;
       const std::int64_t first = block > 0 ? one.position / block * block : plan.rows.front().position;
@@ -120,11 +129,31 @@ void PassArguments::fill_rows(std::span<const SequenceStep> batch) {
                 one.position,
                 static_cast<std::int32_t>(limit),
                 static_cast<std::int32_t>(first),
-                first_tile,
-                count,
-                plan.region == Region::kCanvas ? 1 : 0};
-    }
+                seen.first,
+                seen.second,
+                kind};
+    };
+    const auto seen = fill_tiles(plan.visible);
+    for (const PlanRow& one : plan.rows) add(one, seen, region);
+    for (const ShadowRow& shadow : plan.shadows) add(shadow.row, fill_tiles(shadow.visible), region | kIsShadow);
   }
+}
+
+/// Rows of the plans in their own caches, shadow rows in none, shared ones in the branches' too.
+void PassArguments::fill_stores(std::span<const SequenceStep> batch, const BranchRows& shared) {
+  auto* store = to<StoreArgument>(stores_);
+  std::vector<std::int32_t> first;  // row of each step
+  std::int32_t row = 0;
+  for (const SequenceStep& step : batch) {
+    first.push_back(row);
+    for (std::size_t i = 0; i < step.plan.rows.size(); ++i)
+      *store++ = {static_cast<VulkanKvCache&>(*step.cache).address(), step.plan.rows[i].position,
+                  row + static_cast<std::int32_t>(i)};
+    row += static_cast<std::int32_t>(step.plan.row_count());
+  }
+  for (const BranchRows::Store& one : shared.stores)
+    *store++ = {static_cast<VulkanKvCache&>(*one.to).address(), batch[one.step].plan.rows[one.row].position,
+                first[one.step] + static_cast<std::int32_t>(one.row)};
 }
 
 /// Angles and embeddings of every row.
@@ -132,7 +161,8 @@ void PassArguments::fill_lookups(std::span<const SequenceStep> batch, const Weig
   std::int64_t r = 0;
   for (const SequenceStep& step : batch) {
     auto mixture = step.plan.mixtures.begin();
-    for (const PlanRow& one : step.plan.rows) {
+    for (std::int32_t i = 0; i < step.plan.row_count(); ++i) {
+      const PlanRow& one = step.plan.row(i);
       for (Turn& turn : turns_) {
         const auto half = static_cast<std::size_t>(turn.rope->dims / 2);
         turn.table.grow(one.position + 1);
@@ -140,7 +170,7 @@ void PassArguments::fill_lookups(std::span<const SequenceStep> batch, const Weig
         std::memcpy(memory_.data() + turn.cos + start, turn.table.cos(one.position), half * 4);
         std::memcpy(memory_.data() + turn.sin + start, turn.table.sin(one.position), half * 4);
       }
-      const bool mixed = mixture != step.plan.mixtures.end() && &one - step.plan.rows.data() == mixture->row;
+      const bool mixed = mixture != step.plan.mixtures.end() && i == mixture->row;
       const std::vector<MixedToken>* const tokens = mixed ? &(mixture++)->tokens : nullptr;
       for (const Lookup& lookup : lookups_)
         cpu::embed_row(*lookup.embed, weights[static_cast<std::size_t>(lookup.embed->table)], one.token, tokens,
@@ -168,11 +198,13 @@ void PassArguments::fill_head(const ScoredRows& scored) {
   }
 }
 
-PassSize PassArguments::fill(std::span<const SequenceStep> batch, const ScoredRows& scored, const Weights& weights) {
-  const PassSize size = size_of_pass(batch, scored);
+PassSize PassArguments::fill(std::span<const SequenceStep> batch, const ScoredRows& scored, const Weights& weights,
+                             const BranchRows& shared) {
+  const PassSize size = size_of_pass(batch, scored, shared);
   to<std::int32_t>(0)[0] = static_cast<std::int32_t>(size.rows);
   to<std::int32_t>(0)[1] = static_cast<std::int32_t>(size.scored);
   fill_rows(batch);
+  fill_stores(batch, shared);
   fill_head(scored);
   fill_lookups(batch, weights);
   return size;

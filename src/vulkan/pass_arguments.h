@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/branch_rows.h"
 #include "cpu/rope_table.h"
 #include "cpu/score_head.h"
 #include "dllm/error.h"
@@ -21,11 +22,13 @@ namespace dllm::vulkan {
 struct PassSize {
   std::int64_t rows = 0;
   std::int64_t scored = 0;
-  std::int64_t visible = 0;  ///< positions, over all sequences
+  std::int64_t visible = 0;  ///< positions, over all sequences and shadow rows
   std::int64_t kept = 0;     ///< scored rows whose logits this processor reads
+  std::int64_t stored = 0;   ///< rows of K and V, in all caches
 
   bool holds(const PassSize& other) const {
-    return rows >= other.rows && scored >= other.scored && visible >= other.visible && kept >= other.kept;
+    return rows >= other.rows && scored >= other.scored && visible >= other.visible && kept >= other.kept &&
+           stored >= other.stored;
   }
 };
 
@@ -47,6 +50,7 @@ class PassArguments {
 
   VkDeviceAddress count(bool scored) const { return at(scored ? 4 : 0); }
   VkDeviceAddress rows() const { return at(rows_); }
+  VkDeviceAddress stores() const { return at(stores_); }
   VkDeviceAddress gather() const { return at(gather_); }
   /// For the head: what is needed of each scored row, and which ones are kept.
   VkDeviceAddress reduce_rows() const { return at(reduce_); }
@@ -67,7 +71,8 @@ class PassArguments {
   static std::int64_t groups_offset(std::int64_t launch) { return 64 + 12 * launch; }
 
   /// Writes everything but workgroups, and returns size_of_pass(). Throws std::bad_alloc.
-  PassSize fill(std::span<const SequenceStep> batch, const ScoredRows& scored, const Weights& weights);
+  PassSize fill(std::span<const SequenceStep> batch, const ScoredRows& scored, const Weights& weights,
+                const BranchRows& shared = {});
   void set_groups(std::int64_t launch, const GroupCounts& groups) {
     *reinterpret_cast<GroupCounts*>(memory_.data() + groups_offset(launch)) = groups;
   }
@@ -94,17 +99,18 @@ class PassArguments {
   const Turn& turn(const op::Rope& o) const;
   void add_turn(const op::Rope& o, const Weights& weights);
   void fill_rows(std::span<const SequenceStep> batch);
+  void fill_stores(std::span<const SequenceStep> batch, const BranchRows& shared);
   void fill_head(const ScoredRows& scored);
   void fill_lookups(std::span<const SequenceStep> batch, const Weights& weights);
 
   Buffer memory_;
   Buffer own_;  ///< the card's copy of what comes before the embeddings
-  std::int64_t rows_ = 0, gather_ = 0, visible_ = 0, tiles_ = 0, reduce_ = 0, asked_ = 0, kept_ = 0;
+  std::int64_t rows_ = 0, stores_ = 0, gather_ = 0, visible_ = 0, tiles_ = 0, reduce_ = 0, asked_ = 0, kept_ = 0;
   std::vector<Turn> turns_;
   std::vector<Lookup> lookups_;
 };
 
-/// The size of a batch's pass.
-PassSize size_of_pass(std::span<const SequenceStep> batch, const ScoredRows& scored);
+/// The size of a batch's pass. `shared`: what its branches get of other caches.
+PassSize size_of_pass(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared = {});
 
 }  // namespace dllm::vulkan

@@ -63,8 +63,8 @@ class Pass::Recorder {
   Expected<void> record(const op::StoreKv& o) {
     const op::Attention& reader = attention_of(o.layer);
     return add(operators().store_kv(model_.cache->format(), reader.kv_heads, reader.head_dim,
-                                    model_.cache->layer(o.layer), value(o.k), value(o.v), arguments().rows()),
-               o.k);
+                                    model_.cache->layer(o.layer), value(o.k), value(o.v), arguments().stores()),
+               Over::kStored);
   }
   Expected<void> record(const op::Attention& o) {
     return add(operators().attention(
@@ -308,7 +308,8 @@ class Pass::Recorder {
     const std::int64_t offset = PassArguments::groups_offset(pass_.launches());
     const std::int64_t most = over == Over::kRows     ? pass_.room_.rows
                               : over == Over::kScored ? pass_.room_.scored
-                                                      : pass_.room_.kept;
+                              : over == Over::kKept   ? pass_.room_.kept
+                                                      : pass_.room_.stored;
     commands_.dispatch(*launch->pipeline, launch->push, arguments().memory(), offset, launch->groups(most * pairs));
     pass_.launches_.push_back({*launch, over, pairs});
     return {};

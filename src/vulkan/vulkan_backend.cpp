@@ -13,6 +13,7 @@
 #include <utility>
 #include <variant>
 
+#include "backend/branch_rows.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "cpu/kernels/kernel_set.h"
@@ -70,7 +71,8 @@ PassSize room_for(const PassSize& size, const PassSize& before) {
     return std::max({least, old, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)))});
   };
   return {room(size.rows, before.rows, 32), room(size.scored, before.scored, 32),
-          room(size.visible, before.visible, 512), size.kept == 0 ? before.kept : room(size.kept, before.kept, 1)};
+          room(size.visible, before.visible, 512), size.kept == 0 ? before.kept : room(size.kept, before.kept, 1),
+          room(size.stored, before.stored, 32)};
 }
 
 class DeviceBackend final : public VulkanBackend {
@@ -110,6 +112,8 @@ class DeviceBackend final : public VulkanBackend {
   }
 
   const ModelDesc& desc() const override { return desc_; }
+  bool runs_shadows() const override { return true; }
+  bool runs_branches() const override { return true; }
   const std::string& device() const override { return device_->facts().name; }
   std::string_view arithmetic() const override { return "exact"; }
   const std::string& rounding() const override { return rounding_; }
@@ -159,11 +163,13 @@ class DeviceBackend final : public VulkanBackend {
   Expected<std::vector<Scores>> run(std::span<const SequenceStep> batch) {
     head_.arrange(batch, vocab_, operators_.arithmetic().fused64 != vulkan::Fused64::kNone);
     const vulkan::ScoredRows scored{head_.gather(), head_.rows()};
-    const PassSize size = vulkan::size_of_pass(batch, scored);
-    if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
     for (const SequenceStep& step : batch) static_cast<vulkan::VulkanKvCache&>(*step.cache).wrote(step.plan.rows);
+    const BranchRows shared = branch_rows(batch);
+    const PassSize size = vulkan::size_of_pass(batch, scored, shared);
+    if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
     const auto start = std::chrono::steady_clock::now();
-    DLLM_CHECK_OK(pass_->run(batch, scored));
+    DLLM_CHECK_OK(vulkan::VulkanKvCache::share(device_, shared.copies));
+    DLLM_CHECK_OK(pass_->run(batch, scored, shared));
     pass_nanoseconds_ +=
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
     ++passes_;

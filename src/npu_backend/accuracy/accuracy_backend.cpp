@@ -43,6 +43,8 @@ class AccuracyBackend::Impl {
       shape.rows += step.plan.row_count();
       shape.scored += static_cast<std::int64_t>(step.plan.scored.size());
     }
+    // First, as what branches see of each other follows from it.
+    for (const SequenceStep& step : batch) static_cast<LaneKvCache&>(*step.cache).record(step.plan.rows);
     const auto vocab = static_cast<std::size_t>(desc_.vocab);
     std::vector<std::vector<float>> logits(batch.size());
     const bool heads = vocab > 0;
@@ -56,7 +58,6 @@ class AccuracyBackend::Impl {
           logits[s].insert(logits[s].end(), one.begin(), one.end());
         }
     }
-    for (const SequenceStep& step : batch) static_cast<LaneKvCache&>(*step.cache).record(step.plan.rows);
     if (!heads) return hidden_scores(batch, executor_.hidden(), hands_scored_);
     std::vector<Scores> scores = score_on_host(batch, logits, desc_.vocab);
     for (std::size_t s = 0; s < batch.size(); ++s)
@@ -119,6 +120,8 @@ void AccuracyBackend::copy_rows(const KvCache& from, KvCache& to, std::span<cons
 }
 
 const ModelDesc& AccuracyBackend::desc() const { return impl_->desc_; }
+
+bool AccuracyBackend::runs_branches() const { return !impl_->profile_.smoothing.any(); }
 Expected<std::unique_ptr<KvCache>> AccuracyBackend::make_cache(Position capacity) {
   try {
     return std::unique_ptr<KvCache>(std::make_unique<LaneKvCache>(capacity, impl_->executor_.head_shapes(),

@@ -29,6 +29,8 @@ class AccuracyBackend final : public Backend {
 
   const ModelDesc& desc() const override;
   bool runs_shadows() const override { return true; }
+  /// Not where K and V are smoothed: a branch's factors would be those of other rows.
+  bool runs_branches() const override;
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
   /// For second paths: between caches of one backend with equal capacities. Precondition: the profile does not smooth.

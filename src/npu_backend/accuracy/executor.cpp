@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -86,6 +87,12 @@ void Executor::begin(const Graph& graph, std::span<const SequenceStep> batch) {
       rows_.push_back({s, shadow.row.position, shadow.row.token, true});
   }
   first_rows_.push_back(static_cast<std::int64_t>(rows_.size()));
+  shared_ = branch_rows(batch);
+  for (const BranchRows::Copy& copy : shared_.copies) {
+    std::vector<Position> positions(to_size(copy.rows.size()));
+    std::iota(positions.begin(), positions.end(), copy.rows.begin);
+    static_cast<LaneKvCache&>(*copy.to).copy_values(static_cast<const LaneKvCache&>(*copy.from), positions);
+  }
   values_.resize(graph.values.size());
   for (std::size_t i = 0; i < values_.size(); ++i) values_[i].reset(graph.values[i].rows, row_lanes(layout_.values[i]));
   operand_of_ = kNoId;
@@ -285,6 +292,11 @@ void Executor::store_rows(const op::StoreKv& o, std::size_t sequence) {
 
 void Executor::run(const op::StoreKv& o) {
   for (std::size_t s = 0; s < batch_.size(); ++s) store_rows(o, s);
+  for (const BranchRows::Store& one : shared_.stores) {
+    const std::int64_t r = first_rows_[one.step] + static_cast<std::int64_t>(one.row);
+    static_cast<LaneKvCache&>(*one.to).store(o.layer, rows_[to_size(r)].position, value(o.k).lanes(r),
+                                             value(o.v).lanes(r));
+  }
 }
 
 void Executor::glu_row(const float* gate, const float* up, std::int64_t n, float* out) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/branch_rows.h"
 #include "base/thread_pool.h"
 #include "npu_backend/accuracy/kv_cache.h"
 #include "npu_backend/accuracy/numerics_profile.h"
@@ -30,7 +31,8 @@ class Executor {
   std::map<std::int32_t, HeadShape> head_shapes() const { return heads_; }
   int threads() const { return pool_.size(); }
 
-  /// Logits of the scored rows of all sequences, [scored][vocabulary]. The step's rows are stored in the caches.
+  /// Logits of the scored rows of all sequences, [scored][vocabulary]. The step's rows are stored in the caches, whose
+  /// records have them already.
   std::vector<float> forward(const Graph& graph, std::span<const SequenceStep> batch);
   /// What the last step's op::HiddenOut handed out, [row or scored row][columns].
   const std::vector<float>& hidden() const { return hidden_; }
@@ -110,6 +112,7 @@ class Executor {
   std::span<const SequenceStep> batch_;
   std::vector<Row> rows_;
   std::vector<std::int64_t> first_rows_;  ///< by sequence, and the number of all
+  BranchRows shared_;
   std::vector<LaneRows> values_;
   ValueId operand_of_ = kNoId;
   OperandRows operand_;

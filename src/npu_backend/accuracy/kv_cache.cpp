@@ -135,7 +135,7 @@ void Panels::copy(const Panels& from, const WindowRule& rule, std::int64_t term,
   }
 }
 
-void LaneKvCache::copy_rows(const LaneKvCache& from, std::span<const Position> positions) {
+void LaneKvCache::copy_values(const LaneKvCache& from, std::span<const Position> positions) {
   assert(from.capacity() == capacity() && from.layers_.size() == layers_.size());
   for (auto& [index, to] : layers_) {
     const Layer& source = from.layers_.at(index);
@@ -154,6 +154,17 @@ void LaneKvCache::copy_rows(const LaneKvCache& from, std::span<const Position> p
         }
       }
   }
+}
+
+void LaneKvCache::take(const KvCache& branch, std::span<const PositionRange> rows) {
+  std::vector<Position> positions;
+  for (const PositionRange& range : rows)
+    for (Position p = range.begin; p < range.end; ++p) positions.push_back(p);
+  copy_values(static_cast<const LaneKvCache&>(branch), positions);
+}
+
+void LaneKvCache::copy_rows(const LaneKvCache& from, std::span<const Position> positions) {
+  copy_values(from, positions);
   std::vector<PlanRow> rows;
   for (const Position p : positions) rows.push_back({p, from.token_of(p)});
   record(rows);

@@ -69,6 +69,8 @@ class LaneKvCache final : public KvCache {
   void store(std::int32_t layer, Position position, std::span<const float> k, std::span<const float> v);
   /// Copies stored rows of a cache of the same shape, without smoothing, as a pass that writes them would.
   void copy_rows(const LaneKvCache& from, std::span<const Position> positions);
+  /// The same, without a record.
+  void copy_values(const LaneKvCache& from, std::span<const Position> positions);
   /// Q K^T of keys [16 panel, ...): all fields except the rows.
   WindowProduct keys(std::int32_t layer, std::int64_t kv_head, std::int64_t panel) const;
   /// P V of 16 dimensions from key `first`: all fields except the rows and the ends of instructions.
@@ -77,6 +79,9 @@ class LaneKvCache final : public KvCache {
   const HeadShape& shape(std::int32_t layer) const { return layers_.at(layer).shape; }
 
   using KvCache::record;
+
+ protected:
+  void take(const KvCache& branch, std::span<const PositionRange> rows) override;
 
  private:
   struct Layer {

@@ -77,6 +77,27 @@ TEST(TimedBackend, PricesBranchesAsSequences) {
   EXPECT_LT(steps[1].time.seconds(), 2 * steps[4].time.seconds());
 }
 
+/// A shadow row costs what a row does: 60 rows and four of these fill two tiles of rows, and one more begins a third.
+TEST(TimedBackend, PricesShadowRowsAsRows) {
+  Pieces pieces("mobile-sm8750");
+  const auto cache = *pieces.backend->make_cache(160);
+  SequenceStep plain = rows(*cache, 0, 60, 8), same = plain, more = plain;
+  const SequenceStep longer = rows(*cache, 0, 64, 8);
+  for (Position p = 0; p < 5; ++p) {
+    const ShadowRow shadow{{p, 1}, {{0, p}, {p + 1, 60}}};
+    if (p < 4) same.plan.shadows.push_back(shadow);
+    more.plan.shadows.push_back(shadow);
+  }
+  for (const SequenceStep& step : {plain, same, longer, more}) ASSERT_TRUE(pieces.backend->forward({&step, 1}));
+  const auto& steps = pieces.backend->clock().steps();
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_EQ(steps[1].work, (StepTotals{1, 64, 8, 60}));
+  EXPECT_EQ(steps[3].work, (StepTotals{1, 65, 8, 60}));
+  EXPECT_EQ(steps[1].work.rows, steps[2].work.rows);
+  EXPECT_GT(steps[3].time.seconds(), steps[1].time.seconds());
+  EXPECT_GE(steps[1].time.seconds(), steps[0].time.seconds());
+}
+
 TEST(TimedBackend, ReportsAnUnsuitableDeviceAtOnce) {
   const ModelShape shape = *load_model_shape("llada-8b");
   const auto made = TimedBackend::create(std::make_unique<ValuelessBackend>(shape.desc), *load_device("dart-2048"),

@@ -56,7 +56,7 @@ void choose(bool of_row, bool limited, uint size, uint count) {
 }
 
 bool same_block(uint a, uint b) {
-  return p.rows.at[a].cache == p.rows.at[b].cache &&
+  return p.rows.at[a].cache == p.rows.at[b].cache && p.rows.at[a].kind == p.rows.at[b].kind &&
          uint(p.rows.at[a].position) / p.block == uint(p.rows.at[b].position) / p.block;
 }
 

@@ -7,6 +7,16 @@ struct PlanRow {
   int first;       // where its attention block begins, for windows
   int first_tile;  // of the visible positions of its sequence, in `tiles`
   int tile_count;
-  int canvas;      // 1: of a canvas (Region::kCanvas)
+  uint kind;       // kOfCanvas, kIsShadow
 };
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer PlanRows { PlanRow at[]; };
+const uint kOfCanvas = 1;  // Region::kCanvas
+const uint kIsShadow = 2;  // StepPlan::shadows
+
+// A row whose K and V are stored, and where (StoreArgument).
+struct StoredRow {
+  uvec2 cache;
+  int position;
+  int row;
+};
+layout(buffer_reference, std430, buffer_reference_align = 8) buffer StoredRows { StoredRow at[]; };

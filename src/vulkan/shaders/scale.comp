@@ -22,5 +22,5 @@ void main() {
   const uint i = gl_GlobalInvocationID.x, row = gl_WorkGroupID.y;
   if (i >= p.width) return;
   const uint at = row * p.width + i;
-  p.result.at[at] = multiply(p.rows.at[row].canvas != 0 ? p.canvas : p.context, p.x.at[at]);
+  p.result.at[at] = multiply((p.rows.at[row].kind & kOfCanvas) != 0 ? p.canvas : p.context, p.x.at[at]);
 }

@@ -5,12 +5,13 @@
 #include "rows.glsl"
 
 // op::StoreKv. An invocation stores a pair of K and one of V, or two blocks of 32 of either, which share a word of scales.
+// A row may be stored in several caches (branches of one), or in none (shadow rows).
 
 layout(local_size_x = 64) in;
 layout(push_constant) uniform Push {
   Floats key;  // [rows][kv_heads][head_dim]
   Floats value;
-  PlanRows rows;
+  StoredRows stores;
   uint kv_heads;
   uint head_dim;
   uint tile_words;   // of all layers
@@ -44,9 +45,9 @@ void store(Words cache, uint at, float a, float b) {
   }
 }
 
-// The first word of a row of the cache, without the layer.
-uint row_of(uint head, uint row) {
-  const uint position = uint(p.rows.at[row].position);
+// The first word of a head of a stored row, without the layer.
+uint place_of(uint head, StoredRow stored) {
+  const uint position = uint(stored.position);
   return position / kTilePositions * p.tile_words +
          (head * kTilePositions + position % kTilePositions) * words_of_row(p.head_dim);
 }
@@ -95,14 +96,15 @@ void load_block(Floats from, uint at, bool rotates, out float x[32]) {
 }
 
 void store_blocks() {
-  const uint twos = (p.head_dim / 32 + 1) / 2, i = gl_GlobalInvocationID.x, row = gl_WorkGroupID.y;
+  const uint twos = (p.head_dim / 32 + 1) / 2, i = gl_GlobalInvocationID.x;
   if (i >= 2 * p.kv_heads * twos) return;
+  const StoredRow stored = p.stores.at[gl_WorkGroupID.y];
   const bool of_value = i >= p.kv_heads * twos;
-  const uint index = i % (p.kv_heads * twos), head = index / twos, two = index % twos;
-  Words cache = Words(p.rows.at[row].cache);
+  const uint index = i % (p.kv_heads * twos), head = index / twos, two = index % twos, row = uint(stored.row);
+  Words cache = Words(stored.cache);
   Floats from = p.key;
   if (of_value) from = p.value;
-  const uint at = row_of(head, row) + (of_value ? p.value_words : p.key_words);
+  const uint at = place_of(head, stored) + (of_value ? p.value_words : p.key_words);
   uint scales = 0;
   for (uint half_index = 0; half_index < 2; ++half_index) {
     const uint block = 2 * two + half_index;
@@ -119,11 +121,13 @@ void main() {
     store_blocks();
     return;
   }
-  const uint pairs = p.head_dim / 2, i = gl_GlobalInvocationID.x, row = gl_WorkGroupID.y;
+  const uint pairs = p.head_dim / 2, i = gl_GlobalInvocationID.x;
   if (i >= p.kv_heads * pairs) return;
-  const uint head = i / pairs, pair = i % pairs, from = (row * p.kv_heads + head) * p.head_dim + 2 * pair;
-  const uint at = row_of(head, row) + words_of_row(2 * pair);
-  Words cache = Words(p.rows.at[row].cache);
+  const StoredRow stored = p.stores.at[gl_WorkGroupID.y];
+  const uint head = i / pairs, pair = i % pairs;
+  const uint from = (uint(stored.row) * p.kv_heads + head) * p.head_dim + 2 * pair;
+  const uint at = place_of(head, stored) + words_of_row(2 * pair);
+  Words cache = Words(stored.cache);
   store(cache, at + p.key_words, p.key.at[from], p.key.at[from + 1]);
   store(cache, at + p.value_words, p.value.at[from], p.value.at[from + 1]);
 }
