@@ -26,6 +26,9 @@ namespace {
 
 constexpr const char* kQuestion = "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?";
 
+/// Of few tokens, where many methods answer it: a driver on processors takes its time.
+constexpr const char* kShort = "7+5=";
+
 /// A number of layers on the device; below 0: not given.
 LoadOptions with_layers(std::int64_t layers) {
   LoadOptions options;
@@ -112,10 +115,11 @@ TEST_F(GpuLayerOptions, EveryDecoderAndCachePolicy) {
     if (part.name != "decoder" && part.name != "cache") continue;
     for (const MethodInfo& method : part.methods) {
       SCOPED_TRACE(part.name + " " + method.name);
-      GenerateOptions options = short_answer();
-      options.block_length = 8;
+      GenerateOptions options;
+      options.length = 8;
+      options.block_length = 4;
       (part.name == "cache" ? options.cache : options.decoder).name = method.name;
-      const auto expected = here_->generate(kQuestion, options), actual = split_->generate(kQuestion, options);
+      const auto expected = here_->generate(kShort, options), actual = split_->generate(kShort, options);
       if (!expected || std::ranges::count(kNotOnDevices, method.name) > 0) {
         ASSERT_FALSE(actual);
         if (!expected) {

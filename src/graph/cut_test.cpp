@@ -68,6 +68,21 @@ TEST(CutGraph, HasEachOperatorOnceAndWholeLayers) {
   }
 }
 
+TEST(CutGraph, IsNotBetweenWriterAndReaderOfACache) {
+  const Graph whole = uncut_graph();
+  const CutCosts costs = cut_costs(whole);
+  ASSERT_EQ(costs.numbers.size(), costs.tail);
+  EXPECT_TRUE(std::holds_alternative<op::GatherScored>(whole.ops[costs.tail]));
+  EXPECT_EQ(costs.numbers.front(), CutCosts::kNone) << "nothing would be in front of it";
+  int readers = 0;
+  for (std::size_t i = 1; i < costs.tail; ++i) {
+    const bool reads = std::holds_alternative<op::Attention>(whole.ops[i]);
+    EXPECT_EQ(costs.numbers[i] == CutCosts::kNone, reads) << i;
+    readers += reads ? 1 : 0;
+  }
+  EXPECT_EQ(readers, 4);
+}
+
 TEST(CutGraph, IsTheSameForEveryShape) {
   const auto one = cut_graph(uncut_graph({1, 1}), 2), other = cut_graph(uncut_graph({40, 0}), 2);
   ASSERT_TRUE(one && other);
