@@ -74,8 +74,8 @@ std::unique_ptr<LanguageModel> GpuLayerOptions::here_, GpuLayerOptions::split_;
 TEST_F(GpuLayerOptions, SayWhatIsWhere) {
   const auto status = split_->device_status();
   ASSERT_TRUE(status);
-  EXPECT_TRUE(status->split.starts_with("layers 1 to 3 of 5 run on this processor (")) << status->split;
-  EXPECT_NE(status->split.find("layers 4 to 5 and the head on "), std::string::npos) << status->split;
+  EXPECT_TRUE(status->split.starts_with("on this processor: layers 1 to 3 of 5 (")) << status->split;
+  EXPECT_NE(status->split.find(": layers 4 to 5 and the head ("), std::string::npos) << status->split;
   EXPECT_NE(split_->isa().find("; layers 1 to 3 of 5 on " + here_->isa()), std::string::npos) << split_->isa();
   EXPECT_EQ(split_->arithmetic(), here_->arithmetic());
 }
@@ -103,7 +103,7 @@ TEST_F(GpuLayerOptions, EveryNumberHasTheSameAnswer) {
       EXPECT_EQ(status->split, "") << "all layers";
     }
     if (layers == 4) {
-      EXPECT_TRUE(status->split.starts_with("layer 1 of 5 run")) << status->split;
+      EXPECT_TRUE(status->split.starts_with("on this processor: layer 1 of 5 (")) << status->split;
     }
   }
 }

@@ -40,15 +40,16 @@ LoadProgress between(const LoadProgress& progress, double from, double to) {
   return [progress, from, to](double done) { return progress(from + done * (to - from)); };
 }
 
+std::string layer_range(std::int64_t first, std::int64_t last) {
+  return first == last ? fmt::format("layer {}", first) : fmt::format("layers {} to {}", first, last);
+}
+
 /// For people: what is where.
 std::string split_text(std::int64_t layers, std::int64_t last, std::int64_t here_bytes, const std::string& device,
                        std::int64_t there_bytes) {
-  const auto range = [](std::int64_t first, std::int64_t end) {
-    return first == end ? fmt::format("layer {}", first) : fmt::format("layers {} to {}", first, end);
-  };
-  return fmt::format("{} of {} run on this processor ({} of weights), {} and the head on {} ({})",
-                     range(1, layers - last), layers, human_bytes(static_cast<double>(here_bytes)),
-                     range(layers - last + 1, layers), device, human_bytes(static_cast<double>(there_bytes)));
+  return fmt::format("on this processor: {} of {} ({} of weights); on {}: {} and the head ({})",
+                     layer_range(1, layers - last), layers, human_bytes(static_cast<double>(here_bytes)), device,
+                     layer_range(layers - last + 1, layers), human_bytes(static_cast<double>(there_bytes)));
 }
 
 /// A model whose last layers are on a device. Embeddings are looked up here in any case, and the device reduces the
@@ -81,7 +82,7 @@ Expected<RunningBackend> run_split(const Model& model, const LoadOptions& option
   const auto layers = static_cast<std::int64_t>(layers_of(whole).size());
   const std::string split = split_text(layers, last, here_bytes, back->device(), there_bytes);
   RunningBackend running = run_on_vulkan(std::move(back));
-  running.isa += fmt::format("; layers 1 to {} of {} on {}", layers - last, layers, front->isa());
+  running.isa += fmt::format("; {} of {} on {}", layer_range(1, layers - last), layers, front->isa());
   running.device = [device = std::move(running.device), split] {
     DeviceStatus status = device();
     status.split = split;
