@@ -24,6 +24,7 @@ struct DeviceStatus {
   std::uint64_t passes = 0;       ///< forward passes so far
   double pass_seconds = 0;        ///< from their submission to their ends, together
   std::string failure;            ///< why it runs no pass any more; empty: it does
+  std::string split;              ///< which layers are on it and which are not, in words; empty: all are
 };
 
 /// How a model is loaded. Zeros and empty strings: chosen by machine and file. Each option is declared once more, with

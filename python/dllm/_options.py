@@ -343,6 +343,9 @@ class LoadOptions(TypedDict, total=False):
     #: what makes the drafts of --mode self-speculation: a drafter (DFlash) that was trained for the model, or
     #: the same model in a cheaper quantization; if left out: the model itself
     draft_model: str | os.PathLike[str] | None
+    #: so many of the model's last layers run on the GPU, with the head, and the others on this processor; 0:
+    #: all of them do; if left out: all on the GPU, or an error if it has no room
+    gpu_layers: int | None
     #: kernel set; 'list' shows the sets that this machine supports; if left out: the best
     isa: str | None
     #: when a rank is lost, serve goes on with so many, this one included; if left out: those whose memory holds

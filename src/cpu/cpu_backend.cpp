@@ -175,6 +175,7 @@ void CpuBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Pos
 }
 
 const ModelDesc& CpuBackend::desc() const { return impl_->desc_; }
+void CpuBackend::set_profile(cpu::Profile* profile) { impl_->executor_.set_profile(profile); }
 std::string_view CpuBackend::isa() const { return impl_->executor_.kernels().name; }
 std::string CpuBackend::arithmetic() const { return impl_->f32_ ? "f32" : impl_->executor_.arithmetic(); }
 int CpuBackend::threads() const { return impl_->executor_.threads(); }

@@ -111,6 +111,9 @@ class CpuBackend final : public Backend {
   /// beside(), with equal capacities.
   static void copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions);
 
+  /// From the next pass on; `profile` is borrowed, and nullptr means none.
+  void set_profile(cpu::Profile* profile);
+
   std::string_view isa() const;
   int threads() const;
   /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with kF32. Then

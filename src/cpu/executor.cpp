@@ -115,14 +115,14 @@ void Executor::begin(std::span<const SequenceStep> batch) {
   for (std::size_t s = 0; s < batch.size(); ++s) {
     const StepPlan& plan = batch[s].plan;
     auto mixture = plan.mixtures.begin();
-    const std::size_t hidden = plan.hidden.size() / std::max<std::size_t>(1, plan.rows.size());
+    const std::size_t hidden = plan.hidden.size() / to_size(std::max<std::int64_t>(1, plan.row_count()));
     for (std::int32_t i = 0; i < plan.row_count(); ++i) {
       const PlanRow& row = plan.row(i);
       const bool mixed = mixture != plan.mixtures.end() && i == mixture->row;
       const bool shadow = static_cast<std::size_t>(i) >= plan.rows.size();
       rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr,
                        plan.region, shadow,
-                       shadow ? nullptr : plan.hidden.data() + static_cast<std::size_t>(i) * hidden});
+                       plan.hidden.data() + static_cast<std::size_t>(i) * hidden});
       last_position_ = std::max(last_position_, row.position);
     }
   }

@@ -22,13 +22,12 @@ void Executor::begin_hidden(std::vector<Scores>& scores) {
   });
   for (std::size_t s = 0; s < batch_.size(); ++s) {
     const StepPlan& plan = batch_[s].plan;
-    const std::size_t count = scored ? plan.scored.size() : plan.rows.size();
+    const std::size_t count = scored ? plan.scored.size() : static_cast<std::size_t>(plan.row_count());
     const bool wanted = batch_[s].request.hidden;
     if (wanted) scores[s].hidden.resize(count * static_cast<std::size_t>(columns));
     assert(!scored || !batch_[s].guidance);  // a guided row is gathered twice
     for (std::size_t i = 0; i < count; ++i)
       hidden_out_.push_back(wanted ? scores[s].hidden.data() + i * static_cast<std::size_t>(columns) : nullptr);
-    if (!scored) hidden_out_.resize(hidden_out_.size() + plan.shadows.size(), nullptr);
   }
 }
 

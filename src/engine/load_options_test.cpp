@@ -153,7 +153,7 @@ TEST(LoadOptions, WhatReadsThemIsDeclared) {
   // A build without it reads nothing there.
   if (find_backend("vulkan")) {
     EXPECT_EQ(read(reader("vulkan", 0)),
-              "threads cache_type arithmetic " + rope + "weight_cache lora lora_draft backend device ");
+              "threads cache_type arithmetic " + rope + "weight_cache lora lora_draft backend device gpu_layers ");
   }
 }
 

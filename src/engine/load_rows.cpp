@@ -105,6 +105,15 @@ LoadOption own_words(const char* key, const char* value_name, const char* otherw
   return one;
 }
 
+LoadOption own_number(const char* key, double most, const char* otherwise, const std::string& meaning) {
+  LoadOption one = own(key, OptionType::kInteger, std::int64_t{-1}, meaning);
+  one.value_name = "N";
+  one.row.info.minimum = 0;
+  one.row.info.maximum = most;
+  one.row.info.standard_text = otherwise;
+  return one;
+}
+
 std::string own_text(const LoadOptions& load, std::string_view key) {
   const auto given = load.backend_options.find(key);
   if (given == load.backend_options.end()) return "";
@@ -117,6 +126,13 @@ bool own_flag(const LoadOptions& load, std::string_view key) {
   if (given == load.backend_options.end()) return false;
   const auto* const flag = std::get_if<bool>(&given->second);
   return flag != nullptr && *flag;
+}
+
+std::optional<std::int64_t> own_integer(const LoadOptions& load, std::string_view key) {
+  const auto given = load.backend_options.find(key);
+  if (given == load.backend_options.end()) return std::nullopt;
+  const auto* const number = std::get_if<std::int64_t>(&given->second);
+  return number == nullptr ? std::nullopt : std::optional(*number);
 }
 
 LoadOption with_flags(LoadOption one, std::vector<std::string> flags) {

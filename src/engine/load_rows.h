@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,14 +31,18 @@ LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meani
 LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* value_name,
                 const char* meaning);
 
-/// Options of one backend, whose values are in LoadOptions::backend_options: one of `names`, a switch, and any text.
+/// Options of one backend, whose values are in LoadOptions::backend_options: one of `names`, a switch, any text, and a
+/// number.
 LoadOption own_named(const char* key, const std::vector<std::string>& names, const char* otherwise,
                      const std::string& meaning);
 LoadOption own_toggle(const char* key, const char* meaning);
 LoadOption own_words(const char* key, const char* value_name, const char* otherwise, const std::string& meaning);
-/// Their values; empty, and false, if they are not given.
+/// 0 to `most`; unlike number(), 0 is a value of its own.
+LoadOption own_number(const char* key, double most, const char* otherwise, const std::string& meaning);
+/// Their values; empty, false, and nullopt, if they are not given.
 std::string own_text(const LoadOptions& load, std::string_view key);
 bool own_flag(const LoadOptions& load, std::string_view key);
+std::optional<std::int64_t> own_integer(const LoadOptions& load, std::string_view key);
 
 /// The same with these flags; the last is the long spelling.
 LoadOption with_flags(LoadOption one, std::vector<std::string> flags);

@@ -1,11 +1,12 @@
 // The split by layers: successive operators on each rank. The embedding's rows come from the first, and all ranks have
 // what follows the last layer, whose LM head is split by tokens.
 #include <algorithm>
-#include <map>
+#include <cstdlib>
 #include <set>
 #include <variant>
 
 #include "base/to_size.h"
+#include "graph/cut.h"
 #include "graph/split_weights.h"
 
 namespace dllm {
@@ -14,7 +15,6 @@ namespace {
 class LayerSplitter {
  public:
   LayerSplitter(const Graph& graph, const RankSplit& split) : maker_(graph, split), scored_(scored_values(graph)) {
-    find_tail();
     find_cuts();
   }
 
@@ -41,17 +41,6 @@ class LayerSplitter {
   static bool everywhere(const Op& op) { return std::holds_alternative<op::HiddenOut>(op); }
   int owner_of(std::size_t op) const { return static_cast<int>(std::ranges::upper_bound(cuts_, op) - cuts_.begin()); }
 
-  /// Where the scored rows begin: from there on, all ranks compute everything.
-  void find_tail() {
-    const std::vector<Op>& ops = maker_.whole().ops;
-    tail_ = ops.size();
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const bool ends =
-          std::holds_alternative<op::GatherScored>(ops[i]) || std::holds_alternative<op::ScoreHead>(ops[i]);
-      if (ends && tail_ == ops.size()) tail_ = i;
-    }
-  }
-
   std::int64_t weight_of(const Op& op) const {
     const auto count = [this](WeightId id) {
       return id == kNoId ? 0 : element_count(maker_.whole().weights[to_size(id)].shape);
@@ -61,24 +50,19 @@ class LayerSplitter {
     return 0;
   }
 
-  /// Rank r ends before operator cuts_[r]; the last ends at the tail. Among the places where the fewest numbers are
-  /// alive and no layer's cache is between its writer and its reader: those that share the weights most equally.
+  /// Rank r ends before operator cuts_[r]; the last ends at the tail, from which all ranks compute everything. Of the
+  /// cheapest places: those that share the weights most equally.
   void find_cuts() {
     const Graph& whole = maker_.whole();
-    const std::vector<Lifetime> lives = lifetimes(whole);
-    std::vector<std::int64_t> before(tail_ + 1, 0), alive(tail_ + 1, 0);
-    for (std::size_t i = 0; i < tail_; ++i) before[i + 1] = before[i] + weight_of(whole.ops[i]);
-    for (std::size_t v = 0; v < lives.size(); ++v)
-      for (auto i = to_size(lives[v].first) + 1; i <= std::min(tail_, to_size(lives[v].last)); ++i)
-        alive[i] += whole.values[v].width;
-    const std::vector<bool> open = open_caches();
+    const CutCosts costs = cut_costs(whole);
+    tail_ = costs.tail;
     std::vector<std::size_t> places;
-    std::int64_t least = 0;
-    for (std::size_t i = 1; i < tail_; ++i)
-      if (!open[i] && (least == 0 || alive[i] < least)) least = alive[i];
-    for (std::size_t i = 1; i < tail_; ++i)
-      if (!open[i] && alive[i] == least) places.push_back(i);
+    const std::int64_t least = tail_ == 0 ? CutCosts::kNone : *std::ranges::min_element(costs.numbers);
+    for (std::size_t i = 1; i < tail_ && least != CutCosts::kNone; ++i)
+      if (costs.numbers[i] == least) places.push_back(i);
     places.push_back(tail_);
+    std::vector<std::int64_t> before(tail_ + 1, 0);
+    for (std::size_t i = 0; i < tail_; ++i) before[i + 1] = before[i] + weight_of(whole.ops[i]);
     for (std::size_t r = 1; r < ranks(); ++r) {
       const std::int64_t goal = before[tail_] * static_cast<std::int64_t>(r) / static_cast<std::int64_t>(ranks());
       const auto better = [&](std::size_t a, std::size_t b) {
@@ -90,31 +74,10 @@ class LayerSplitter {
     cuts_.push_back(tail_);
   }
 
-  std::vector<bool> open_caches() const {
-    const std::vector<Op>& ops = maker_.whole().ops;
-    std::map<std::int32_t, std::pair<std::size_t, std::size_t>> spans;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const auto* store = std::get_if<op::StoreKv>(&ops[i]);
-      const auto* attention = std::get_if<op::Attention>(&ops[i]);
-      if (store == nullptr && attention == nullptr) continue;
-      const auto [entry, added] = spans.try_emplace(store != nullptr ? store->layer : attention->layer, i, i);
-      entry->second.second = i;
-    }
-    std::vector<bool> open(tail_ + 1, false);
-    for (const auto& [layer, span] : spans)
-      for (std::size_t i = span.first + 1; i <= std::min(span.second, tail_); ++i) open[i] = true;
-    return open;
-  }
-
   /// What rank `from` has computed and others read.
   void hand_over(std::size_t from) {
-    const Graph& whole = maker_.whole();
-    const std::vector<Lifetime> lives = lifetimes(whole);
-    const std::size_t begin = from == 0 ? 0 : cuts_[from - 1], end = cuts_[from];
-    for (std::size_t v = 0; v < lives.size(); ++v) {
-      const auto first = to_size(lives[v].first), last = to_size(lives[v].last);
-      if (first >= begin && first < end && last >= end) gather(static_cast<ValueId>(v), static_cast<int>(from));
-    }
+    for (const ValueId value : handed_over(maker_.whole(), from == 0 ? 0 : cuts_[from - 1], cuts_[from]))
+      gather(value, static_cast<int>(from));
   }
 
   void gather(ValueId id, int from) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "cpu/embedding.h"
 #include "vulkan/kv_cache.h"
@@ -69,9 +70,10 @@ Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& devic
     DLLM_TRY(made.own_, Buffer::make(device, end, Place::kDevice, "the arguments of a pass"));
   }
   for (const Op& op : graph.ops)
-    if (const auto* embed = std::get_if<op::Embed>(&op)) {
-      const std::int64_t width = graph.values[static_cast<std::size_t>(embed->out)].width;
-      made.lookups_.push_back({embed, width, section(room.rows * width * 4)});
+    if (std::holds_alternative<op::Embed>(op) || std::holds_alternative<op::HiddenIn>(op)) {
+      const ValueId out = outputs(op).front();
+      const std::int64_t width = graph.values[static_cast<std::size_t>(out)].width;
+      made.lookups_.push_back({&op, out, width, section(room.rows * width * 4)});
     }
   DLLM_TRY(made.memory_, Buffer::make(device, end, Place::kShared, "the arguments of a pass"));
   return made;
@@ -84,9 +86,8 @@ const PassArguments::Turn& PassArguments::turn(const op::Rope& o) const {
 VkDeviceAddress PassArguments::cos(const op::Rope& o) const { return at(turn(o).cos); }
 VkDeviceAddress PassArguments::sin(const op::Rope& o) const { return at(turn(o).sin); }
 
-VkDeviceAddress PassArguments::embedded(const op::Embed& o) const {
-  const auto found =
-      std::find_if(lookups_.begin(), lookups_.end(), [&](const Lookup& one) { return one.embed->out == o.out; });
+VkDeviceAddress PassArguments::given(ValueId value) const {
+  const auto found = std::ranges::find(lookups_, value, &Lookup::out);
   return memory_.address() + static_cast<VkDeviceAddress>(found->offset);
 }
 
@@ -156,11 +157,13 @@ void PassArguments::fill_stores(std::span<const SequenceStep> batch, const Branc
                 first[one.step] + static_cast<std::int32_t>(one.row)};
 }
 
-/// Angles and embeddings of every row.
+/// Angles, embeddings and hidden states of every row.
 void PassArguments::fill_lookups(std::span<const SequenceStep> batch, const Weights& weights) {
   std::int64_t r = 0;
   for (const SequenceStep& step : batch) {
     auto mixture = step.plan.mixtures.begin();
+    const float* hidden = step.plan.hidden.data();
+    const std::size_t columns = step.plan.hidden.size() / to_size(std::max<std::int64_t>(1, step.plan.row_count()));
     for (std::int32_t i = 0; i < step.plan.row_count(); ++i) {
       const PlanRow& one = step.plan.row(i);
       for (Turn& turn : turns_) {
@@ -172,9 +175,15 @@ void PassArguments::fill_lookups(std::span<const SequenceStep> batch, const Weig
       }
       const bool mixed = mixture != step.plan.mixtures.end() && i == mixture->row;
       const std::vector<MixedToken>* const tokens = mixed ? &(mixture++)->tokens : nullptr;
-      for (const Lookup& lookup : lookups_)
-        cpu::embed_row(*lookup.embed, weights[static_cast<std::size_t>(lookup.embed->table)], one.token, tokens,
-                       lookup.width, to<float>(lookup.offset) + r * lookup.width);
+      for (const Lookup& lookup : lookups_) {
+        float* const to_row = to<float>(lookup.offset) + r * lookup.width;
+        if (const auto* embed = std::get_if<op::Embed>(lookup.op))
+          cpu::embed_row(*embed, weights[static_cast<std::size_t>(embed->table)], one.token, tokens, lookup.width,
+                         to_row);
+        else
+          std::copy_n(hidden + std::get<op::HiddenIn>(*lookup.op).first, lookup.width, to_row);
+      }
+      hidden += columns;
       ++r;
     }
   }

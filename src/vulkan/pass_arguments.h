@@ -39,9 +39,9 @@ struct ScoredRows {
 };
 
 /// What the host tells a recorded pass, in memory that the device reads: counts, workgroups, rows with their caches,
-/// visible positions, angles, embeddings. Recorded commands contain addresses of these and no values, so that they
-/// serve every pass that fits. A card copies all but the embeddings when a pass begins: its operators read these
-/// numbers over and over, and each read from this processor's memory takes a microsecond or more.
+/// visible positions, angles, embeddings, hidden states. Recorded commands contain addresses of these and no values, so
+/// that they serve every pass that fits. A card copies all but the last two when a pass begins: its operators read
+/// these numbers over and over, and each read from this processor's memory takes a microsecond or more.
 class PassArguments {
  public:
   /// `launches`: the most dispatches. The graph must outlive it. Errors: kResource.
@@ -61,7 +61,8 @@ class PassArguments {
   /// [rows][dims / 2] for an operator of the graph.
   VkDeviceAddress cos(const op::Rope& o) const;
   VkDeviceAddress sin(const op::Rope& o) const;
-  VkDeviceAddress embedded(const op::Embed& o) const;
+  /// [rows][width] of what this processor gives for a value: embeddings, or hidden states.
+  VkDeviceAddress given(ValueId value) const;
   /// Recorded first.
   void record(Commands& commands) const;
   /// What dispatches read.
@@ -85,8 +86,10 @@ class PassArguments {
 
     bool serves(const op::Rope& o) const { return rope->turns_like(o) && rope->factors == o.factors; }
   };
+  /// Of op::Embed or op::HiddenIn, what a row gets from this processor.
   struct Lookup {
-    const op::Embed* embed = nullptr;
+    const Op* op = nullptr;
+    ValueId out = kNoId;
     std::int64_t width = 0;
     std::int64_t offset = 0;
   };
@@ -104,7 +107,7 @@ class PassArguments {
   void fill_lookups(std::span<const SequenceStep> batch, const Weights& weights);
 
   Buffer memory_;
-  Buffer own_;  ///< the card's copy of what comes before the embeddings
+  Buffer own_;  ///< the card's copy of what comes before the lookups
   std::int64_t rows_ = 0, stores_ = 0, gather_ = 0, visible_ = 0, tiles_ = 0, reduce_ = 0, asked_ = 0, kept_ = 0;
   std::vector<Turn> turns_;
   std::vector<Lookup> lookups_;

@@ -40,9 +40,8 @@ class Pass::Recorder {
  private:
   using Address = VkDeviceAddress;
 
-  Expected<void> record(const op::Embed& o) {
-    return add(operators().copy_rows(arguments().embedded(o), 0, value(o.out), width(o.out)), o.out);
-  }
+  Expected<void> record(const op::Embed& o) { return take_in(o.out); }
+  Expected<void> record(const op::HiddenIn& o) { return take_in(o.out); }
   Expected<void> record(const op::RmsNorm& o) {
     return add(operators().rms_norm(o, width(o.x), value(o.x), weights().vector(o.gain), value(o.out),
                                     with_codes(o.out, operators().fuses(width(o.x) / o.groups) && o.groups == 1)),
@@ -106,9 +105,8 @@ class Pass::Recorder {
     return add(operators().hadamard(weights().hadamard(o.order), width(o.out), value(o.x), value(o.out)), o.out);
   }
   template <class NotRun>
-    requires(std::is_same_v<NotRun, op::HiddenIn> || std::is_same_v<NotRun, op::HiddenOut> ||
-             std::is_same_v<NotRun, op::BlockConv> || std::is_same_v<NotRun, op::LayerNorm> ||
-             std::is_same_v<NotRun, op::Gather>)
+    requires(std::is_same_v<NotRun, op::HiddenOut> || std::is_same_v<NotRun, op::BlockConv> ||
+             std::is_same_v<NotRun, op::LayerNorm> || std::is_same_v<NotRun, op::Gather>)
   Expected<void> record(const NotRun&) {
     return {};  // not_run() has refused it
   }
@@ -294,6 +292,10 @@ class Pass::Recorder {
     return codes;
   }
 
+  /// The rows that this processor gives for a value.
+  Expected<void> take_in(ValueId out) {
+    return add(operators().copy_rows(arguments().given(out), 0, value(out), width(out)), out);
+  }
   /// A dispatch over the rows that `sized` has, or over so many pairs of each.
   Expected<void> add(Expected<Launch> launch, ValueId sized, std::int64_t pairs = 1) {
     return add(std::move(launch), scored(sized) ? Over::kScored : Over::kRows, pairs);

@@ -12,6 +12,7 @@
 #include "base/try.h"
 #include "cpu/hadamards.h"
 #include "cpu/packed_weights.h"
+#include "graph/cut.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::vulkan {
@@ -80,16 +81,28 @@ const DeviceHadamard& DeviceWeights::hadamard(std::int64_t order) const {
 
 namespace {
 
+/// The most layers at the model's end whose weights leave a tenth of `bytes` for K, V and passes; 0: none does.
+std::int64_t layers_that_fit(const Graph& graph, const Weights& weights, std::int64_t bytes) {
+  for (auto last = static_cast<std::int64_t>(layers_of(graph).size()) - 1; last > 0; --last)
+    if (const auto cut = cut_graph(graph, last);
+        cut && cpu::PackedWeights::bytes_needed(cut->back, weights) <= bytes - bytes / 10)
+      return last;
+  return 0;
+}
+
 /// Errors: kResource, with the sizes.
 Expected<void> check_room(const Device& device, const Graph& graph, const Weights& weights) {
   const DeviceFacts& facts = device.facts();
   const std::int64_t needed = cpu::PackedWeights::bytes_needed(graph, weights);
   if (facts.memory_bytes == 0 || facts.imports || needed + device.bytes_in_use() <= facts.memory_bytes) return {};
   const auto size = [](std::int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  const std::int64_t fit = layers_that_fit(graph, weights, facts.memory_bytes - device.bytes_in_use());
   return Error{ErrorCode::kResource,
                fmt::format("the weights take {} of {}'s memory, which has {}, of which {} are in use", size(needed),
                            facts.name, size(facts.memory_bytes), size(device.bytes_in_use())),
-               "--backend vulkan", "quantize the model to a smaller type, or leave --backend vulkan out"};
+               "--backend vulkan",
+               fmt::format("{}quantize the model to a smaller type, or leave --backend vulkan out",
+                           fit == 0 ? "" : fmt::format("give -ngl {} for its last layers, ", fit))};
 }
 
 }  // namespace

@@ -392,7 +392,7 @@ class Models(HubCase):
     def test_other_programs_flags_are_no_cry_for_help(self):
         for args in (("inspect", "-hf", "x"), ("run", "-vh", "x"), ("tokenize", "-zh")):
             self.assertIn("unknown flag", self.fails(2, *args))
-        self.assertIn("no such flag", self.fails(2, "run", "-ngl", "99", "x"))
+        self.assertIn("no such flag", self.fails(2, "run", "-nkvo", "99", "x"))
 
 
 if __name__ == "__main__":

@@ -195,7 +195,7 @@ class Run(CliCase):
         self.assertRegex(result.stderr, r"warning: 999 threads were requested, and this process may use \d+ CPU")
 
     def test_flags_of_llama_cpp_that_mean_nothing_here(self):
-        for flag, words in (("-ngl", "--backend vulkan"), ("--mlock", "--weight-cache"), ("--no-mmap", "mapped"),
+        for flag, words in (("-nkvo", "-ngl N"), ("--mlock", "--weight-cache"), ("--no-mmap", "mapped"),
                             ("-fa", "softmax"), ("-ub", "rows"), ("-cnv", "dllm chat"), ("-sm", "GPU"),
                             ("--jinja", "templates"), ("-ctk", "--cache-type")):
             message = self.fails(2, "run", flag, "99", "x")

@@ -112,7 +112,7 @@ Flags::SplitArguments Flags::split(const std::vector<std::string>& args) const {
     const bool a_switch = flag != nullptr && flag->value.empty();
     if (a_switch && i + 1 < args.size() && (args[i + 1] == "true" || args[i + 1] == "false") && !result.detached)
       result.detached = detached_value(*flag, args[i], args[i + 1]);
-    // -ngl is llama.cpp's flag, not -n with the value "gl".
+    // -nkvo is llama.cpp's flag, not -n with the value "kvo".
     const bool unknown = !value_expected && flag == nullptr && is_wide_short(args[i]) &&
                          (!is_bundle(args[i]) || !llama_cpp_advice(args[i]).empty());
     if (unknown && result.unknown.empty()) result.unknown = args[i];

@@ -14,9 +14,9 @@ struct Advice {
 /// Common flags of llama.cpp's common/arg.cpp. Those that dllm also has never get here.
 const std::vector<Advice>& advices() {
   static const std::vector<Advice> all = {
-      {{"-ngl", "--gpu-layers", "--n-gpu-layers", "-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu",
-        "-dev", "-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe", "-nkvo", "--no-kv-offload"},
-       "a model runs whole on one device; for a GPU give --backend vulkan, with --device NAME for another one"},
+      {{"-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu", "-dev", "-ot", "--override-tensor",
+        "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe", "-nkvo", "--no-kv-offload"},
+       "-ngl N puts the last N layers on one GPU, and --device NAME says on which; the others run on this processor"},
       {{"-b", "--batch-size", "-ub", "--ubatch-size"},
        "a step is as large as its rows, and dllm chooses how to cut it; leave it out"},
       {{"-fa", "--flash-attn"}, "attention always works tile by tile with an online softmax; leave it out"},

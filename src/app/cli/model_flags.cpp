@@ -189,7 +189,10 @@ Expected<LanguageModel> ModelFlags::open(Session& session) {
     terminal.err << fmt::format("model: {} ({}), vocabulary {}, context {}, {} threads, {}{}{}\n", model.name(),
                                 model.architecture(), model.vocab_size(), model.context_length(), model.threads(),
                                 model.isa(), model.arithmetic().empty() ? "" : ", ", model.arithmetic());
-  if (const auto device = verbose ? model.device_status() : std::nullopt)
+  const std::optional<DeviceStatus> device = model.device_status();
+  // Where a model runs is never left to be guessed.
+  if (device && !device->split.empty()) terminal.err << device->split << "\n";
+  if (device && verbose)
     terminal.err << fmt::format("device memory: {} in use of {}\n",
                                 human_bytes(static_cast<double>(device->memory_used)),
                                 human_bytes(static_cast<double>(device->memory_total)));
