@@ -199,6 +199,10 @@ def workloads(here):
                         npu("compile", "plena-64", SMALL | DRAWS, *experts, *step, *drawn),
                         npu("compile", "plena-64", SMALL, *small, *step),
                         npu("compile", "mobile-sm8750", PHONE, *small, *step)],
+        "npu compile --mapping search": [npu("compile", base, changes, *shape, *step, "--mapping", "search")
+                                         for base, changes, shape in (("plena-64", SMALL, experts),
+                                                                      ("plena-64", SMALL, small),
+                                                                      ("mobile-sm8750", PHONE, small))],
         "npu step": [timed_step("plena-64", SMALL | SMOOTH | DRAWS, *small, *whole),
                      timed_step("mobile-sm8750", PHONE, *small, *step),
                      timed_step("plena-64", SMALL, *experts, *step)],

@@ -40,7 +40,8 @@ class NpuCompile final : public Verb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     DLLM_TRY(const CompiledStep compiled, step_.compile({"npu compile"}));
-    const auto& [shape, device, machine, layout, step, work, milliseconds] = compiled;
+    const auto& [shape, device, machine, layout, step, work, milliseconds, priced] = compiled;
+    (void)priced;
     DLLM_TRY(const npu::Listing listing, npu::list_step(layout, device, step));
     std::string text;
     if (emit_ == "asm") {

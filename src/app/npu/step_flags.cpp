@@ -45,6 +45,7 @@ void StepFlags::add(Flags& flags) {
 
 Expected<CompiledStep> StepFlags::compile(npu::VerbUse use) const {
   if (request.temperature > 0 && use.front() == "npu step") use.add("npu step --temperature");
+  if (request.search && use.front() == "npu compile") use.add("npu compile --mapping search");
   DLLM_TRY(npu::ModelShape shape, model.load());
   DLLM_TRY(npu::Device loaded, device.load(use));
   npu::StepRequest asked = request;
@@ -64,6 +65,7 @@ void StepFlags::describe(const CompiledStep& compiled, nlohmann::ordered_json& j
   json["logits"] = request.reduced ? "reduced on chip" : compiled.device.numerics.logits;
   json["parts"] = compiled.step.row_parts.size();
   json["mapping"] = npu::mapping_json(compiled.layout);
+  if (compiled.priced) json["mapping"]["priced_cycles"] = *compiled.priced;
   if (auto assumed = routing.describe(compiled.shape.desc); !assumed.is_null()) json["routing"] = std::move(assumed);
 }
 
@@ -71,6 +73,7 @@ std::string StepFlags::text(const CompiledStep& compiled) const {
   std::string text;
   if (const std::size_t parts = compiled.step.row_parts.size(); parts > 1)
     text = fmt::format("in {} parts, as its rows do not fit at once: weights are read {} times\n", parts, parts);
+  if (compiled.priced) text += fmt::format("searched mapping: {:.0f} cycles as priced\n", *compiled.priced);
   return text + routing.text(compiled.shape.desc);
 }
 

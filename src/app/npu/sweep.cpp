@@ -1,4 +1,5 @@
 // dllm npu sweep: a design space, evaluated with the analytical model.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -13,11 +14,17 @@
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "npu_compiler/sweep/run.h"
+#include "npu_compiler/sweep/simulated_front.h"
 
 namespace dllm::app {
 namespace {
 
 constexpr std::size_t kShownRows = 20;
+
+const npu::SimulatedPoint* simulated_at(const npu::SweepReport& report, std::int64_t point) {
+  const auto found = std::ranges::lower_bound(report.simulated, point, {}, &npu::SimulatedPoint::point);
+  return found != report.simulated.end() && found->point == point ? &*found : nullptr;
+}
 
 std::string front_text(const npu::SweepSpec& spec, const npu::SweepReport& report) {
   const std::size_t x = npu::metric_index(spec.plot_x), y = npu::metric_index(spec.plot_y);
@@ -28,6 +35,8 @@ std::string front_text(const npu::SweepSpec& spec, const npu::SweepReport& repor
     text += fmt::format("  {:>12.4g} {:>12.4g} ", row.metrics[x], row.metrics[y]);
     const std::vector<std::string> values = spec.at(row.point);
     for (std::size_t a = 0; a < spec.axes.size(); ++a) text += fmt::format(" {}={}", spec.axes[a].key, values[a]);
+    if (const npu::SimulatedPoint* found = simulated_at(report, row.point))
+      text += fmt::format("; simulated: warm {:.4g} ms, refine {:.4g} ms", found->warm_ms, found->refine_ms);
     text += "\n";
   }
   if (shown > kShownRows) text += fmt::format("  and {} more\n", shown - kShownRows);
@@ -44,6 +53,8 @@ nlohmann::ordered_json rows_json(const npu::SweepSpec& spec, const npu::SweepRep
       one["metrics"][std::string(npu::sweep_metrics()[i].name)] = row.metrics[i];
     one["over_limit"] = row.over_limit < 0 ? "" : spec.limits[static_cast<std::size_t>(row.over_limit)].metric;
     one["pareto"] = row.pareto;
+    if (const npu::SimulatedPoint* found = simulated_at(report, row.point))
+      one["simulated"] = {{"warm_ms", found->warm_ms}, {"refine_ms", found->refine_ms}};
     one["hash"] = fmt::format("{:016x}", row.hash);
     one["error"] = report.errors[row.error];
     rows.push_back(std::move(one));
@@ -91,6 +102,11 @@ class NpuSweep final : public Verb {
                .apply = into(options_.budget, 1, std::int64_t{1} << 40)});
     flags.add(
         {.names = {"--seed"}, .value = "N", .help = "of a search", .default_text = "1", .apply = into(options_.seed)});
+    flags.group("Front");
+    flags.add(
+        {.names = {"--simulate"},
+         .help = "map, compile and simulate both steps of the front's points; what is slower than priced leaves it",
+         .apply = into(simulate_)});
     flags.group("Output");
     add_output_flag(flags, output_, {"text", "json"});
     flags.add({.names = {"--csv"},
@@ -130,6 +146,10 @@ class NpuSweep final : public Verb {
     auto report = search_ ? npu::search_sweep(spec, store, threads, options_, show)
                           : npu::run_sweep(spec, store, threads, show, range_);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (report && simulate_) {
+      const auto simulated = npu::simulate_front(spec, *report, npu_cache_folder(), show);
+      if (!simulated) report = simulated.error();
+    }
     progress.clear();
     if (!report) return report.error();
     const OutputOptions sources = made_of(std::vector{file, database_});
@@ -162,7 +182,7 @@ class NpuSweep final : public Verb {
   std::vector<std::string> words_;
   std::string database_, csv_, svg_, output_;
   std::int32_t threads_ = 0;
-  bool search_ = false;
+  bool search_ = false, simulate_ = false;
   npu::SearchOptions options_;
   npu::SweepRange range_;
 };

@@ -42,6 +42,9 @@ std::vector<Case> long_head_cases() {
       {"long_head_norms",
        {.heads = 2, .kv_heads = 2, .head_dim = 32, .rope_dims = 32, .head_norms = true},
        machine([](MachineConfig& m) { m.mlen = m.vlen = m.hlen = 16; })},
+      {"long_norm_of_one_key_head",
+       {.heads = 2, .kv_heads = 1, .head_dim = 32, .rope_dims = 32, .head_norms = true},
+       machine([](MachineConfig& m) { m.mlen = m.vlen = m.hlen = 16; })},
       {"long_heads_bf16", {.heads = 2, .kv_heads = 1, .head_dim = 32, .rope_dims = 32}, machine([](MachineConfig& m) {
          m.mlen = m.vlen = m.hlen = 16;
          m.weight = m.matrix_kv = m.vector_kv = m.matrix_input = format("bf16");
@@ -86,6 +89,11 @@ std::vector<Case> cases() {
        {.heads = 8, .kv_heads = 8, .head_dim = 12, .rope_dims = 8, .head_norms = true},
        small},
       {"head_norms", {.head_dim = 12, .rope_dims = 8, .head_norms = true}, small},
+      {"norm_of_one_key_head", {.heads = 5, .kv_heads = 1, .head_dim = 12, .rope_dims = 8, .head_norms = true}, small},
+      {"norm_of_one_key_head_interleaved",
+       {.heads = 3, .kv_heads = 1, .layout = RopeLayout::kInterleaved, .head_norms = true},
+       small},
+      {"norms_of_one_head", {.heads = 1, .kv_heads = 1, .head_norms = true}, small},
       {"wide", {.vocab = 200, .width = 160, .ffn = 224}, small},
       {"one_row_is_one_tile", {}, machine([](MachineConfig& m) { m.vlen = 32; })},
       {"array_of_one_head", {}, machine([](MachineConfig& m) { m.mlen = 16; })},

@@ -78,9 +78,14 @@ Expected<CompiledStep> compile_step(ModelShape shape, Device device, const StepR
            compile_graph(build, device, size, options, request.network, found ? &found->mapping : nullptr,
                          found ? std::span<const RowPart>(found->parts.front()) : std::span<const RowPart>()));
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  return CompiledStep{
-      std::move(shape), std::move(device), compiled.machine, std::move(compiled.layout), std::move(compiled.step), size,
-      time.count()};
+  return CompiledStep{std::move(shape),
+                      std::move(device),
+                      compiled.machine,
+                      std::move(compiled.layout),
+                      std::move(compiled.step),
+                      size,
+                      time.count(),
+                      found ? std::optional(found->cycles) : std::nullopt};
 }
 
 }  // namespace dllm::npu

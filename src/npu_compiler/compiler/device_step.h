@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -36,8 +37,9 @@ struct CompiledStep {
   MachineConfig machine;
   ModelLayout layout;
   SplitStep step;
-  StepSize size;            ///< rows and scored as the cache makes them
-  double milliseconds = 0;  ///< of compilation, layout included
+  StepSize size;                      ///< rows and scored as the cache makes them
+  double milliseconds = 0;            ///< of compilation, layout included
+  std::optional<double> priced = {};  ///< cycles of the searched mapping; none: by rule
 };
 
 /// A step of equal sequences of any graph on a device, compiled.

@@ -149,8 +149,9 @@ class StepFitter {
 
 }  // namespace
 
-Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, std::int64_t positions) {
-  DLLM_TRY(const MachineConfig machine, machine_config(device));
+Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, std::int64_t positions, bool any_sram) {
+  DLLM_TRY(MachineConfig machine, machine_config(device));
+  if (any_sram) machine.mram_elements = machine.vram_elements = kAnySram;
   const Graph graph = shape.architecture->build(shape.desc, {1, 1});
   std::vector<bool> present;
   for (const WeightDecl& decl : graph.weights) present.push_back(decl.required);

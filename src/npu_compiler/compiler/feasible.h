@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -20,8 +21,12 @@ struct MemoryNeed {
 
 /// Lays the model out as the compiler does, with the compiler's errors: heads and blocks that the array cannot process,
 /// matrices that no SRAM holds, weights beyond the memory. Formats that programs do not support (q4_0, fp16) are
-/// replaced by the nearest supported ones. `positions`: per sequence.
-Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, std::int64_t positions);
+/// replaced by the nearest supported ones. `positions`: per sequence. `any_sram`: as if all matrices, keys and values
+/// fitted on chip, because another mapping than the one by rule may fit.
+Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, std::int64_t positions,
+                                 bool any_sram = false);
+/// Elements of an on-chip memory that refuses nothing.
+inline constexpr std::uint64_t kAnySram = std::uint64_t{1} << 32;
 
 /// Errors: caches that do not fit in addition to the weights.
 Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences);

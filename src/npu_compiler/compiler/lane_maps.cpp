@@ -93,8 +93,10 @@ Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig
       if (!at(rope->x).heads()) return no_lanes("RoPE on a value that is not made of heads");
     } else if (const auto* transform = std::get_if<op::Hadamard>(&*any)) {
       at(transform->x) = at(transform->out);
-    } else if (const auto* norm = std::get_if<op::RmsNorm>(&*any); norm != nullptr && norm->groups > 1) {
+    } else if (const auto* norm = std::get_if<op::RmsNorm>(&*any);
+               norm != nullptr && (norm->groups > 1 || at(norm->out).heads())) {
       at(norm->x) = at(norm->out);
+      // A single head, of models whose queries share one, is a group that is the whole row.
       if (!at(norm->x).heads() || at(norm->x).width != norm->groups * at(norm->x).head_dim)
         return no_lanes("RMSNorm in groups that are not the heads of attention");
     }

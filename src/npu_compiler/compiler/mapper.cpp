@@ -81,10 +81,7 @@ class MappingSearch {
       if (room_ < choices_.buffers.front() || chunk > sram_.vector_rows / 16 / score_rows(sram_)) continue;
       if (find_parts(mapping)) DLLM_CHECK_OK(with_cuts(mapping, 0));
     }
-    if (best_.parts.empty() && error_) return *error_;
-    if (best_.parts.empty())
-      return Error{ErrorCode::kUsage, "no mapping fits the device's memories", "npu mapper",
-                   "--set sram.matrix_tiles=N or sram.vector_rows=N with a larger N"};
+    if (best_.parts.empty()) return nothing_fits();
     best_.priced = pricer_.priced;
     return std::move(best_);
   }
@@ -95,6 +92,15 @@ class MappingSearch {
   static constexpr double kHopeless = 1.5;
 
   std::int64_t unit() const { return std::max(sram_.blen, sram_.hlen); }
+
+  /// In the words of the mapping by rule, which name the memory that is too small.
+  Error nothing_fits() const {
+    if (error_) return *error_;
+    for (const MappedStep& one : question_.steps)
+      if (const auto parts = step_parts(device_, shape_, one.step, question_.choices); !parts) return parts.error();
+    return {ErrorCode::kUsage, "no mapping fits the device's memories", "npu mapper",
+            "--set sram.matrix_tiles=N or sram.vector_rows=N with a larger N, or --mapping rule"};
+  }
 
   /// Whether the steps can be cut so that they fit. That depends on vector SRAM, of which only the chunks' scores are
   /// the mapping's.
@@ -199,9 +205,8 @@ Expected<MappingChoices> mapping_choices(const Device& device, const ModelShape&
   std::vector<bool> present;
   for (const WeightDecl& decl : graph.weights) present.push_back(decl.required);
   // Shapes of matrices do not depend on the SRAM, as long as nothing is refused for lack of it.
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 32;
   DLLM_TRY(MachineConfig machine, machine_config(device));
-  machine.mram_elements = machine.vram_elements = kMost;
+  machine.mram_elements = machine.vram_elements = kAnySram;
   DLLM_TRY(const ModelLayout layout, make_layout(graph, present, machine, keys));
   MappingChoices choices;
   choices.expert_rows = layout.mram.expert_slot_rows;

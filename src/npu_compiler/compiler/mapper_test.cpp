@@ -253,11 +253,35 @@ TEST(Mapper, WhatIsFoundIsKept) {
   EXPECT_GT(cached_mapping(device, narrow_model(), question, path)->priced, 0);
 }
 
+/// The rule gives each buffer for K and V an eighth of matrix SRAM, which here holds no tile of keys.
+TEST(Mapper, FitsWhereTheRuleDoesNot) {
+  const Device device = device_of({{"array.blen", "32"}, {"sram.vector_rows", "16384"}, {"sram.matrix_tiles", "2"}});
+  const Workload w{.batch = 2, .block = 32, .context = 128, .steps = 8};
+  const auto rule = check_feasible(device, narrow_model(), w);
+  ASSERT_FALSE(rule);
+  EXPECT_NE(rule.error().message().find("one tile of 128 keys"), std::string::npos) << rule.error().message();
+  const StepRequest step{.size = {.sequences = 2, .rows = 32, .keys = 128}, .search = true};
+  EXPECT_TRUE(compile_step(narrow_model(), device, step));
+  const auto parts = search_block(device, narrow_model(), w, "");
+  EXPECT_TRUE(parts) << parts.error().message();
+}
+
+/// What no mapping fits is refused in the words of the one by rule, which name the memory.
 TEST(Mapper, NothingFits) {
-  const auto found = search_mapping(device_of({{"sram.vector_rows", "512"}}), narrow_model(),
-                                    {.steps = {{{.sequences = 1, .rows = 32, .keys = 256, .scored = 32}}}});
-  ASSERT_FALSE(found);
-  EXPECT_NE(found.error().message().find("sram.vector_rows"), std::string::npos) << found.error().message();
+  for (const Override& few : {Override{"sram.vector_rows", "512"}, Override{"sram.vector_rows", "1024"}}) {
+    const Device device = device_of({few});
+    const auto found =
+        search_mapping(device, narrow_model(), {.steps = {{{.sequences = 1, .rows = 32, .keys = 256, .scored = 32}}}});
+    ASSERT_FALSE(found);
+    EXPECT_NE(found.error().message().find("sram.vector_rows"), std::string::npos) << found.error().message();
+    const Workload w{.batch = 1, .block = 32, .context = 256, .steps = 8};
+    const auto rule = check_feasible(device, narrow_model(), w);
+    const auto block = search_block(device, narrow_model(), w, "");
+    ASSERT_FALSE(rule);
+    ASSERT_FALSE(block);
+    EXPECT_EQ(found.error().message(), rule.error().message());
+    EXPECT_EQ(block.error().message(), rule.error().message());
+  }
 }
 
 }  // namespace

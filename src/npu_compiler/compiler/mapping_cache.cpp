@@ -133,7 +133,7 @@ Expected<FoundMapping> cached_mapping(const Device& device, const ModelShape& sh
 Expected<BlockParts> search_block(const Device& device, const ModelShape& shape, const Workload& workload,
                                   const std::string& directory) {
   const StepSize warm = warm_step(workload);
-  DLLM_TRY(const MemoryNeed need, memory_need(device, shape, warm.keys));
+  DLLM_TRY(const MemoryNeed need, memory_need(device, shape, warm.keys, true));
   DLLM_CHECK_OK(check_caches(need, warm.sequences));
   MappingQuestion question{.choices = workload.choices, .logits = !workload.fused_head};
   question.steps = {{warm, 1.0}, {refine_step(workload), static_cast<double>(workload.steps - 1)}};

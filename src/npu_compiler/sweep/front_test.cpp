@@ -5,11 +5,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
+#include "base/testing/temp_dir.h"
 #include "npu_compiler/compiler/device_step.h"
 #include "npu_compiler/sweep/run.h"
+#include "npu_compiler/sweep/simulated_front.h"
 #include "npu_core/device/profile.h"
 #include "npu_core/timing/simulator.h"
 
@@ -80,6 +85,55 @@ TEST_P(Front, PointsAreWhatTheirProgramsDo) {
   }
   EXPECT_GE(front, 3);
   EXPECT_GE(refused, 4);
+}
+/// Every point that stays on the front has programs that are at least as fast as it says; the front is that of the
+/// rest.
+TEST_P(Front, SimulatedFrontsKeepWhatRuns) {
+  std::ofstream(stem_ + ".toml") << GetParam();
+  const auto spec = parse_sweep(fmt::format(fmt::runtime(kSpace), stem_ + ".toml"), "s.toml");
+  ASSERT_TRUE(spec) << spec.error().message();
+  auto store = *SweepStore::open(stem_ + ".sqlite");
+  auto report = run_sweep(*spec, store, 1, {});
+  ASSERT_TRUE(report) << report.error().message();
+  // A point that nothing can reach stands before the front, and hides all of it but one.
+  SweepRow& false_point = *std::ranges::find_if(report->rows, [](const SweepRow& row) { return row.error != 0; });
+  const SweepMetrics of_another =
+      std::ranges::find_if(report->rows, [](const SweepRow& row) { return row.pareto; })->metrics;
+  false_point.error = 0;
+  false_point.metrics = of_another;
+  false_point.metrics[metric_index("area_mm2")] = 1;
+  false_point.metrics[metric_index("tokens_per_second")] = 1e9;
+  for (SweepRow& row : report->rows) row.pareto = false;
+  finish_sweep(*spec, *report);
+  ASSERT_EQ(std::ranges::count_if(report->rows, [](const SweepRow& row) { return row.pareto; }), 1);
+
+  const test::TempDir directory;
+  std::int64_t calls = 0;
+  const auto simulated = simulate_front(*spec, *report, directory.path().string(), [&](std::int64_t, std::int64_t) {
+    ++calls;
+    return true;
+  });
+  ASSERT_TRUE(simulated) << simulated.error().message();
+  EXPECT_NE(false_point.error, 0u);
+  EXPECT_FALSE(false_point.pareto);
+  std::vector<std::int64_t> front, run;
+  for (const SweepRow& row : report->rows)
+    if (row.pareto) front.push_back(row.point);
+  for (const SimulatedPoint& p : report->simulated) run.push_back(p.point);
+  EXPECT_GE(front.size(), 3u);
+  EXPECT_EQ(front, run);
+  EXPECT_GE(calls, static_cast<std::int64_t>(front.size()) + 1);
+  for (const SimulatedPoint& p : report->simulated) {
+    const SweepMetrics& priced = report->rows[static_cast<std::size_t>(p.point)].metrics;
+    EXPECT_LE(p.warm_ms, 1.06 * priced[metric_index("warm_ms")]);
+    EXPECT_LE(p.refine_ms, 1.06 * priced[metric_index("refine_ms")]);
+    EXPECT_GE(p.refine_ms, 0.8 * priced[metric_index("refine_ms")]);
+  }
+  // Kept: the second time is the same, and progress can stop it before the first point.
+  SweepReport again = *run_sweep(*spec, store, 1, {});
+  const auto stopped = simulate_front(*spec, again, "", [](std::int64_t, std::int64_t) { return false; });
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }
 INSTANTIATE_TEST_SUITE_P(Models, Front, testing::Values(kDense, kExperts));
 

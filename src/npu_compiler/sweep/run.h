@@ -20,10 +20,17 @@ struct SweepRow {
   bool pareto = false;           ///< no other point is at least as good in both plotted metrics and better in one
 };
 
+/// A point of the front whose programs were simulated (simulated_front.h).
+struct SimulatedPoint {
+  std::int64_t point = 0;
+  double warm_ms = 0, refine_ms = 0;  ///< of the device alone, with the searched mapping
+};
+
 struct SweepReport {
   std::vector<SweepRow> rows;       ///< in the order of the points
   std::vector<std::string> errors;  ///< each reason once; [0] is ""
   std::int64_t evaluated = 0, reused = 0, duplicates = 0, invalid = 0;
+  std::vector<SimulatedPoint> simulated = {};  ///< ascending; empty: the front was not simulated
 };
 
 /// Called between batches; false stops the sweep; finished batches are kept.

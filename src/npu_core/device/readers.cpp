@@ -40,6 +40,9 @@ std::span<const DeviceVerb> device_verbs() {
   constexpr bool kOption = true;
   // Compiled steps set the lengths of their transfers.
   constexpr std::string_view kNotInSteps = "prefetch.matrix_rows prefetch.vector_rows prefetch.writeback_rows";
+  // The price by which mappings are compared knows one front end, but for its queue, and no time without overlap.
+  constexpr std::string_view kNotInPrices =
+      "issue.width issue.vector_starts issue.chaining issue.accumulators latency.shift";
   // And networks have no draws.
   constexpr std::string_view kNotInNetworks =
       "prefetch.matrix_rows prefetch.vector_rows prefetch.writeback_rows latency.vector_draw";
@@ -48,6 +51,7 @@ std::span<const DeviceVerb> device_verbs() {
       {"npu run --timing", kTimed | kDraws},
       {"npu trace", kTimed | kDraws},
       {"npu compile", kMachine | kLayout | kProgram | kLogits | kListing, kNotInSteps},
+      {"npu compile --mapping search", kCost | kSchedule, kNotInPrices, kOption},
       {"npu step", kTimed | kLayout | kProgram | kLogits, kNotInSteps},
       {"npu step --temperature", kDraws, {}, kOption},
       {"npu step --analytic", kCost | kSchedule, {}, kOption},
