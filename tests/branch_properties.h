@@ -139,6 +139,12 @@ class BranchProperties {
     const StepPlan after = plan_of({19, 64, 91}, {0, 1, 2}, 5, block_);
     EXPECT_EQ(run({{base.get(), after}})[0], run({{one.get(), after}})[0]);
 
+    // Nothing else was in the cache before.
+    const Cache fresh = empty(), seen = branch_of(*fresh, first.rows), apart = empty();
+    const auto both = run({{fresh.get(), first}, {seen.get(), second}});
+    EXPECT_EQ(both[0], run({{apart.get(), first}})[0]);
+    EXPECT_EQ(both[1], run({{apart.get(), second}})[0]);
+
     // One of them is accepted, and the rest is not.
     const Cache again = warm(), accepted = branch_of(*again, first.rows), refused = branch_of(*accepted, third.rows);
     run({{again.get(), first}, {accepted.get(), second}, {refused.get(), third}});
