@@ -4,6 +4,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 #include <sstream>
 
@@ -17,44 +18,60 @@ namespace {
 /// destroyed and written by recursion.
 constexpr int kMostKeyParts = 64;
 
-/// Whether a line may begin with a key or a header of too many parts.
-bool has_long_key(std::string_view line) {
-  int parts = 1;
-  char quote = 0, before = 0;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (quote != 0) {
-      if (c == '\\' && quote == '"') ++i;
-      if (c == quote) quote = 0;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    } else if (c == '=' || c == '#' || (c == '.' && before == '.')) {
-      return false;  // what follows is a value, a comment, or text
-    } else if (c == ',') {
-      parts = 1;  // a list of numbers goes on
-    } else if (c == '.' && ++parts > kMostKeyParts) {
-      return true;
+/// The end of the string that begins at `at`, by TOML's rules; of one that is not closed, that of the line or text.
+std::size_t string_end(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const auto has = [&](std::size_t place, std::size_t count) {
+    return text.substr(place, count) == std::string(count, quote);
+  };
+  const std::size_t marks = has(at, 3) ? 3 : 1;
+  for (at += marks; at < text.size(); ++at) {
+    if (text[at] == '\\' && quote == '"') {
+      ++at;
+    } else if (has(at, marks)) {
+      at += marks;
+      while (marks == 3 && has(at, 1)) ++at;  // a string may end with quotes
+      return at;
+    } else if (text[at] == '\n' && marks == 1) {
+      return at;
     }
-    before = c;
   }
-  return false;
+  return text.size();
 }
 
-Expected<void> check_keys(std::string_view text, const std::string& file) {
-  int number = 0;
+/// The line with a key, or a header, of too many parts; 0: none. What separates parts separates the digits of numbers
+/// too.
+int line_of_long_key(std::string_view text) {
+  int line = 1, parts = 1;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    ++number;
-    if (has_long_key(text.substr(at, end - at)))
-      return Error{ErrorCode::kInvalidFile, fmt::format("a key has more than {} parts", kMostKeyParts),
-                   fmt::format("{}:{}", file, number), ""};
-    at = end + 1;
+    const char c = text[at];
+    if (c == '"' || c == '\'') {
+      const std::size_t end = string_end(text, at);
+      line += static_cast<int>(std::ranges::count(text.substr(at, end - at), '\n'));
+      at = end;
+      continue;
+    }
+    if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+      continue;
+    }
+    const bool in_key =
+        c == ' ' || c == '\t' || c == '_' || c == '-' || std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (c == '.') {
+      if (++parts > kMostKeyParts) return line;
+    } else if (!in_key) {
+      parts = 1;
+    }
+    line += c == '\n' ? 1 : 0;
+    ++at;
   }
-  return {};
+  return 0;
 }
 
 Expected<toml::table> parse_toml(std::string_view text, const std::string& file) {
-  DLLM_CHECK_OK(check_keys(text, file));
+  if (const int line = line_of_long_key(text); line > 0)
+    return Error{ErrorCode::kInvalidFile, fmt::format("a key has more than {} parts", kMostKeyParts),
+                 fmt::format("{}:{}", file, line), ""};
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& error) {

@@ -51,8 +51,8 @@ TEST(TomlTable, KeysOfManyPartsAreRefused) {
   std::string bare = "a", quoted = "\"a.b\"", numbers = "x = [\n";
   for (int i = 0; i < 60'000; ++i) bare += ".a", quoted += " . \"a.b\"";
   for (int i = 0; i < 300; ++i) numbers += "1.5, ";
-  for (const std::string& text :
-       {bare + " = 1\n", quoted + " = 1\n", "[" + bare + "]\nb = 1\n", "[[" + bare + "]]\n"}) {
+  for (const std::string& text : {bare + " = 1\n", quoted + " = 1\n", "[" + bare + "]\nb = 1\n", "[[" + bare + "]]\n",
+                                  "x = {b = 1, " + bare + " = 1}\n", "x = [{" + quoted + " = 1}]\n"}) {
     const auto table = TomlTable::parse("c = 1\n" + text, "deep.toml");
     ASSERT_FALSE(table);
     EXPECT_EQ(table.error().code, ErrorCode::kInvalidFile);
@@ -61,6 +61,12 @@ TEST(TomlTable, KeysOfManyPartsAreRefused) {
   for (const std::string& text : {numbers + "]\n", "x = \"" + std::string(200, '.') + "\"\n", "# " + bare + "\n",
                                   std::string("a.b.c.d = 1\n"), "x = \"\"\"\n" + std::string(200, '.') + "\n\"\"\"\n"})
     EXPECT_TRUE(TomlTable::parse(text, "flat.toml")) << text;
+  // Quotes in strings of several lines hide no key.
+  for (const char* before :
+       {"x = {b = \"\"\"\n'\"\"\", ", "x = {b = \'\'\'\n\"\'\'\', ", "x = {b = \"\"\"\n\\\"\"\"\"\"\", "})
+    EXPECT_NE(TomlTable::parse(before + quoted + " = 1}\n", "deep.toml").error().what.find("64 parts"),
+              std::string::npos)
+        << before;
   const auto set = with_override("c = 1\n", "c.toml", bare, "1");
   ASSERT_FALSE(set);
   EXPECT_EQ(set.error().code, ErrorCode::kUsage);
