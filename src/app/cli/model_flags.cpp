@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <istream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 
 #include "app/cli/fit.h"
