@@ -46,6 +46,9 @@ TEST(StepTimer, PartsSum) {
     EXPECT_NEAR(t.energy.host_idle, device.host.idle_w * resting, 1e-12) << name;
     StepTime twice = t;
     twice += t;
+    const StepTime doubled = t.scaled(2);
+    EXPECT_DOUBLE_EQ(doubled.seconds(), twice.seconds()) << name;
+    EXPECT_DOUBLE_EQ(doubled.energy.joules(), twice.energy.joules()) << name;
     EXPECT_DOUBLE_EQ(twice.seconds(), 2 * t.seconds());
     EXPECT_DOUBLE_EQ(twice.energy.joules(), 2 * t.energy.joules());
   }
