@@ -65,7 +65,7 @@ Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& devic
   }
   for (const Op& op : graph.ops)
     if (const auto* embed = std::get_if<op::Embed>(&op)) {
-      const std::int64_t width = graph.values[static_cast<std::size_t>(embed->out)].width;
+      const std::int64_t width = graph.value(embed->out).width;
       made.lookups_.push_back({embed, width, section(room.rows * width * 4)});
     }
   DLLM_TRY(made.memory_, Buffer::make(device, end, Place::kShared, "the arguments of a pass"));
