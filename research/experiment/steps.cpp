@@ -29,7 +29,7 @@ Expected<double> down_seconds(Lab& lab, const npu::CostModel& model, std::int64_
   DLLM_TRY(const npu::StepCost cost, model.evaluate(graph, {.sequences = 1, .keys = kKeys}));
   for (std::size_t i = 0; i < graph.ops.size(); ++i)
     if (const auto* linear = std::get_if<op::Linear>(&graph.ops[i]))
-      if (graph.weights[static_cast<std::size_t>(linear->weight)].name.find("ffn_down") != std::string::npos)
+      if (graph.weight(linear->weight).name.find("ffn_down") != std::string::npos)
         return cost.operators[i].cycles / (model.device().clock.ghz * 1e9);
   return Error{ErrorCode::kUnsupported, "the shape has no ffn_down", "gemm-stairs", ""};
 }

@@ -82,7 +82,7 @@ void Executor::decode_vectors(const Graph& graph) {
   for (const Op& op : graph.ops) {
     if (const auto* norm = std::get_if<op::RmsNorm>(&op)) {
       need(norm->gain);
-      const auto slice = to_size(graph.values[to_size(norm->x)].width / norm->groups);
+      const auto slice = to_size(graph.value(norm->x).width / norm->groups);
       if (norm->gain == kNoId && ones_.size() < slice) ones_.resize(slice, 1.f);
     }
     if (const auto* norm = std::get_if<op::LayerNorm>(&op)) {
@@ -90,7 +90,7 @@ void Executor::decode_vectors(const Graph& graph) {
       need(norm->bias);
     }
     if (const auto* glu = std::get_if<op::Glu>(&op); glu != nullptr && glu->up == kNoId) {
-      const auto n = to_size(graph.values[to_size(glu->gate)].width);
+      const auto n = to_size(graph.value(glu->gate).width);
       if (ones_.size() < n) ones_.resize(n, 1.f);
     }
     if (const auto* scale = std::get_if<op::Scale>(&op)) {

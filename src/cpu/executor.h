@@ -166,7 +166,7 @@ class Executor {
   RopeTable& rope_table(const op::Rope& o);
 
   float* value(ValueId id) { return arena_.as<float>() + plan_->offset[static_cast<std::size_t>(id)]; }
-  std::int64_t width(ValueId id) const { return plan_->graph.values[static_cast<std::size_t>(id)].width; }
+  std::int64_t width(ValueId id) const { return plan_->graph.value(id).width; }
   /// Rows [first_row(), first_row() + rows()) are computed here.
   std::int64_t rows(ValueId id) const {
     const auto i = static_cast<std::size_t>(id);

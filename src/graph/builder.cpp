@@ -20,7 +20,7 @@ ValueId GraphBuilder::value(std::string name, std::int64_t row_count, std::int64
 }
 
 ValueId GraphBuilder::embed(WeightId table, std::string name, float scale, EmbedPart part) {
-  const std::int64_t row_width = graph_.weights[static_cast<std::size_t>(table)].shape[0];
+  const std::int64_t row_width = graph_.weight(table).shape[0];
   const ValueId out = value(std::move(name), graph_.shape.rows, row_width);
   graph_.ops.push_back(op::Embed{table, out, scale, part});
   return out;
@@ -39,7 +39,7 @@ ValueId GraphBuilder::layer_norm(ValueId x, WeightId gain, WeightId bias, float 
 }
 
 ValueId GraphBuilder::linear(ValueId x, WeightId weight_id, std::string name, WeightId bias) {
-  const std::int64_t out_width = graph_.weights[static_cast<std::size_t>(weight_id)].shape[1];
+  const std::int64_t out_width = graph_.weight(weight_id).shape[1];
   const ValueId out = value(std::move(name), rows(x), out_width);
   graph_.ops.push_back(op::Linear{x, weight_id, bias, out});
   return out;
@@ -104,7 +104,7 @@ ValueId GraphBuilder::route(ValueId logits, op::Route spec, std::string name) {
 
 ValueId GraphBuilder::experts(ValueId x, op::Experts spec, std::string name) {
   spec.x = x;
-  const ValueId out = value(std::move(name), rows(x), graph_.weights[static_cast<std::size_t>(spec.down)].shape[1]);
+  const ValueId out = value(std::move(name), rows(x), graph_.weight(spec.down).shape[1]);
   spec.out = out;
   graph_.ops.push_back(std::move(spec));
   return out;

@@ -49,8 +49,8 @@ class GraphBuilder {
 
  private:
   ValueId value(std::string name, std::int64_t rows, std::int64_t width);
-  std::int64_t width(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)].width; }
-  std::int64_t rows(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)].rows; }
+  std::int64_t width(ValueId id) const { return graph_.value(id).width; }
+  std::int64_t rows(ValueId id) const { return graph_.value(id).rows; }
 
   Graph graph_;
 };

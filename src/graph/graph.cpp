@@ -127,20 +127,20 @@ ValueId untransformed(const Graph& graph, ValueId id) {
 std::int64_t hidden_width(const Graph& graph) {
   std::int64_t sum = 0;
   for (const Op& op : graph.ops)
-    if (const auto* o = std::get_if<op::HiddenOut>(&op)) sum += graph.values[to_size(o->x)].width;
+    if (const auto* o = std::get_if<op::HiddenOut>(&op)) sum += graph.value(o->x).width;
   return sum;
 }
 
 bool hands_out_scored(const Graph& graph) {
   for (const Op& op : graph.ops)
-    if (const auto* o = std::get_if<op::HiddenOut>(&op)) return graph.values[to_size(o->x)].rows != graph.shape.rows;
+    if (const auto* o = std::get_if<op::HiddenOut>(&op)) return graph.value(o->x).rows != graph.shape.rows;
   return false;
 }
 
 std::int64_t hidden_in_width(const Graph& graph) {
   std::int64_t sum = 0;
   for (const Op& op : graph.ops)
-    if (const auto* o = std::get_if<op::HiddenIn>(&op)) sum += graph.values[to_size(o->out)].width;
+    if (const auto* o = std::get_if<op::HiddenIn>(&op)) sum += graph.value(o->out).width;
   return sum;
 }
 
@@ -181,7 +181,7 @@ std::vector<bool> own_row_values(const Graph& graph) {
 std::int64_t head_vocab(const Graph& graph) {
   for (const Op& op : graph.ops)
     if (const auto* head = std::get_if<op::ScoreHead>(&op))
-      return head->vocab > 0 ? head->vocab : graph.weights[to_size(head->weight)].shape[1];
+      return head->vocab > 0 ? head->vocab : graph.weight(head->weight).shape[1];
   return 0;
 }
 
@@ -209,8 +209,8 @@ class Validator {
 
  private:
   bool known(ValueId id) const { return id >= 0 && to_size(id) < graph_.values.size(); }
-  const Value& value(ValueId id) const { return graph_.values[to_size(id)]; }
-  const Shape& shape(WeightId id) const { return graph_.weights[to_size(id)].shape; }
+  const Value& value(ValueId id) const { return graph_.value(id); }
+  const Shape& shape(WeightId id) const { return graph_.weight(id).shape; }
   bool same(ValueId a, ValueId b) const { return value(a).width == value(b).width && value(a).rows == value(b).rows; }
   bool bias_fits(WeightId bias, std::int64_t width) const { return bias == kNoId || shape(bias) == Shape{width}; }
 

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/to_size.h"
 #include "format/tensor_info.h"
 
 namespace dllm {
@@ -313,6 +314,11 @@ struct Graph {
   /// Each rank computes its part of the rows of every value, except of those that op::Gather of kRows makes whole. All
   /// values have room for all rows.
   bool own_rows = false;
+
+  const Value& value(ValueId id) const { return values[to_size(id)]; }
+  Value& value(ValueId id) { return values[to_size(id)]; }
+  const WeightDecl& weight(WeightId id) const { return weights[to_size(id)]; }
+  WeightDecl& weight(WeightId id) { return weights[to_size(id)]; }
 };
 
 std::string_view op_name(const Op& op);

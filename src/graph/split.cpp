@@ -39,7 +39,7 @@ WeightId RankGraphMaker::use(const WeightPart& part) {
 
 WeightId RankGraphMaker::all_of(WeightId id) {
   if (id == kNoId) return kNoId;
-  return use({id, 0, outputs_of(whole_.weights[to_size(id)].shape)});
+  return use({id, 0, outputs_of(whole_.weight(id).shape)});
 }
 
 WeightId RankGraphMaker::part_of(WeightId id, UnitRange range) {
@@ -108,18 +108,18 @@ std::int64_t gathered_bytes(const RankGraph& own, int rank, int ranks, double st
   for (const Op& op : graph.ops) {
     if (const auto* store = std::get_if<op::StoreKv>(&op)) {
       if (stored.size() <= to_size(store->layer)) stored.resize(to_size(store->layer) + 1);
-      stored[to_size(store->layer)] = 2 * graph.values[to_size(store->k)].width;
+      stored[to_size(store->layer)] = 2 * graph.value(store->k).width;
     }
     const auto* gather = std::get_if<op::Gather>(&op);
     if (gather == nullptr) continue;
     if (gather->kind == GatherKind::kStored) {
       bytes += stored_bytes * static_cast<double>(others * stored[to_size(gather->layer)]);
     } else if (gather->kind == GatherKind::kRows) {
-      const Value& out = graph.values[to_size(gather->out)];
+      const Value& out = graph.value(gather->out);
       const std::int64_t received = out.rows - share_of(out.rows, rank, ranks).count;
       bytes += (gather->codes && out.width % 32 == 0 ? code_bytes : 4.0) * static_cast<double>(received * out.width);
     } else {
-      const Value& out = graph.values[to_size(gather->out)];
+      const Value& out = graph.value(gather->out);
       const bool coded =
           gather->codes && std::ranges::all_of(gather->parts, [](std::int64_t p) { return p % 32 == 0; });
       bytes += (coded ? code_bytes : 4.0) * static_cast<double>(out.rows * (out.width - gather->parts[to_size(rank)]));

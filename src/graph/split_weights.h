@@ -25,7 +25,7 @@ class RankGraphMaker {
 
   void add(Op op) { made_.graph.ops.push_back(std::move(op)); }
   ValueId new_value(ValueId like, std::int64_t width) {
-    Value value = whole_.values[static_cast<std::size_t>(like)];
+    Value value = whole_.value(like);
     value.width = width;
     made_.graph.values.push_back(std::move(value));
     return static_cast<ValueId>(made_.graph.values.size() - 1);

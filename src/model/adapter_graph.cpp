@@ -87,7 +87,7 @@ Expected<void> check_adapters(const Graph& graph, std::span<const Adapter> adapt
   std::map<std::string_view, const Shape*> products;
   for (const Op& op : graph.ops)
     if (const auto* linear = std::get_if<op::Linear>(&op)) {
-      const WeightDecl& decl = graph.weights[static_cast<std::size_t>(linear->weight)];
+      const WeightDecl& decl = graph.weight(linear->weight);
       products.emplace(decl.name, &decl.shape);
     }
   for (const Adapter& adapter : adapters)

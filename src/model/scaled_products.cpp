@@ -30,8 +30,7 @@ std::vector<std::string> take_product_scales(const Graph& graph, std::vector<Sou
   std::set<std::string_view> declared, products;
   for (const WeightDecl& decl : graph.weights) declared.insert(decl.name);
   for (const Op& op : graph.ops)
-    if (const WeightId weight = product_weight(op); weight != kNoId)
-      products.insert(graph.weights[static_cast<std::size_t>(weight)].name);
+    if (const WeightId weight = product_weight(op); weight != kNoId) products.insert(graph.weight(weight).name);
   std::vector<std::string> scales;
   for (const SourceTensor& tensor : tensors)
     if (!declared.contains(tensor.name) && products.contains(matrix_of(tensor.name, kProductScale)))
@@ -51,12 +50,11 @@ Graph with_product_scales(Graph graph, std::span<const std::string> scales) {
   }
   for (Op& op : std::exchange(graph.ops, {})) {
     const WeightId weight = product_weight(op);
-    const auto found =
-        weight == kNoId ? by_matrix.end() : by_matrix.find(graph.weights[static_cast<std::size_t>(weight)].name);
+    const auto found = weight == kNoId ? by_matrix.end() : by_matrix.find(graph.weight(weight).name);
     if (found != by_matrix.end()) {
       auto* const linear = std::get_if<op::Linear>(&op);
       ValueId& x = linear != nullptr ? linear->x : std::get<op::ScoreHead>(op).x;
-      const Value from = graph.values[static_cast<std::size_t>(x)];
+      const Value from = graph.value(x);
       graph.values.push_back({fmt::format("{}.scaled", from.name), from.rows, from.width});
       const auto scaled = static_cast<ValueId>(graph.values.size()) - 1;
       graph.ops.push_back(op::Scale{x, 1.f, found->second, found->second, scaled});

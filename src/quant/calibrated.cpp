@@ -115,7 +115,7 @@ class MatrixQuantizer {
   }
 
  private:
-  const std::string& name_of(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)].name; }
+  const std::string& name_of(WeightId id) const { return graph_.weight(id).name; }
 
   /// The tensor of the source with that name, if its type is to be chosen here.
   std::optional<std::size_t> wanted(WeightId id) const {
@@ -317,7 +317,7 @@ class MatrixQuantizer {
                    "the same command continues with these partial results"};
     if (options_.progress)
       options_.progress(
-          graph_.values[static_cast<std::size_t>(stages_[stage].input)].name,
+          graph_.value(stages_[stage].input).name,
           static_cast<std::int64_t>(1000 * (static_cast<double>(stage) + part) / static_cast<double>(stages_.size())),
           1000);
     return {};

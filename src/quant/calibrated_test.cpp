@@ -127,7 +127,7 @@ TEST(Stages, CutBeforeEveryInputOfAProduct) {
   }
   int residuals = 0;
   for (const CalibrationStage& stage : stages) {
-    const std::string& name = graph.weights[static_cast<std::size_t>(stage.weights[0])].name;
+    const std::string& name = graph.weight(stage.weights[0]).name;
     const bool adds = name.ends_with("attn_output.weight") || name.ends_with("ffn_down.weight");
     EXPECT_EQ(stage.residual != kNoId, adds) << name;
     residuals += adds ? 1 : 0;

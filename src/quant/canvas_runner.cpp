@@ -60,7 +60,7 @@ std::vector<float> CanvasRunner::vector(WeightId id) const {
 
 ActivationRows& CanvasRunner::add(CanvasChunk& chunk, ValueId id, std::int64_t rows) const {
   ActivationRows& out = chunk.values[id];
-  out.width = graph_.values[to_size(id)].width;
+  out.width = graph_.value(id).width;
   out.values.assign(to_size(rows * out.width), 0.0f);
   return out;
 }

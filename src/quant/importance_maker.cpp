@@ -49,7 +49,7 @@ class SumMaker {
   /// In the order of the graph.
   std::vector<std::pair<std::string, ColumnSums>> take() {
     std::vector<std::pair<std::string, ColumnSums>> all;
-    for (const WeightId id : order_) all.emplace_back(graph_.weights[to_size(id)].name, std::move(sums_.at(id)));
+    for (const WeightId id : order_) all.emplace_back(graph_.weight(id).name, std::move(sums_.at(id)));
     return all;
   }
 

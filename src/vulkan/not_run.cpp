@@ -37,7 +37,7 @@ struct NotRun {
     return o.head_dim % 2 != 0 ? fmt::format("a head_dim of {}, which is odd", o.head_dim) : "";
   }
   std::string operator()(const op::Route& o) const {
-    const std::int64_t experts = graph.values[static_cast<std::size_t>(o.logits)].width;
+    const std::int64_t experts = graph.value(o.logits).width;
     if (experts > kMostExperts) return fmt::format("{} experts; {} is the most", experts, kMostExperts);
     return facts.has_float64 ? "" : "experts on a device without float64, in which their scores are added";
   }

@@ -21,7 +21,7 @@ constexpr std::int64_t kPartLogits = std::int64_t{1} << 19, kPartChunks = 16;
 /// Bytes of a row's codes, scales and sums, for the longest row of a product.
 std::int64_t code_bytes_of(const Graph& graph) {
   std::int64_t k = 0;
-  const auto longest = [&](ValueId x) { k = std::max(k, graph.values[static_cast<std::size_t>(x)].width); };
+  const auto longest = [&](ValueId x) { k = std::max(k, graph.value(x).width); };
   for (const Op& op : graph.ops) {
     if (const auto* linear = std::get_if<op::Linear>(&op)) longest(linear->x);
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) longest(head->x);
@@ -34,12 +34,12 @@ std::int64_t code_bytes_of(const Graph& graph) {
 /// The largest sizes of what experts need, of any layer.
 struct ExpertSizes {
   explicit ExpertSizes(const Graph& graph) {
-    const auto width = [&](ValueId id) { return graph.values[static_cast<std::size_t>(id)].width; };
+    const auto width = [&](ValueId id) { return graph.value(id).width; };
     for (const Op& op : graph.ops) {
       if (const auto* route = std::get_if<op::Route>(&op)) experts = std::max(experts, width(route->logits));
       if (const auto* o = std::get_if<op::Experts>(&op)) {
         used = std::max(used, width(o->route) / 2);
-        inner = std::max(inner, graph.weights[static_cast<std::size_t>(o->gate)].shape[1]);
+        inner = std::max(inner, graph.weight(o->gate).shape[1]);
         outer = std::max(outer, width(o->out));
       }
     }

@@ -72,7 +72,7 @@ Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& devic
   for (const Op& op : graph.ops)
     if (std::holds_alternative<op::Embed>(op) || std::holds_alternative<op::HiddenIn>(op)) {
       const ValueId out = outputs(op).front();
-      const std::int64_t width = graph.values[static_cast<std::size_t>(out)].width;
+      const std::int64_t width = graph.value(out).width;
       made.lookups_.push_back({&op, out, width, section(room.rows * width * 4)});
     }
   DLLM_TRY(made.memory_, Buffer::make(device, end, Place::kShared, "the arguments of a pass"));

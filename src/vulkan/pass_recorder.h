@@ -178,7 +178,7 @@ class Pass::Recorder {
     const DeviceMatrix &gate = weights().matrix(o.gate), &up = weights().matrix(o.up), &down = weights().matrix(o.down);
     const std::int64_t used = width(o.route) / 2, inner = gate.n;
     const Address route = value(o.route);
-    const std::int64_t experts = graph_.weights[static_cast<std::size_t>(o.gate)].shape[2];
+    const std::int64_t experts = graph_.weight(o.gate).shape[2];
     DLLM_CHECK_OK(product(o.x, gate, 0, scratch.gate, {route, used, true, experts}));
     DLLM_CHECK_OK(product(o.x, up, 0, scratch.up, {route, used, true, experts}));
     const op::Glu gating{0, 0, 0, o.activation};
@@ -332,7 +332,7 @@ class Pass::Recorder {
   Operators& operators() { return *model_.operators; }
   const DeviceWeights& weights() const { return *model_.weights; }
   const PassArguments& arguments() const { return pass_.arguments_; }
-  std::int64_t width(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)].width; }
+  std::int64_t width(ValueId id) const { return graph_.value(id).width; }
   bool scored(ValueId id) const { return pass_.plan_.scored[static_cast<std::size_t>(id)]; }
   Address value(ValueId id) const {
     return pass_.arena_.address() + static_cast<Address>(pass_.plan_.offset[static_cast<std::size_t>(id)] * 4);

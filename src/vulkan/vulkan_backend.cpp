@@ -103,7 +103,7 @@ class DeviceBackend final : public VulkanBackend {
     most_positions_ = most_positions(graph, kv, operators_.arithmetic().most_rounds);
     for (const Op& op : graph.ops)
       if (const auto* head = std::get_if<op::ScoreHead>(&op)) {
-        vocab_ = graph.weights[static_cast<std::size_t>(head->weight)].shape[1];
+        vocab_ = graph.weight(head->weight).shape[1];
         softcap_ = head->softcap;
       }
     DLLM_TRY(weights_,

@@ -45,7 +45,7 @@ struct LargestPart {
 LargestPart sizes_of(const Graph& graph) {
   LargestPart sizes;
   const auto elements = [&](WeightId id) {
-    return id == kNoId ? 0.0 : static_cast<double>(element_count(graph.weights[to_size(id)].shape));
+    return id == kNoId ? 0.0 : static_cast<double>(element_count(graph.weight(id).shape));
   };
   for (const Op& op : graph.ops) {
     if (const auto* o = std::get_if<op::Linear>(&op)) sizes.linear += elements(o->weight);

@@ -26,7 +26,7 @@ double visible_pairs(const ModelDesc& desc, const StepSize& size) {
 double touched(double experts, double used, double rows) { return experts * (1 - std::pow(1 - used / experts, rows)); }
 
 void add_experts(const Graph& graph, const op::Experts& o, const Weights& weights, double rows, StepWork& work) {
-  const double used = static_cast<double>(graph.values[static_cast<std::size_t>(o.route)].width) / 2;
+  const double used = static_cast<double>(graph.value(o.route).width) / 2;
   for (const WeightId id : {o.gate, o.up, o.down}) {
     const WeightView& stack = view(weights, id);
     const auto experts = static_cast<double>(stack.shape[2]);

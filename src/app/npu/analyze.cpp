@@ -40,7 +40,7 @@ Json cost_json(const npu::OperatorCost& c) {
 std::string role(const Graph& graph, const Op& op) {
   const std::vector<ValueId> out = outputs(op);
   if (out.empty()) return std::string(op_name(op));
-  const std::string& name = graph.values[static_cast<std::size_t>(out.front())].name;
+  const std::string& name = graph.value(out.front()).name;
   const auto dot = name.rfind('.');
   return dot == std::string::npos ? name : name.substr(dot + 1);
 }
@@ -116,9 +116,8 @@ Json step_json(const Graph& graph, const npu::PhaseCost& phase) {
   for (const npu::OperatorCost& c : step.operators) {
     const Op& op = graph.ops[static_cast<std::size_t>(c.op)];
     const std::vector<ValueId> out = outputs(op);
-    Json one = {
-        {"operator", op_name(op)},
-        {"name", out.empty() ? std::string(op_name(op)) : graph.values[static_cast<std::size_t>(out.front())].name}};
+    Json one = {{"operator", op_name(op)},
+                {"name", out.empty() ? std::string(op_name(op)) : graph.value(out.front()).name}};
     one.update(cost_json(c));
     operators.push_back(std::move(one));
   }

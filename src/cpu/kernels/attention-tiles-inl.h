@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cpu/kernels/attention-bf16-inl.h"
-#include "cpu/kernels/bf16-tiles-inl.h"
+#include "cpu/kernels/float-tiles-inl.h"
 #include "cpu/kernels/kernel_set.h"
 
 // Compiled once for each kind of matrix tile (AMX, its emulation).
@@ -14,7 +14,7 @@
 //
 // So K stays as the cache has it, two rows of V are interleaved, and weights are transposed in registers: 8 shuffles
 // per query and tile of keys, where transposing V would be 1024 of head_dim 128 per tile of keys. Tiles are used as in
-// bf16-tiles-inl.h: 0 to 3 sums, 4 and 5 left operands, 6 and 7 right ones.
+// float-tiles-inl.h: 0 to 3 sums, 4 and 5 left operands, 6 and 7 right ones.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cpu/kernels/bf16-steps-inl.h"
+#include "cpu/kernels/float-steps-inl.h"
 #include "cpu/kernels/floats-inl.h"
 #include "cpu/kernels/kernel_set.h"
 #ifdef DLLM_PAIR_TILES

@@ -173,14 +173,13 @@ double work_of(const RankGraph& part, double share_of_rows) {
     const auto add = [&](WeightId id, double used) {
       if (id != kNoId)
         work += used * static_cast<double>(part.graph.shape.rows) *
-                static_cast<double>(element_count(part.graph.weights[static_cast<std::size_t>(id)].shape));
+                static_cast<double>(element_count(part.graph.weight(id).shape));
     };
     if (const auto* o = std::get_if<op::Linear>(&op)) add(o->weight, share_of_rows);
     if (const auto* o = std::get_if<op::ScoreHead>(&op)) add(o->weight, 1);
     if (const auto* o = std::get_if<op::Experts>(&op)) {
-      const Shape& gate = part.graph.weights[static_cast<std::size_t>(o->gate)].shape;
-      const double used = static_cast<double>(part.graph.values[static_cast<std::size_t>(o->route)].width) / 2 /
-                          static_cast<double>(gate[2]);
+      const Shape& gate = part.graph.weight(o->gate).shape;
+      const double used = static_cast<double>(part.graph.value(o->route).width) / 2 / static_cast<double>(gate[2]);
       for (const WeightId id : {o->gate, o->up, o->down}) add(id, used * share_of_rows);
     }
   }

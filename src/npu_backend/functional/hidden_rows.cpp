@@ -59,8 +59,7 @@ std::vector<float> read_hidden(const SplitStep& step, const ModelLayout& layout,
   for (const StepPart& part : step.parts)
     for (const HiddenPlace& place : part.step.hidden_out) {
       const LaneMap& lanes = layout.values[static_cast<std::size_t>(place.value)];
-      const std::int64_t first = done[place.first],
-                         count = part.graph.values[static_cast<std::size_t>(place.value)].rows;
+      const std::int64_t first = done[place.first], count = part.graph.value(place.value).rows;
       hidden.resize(std::max(hidden.size(), static_cast<std::size_t>((first + count) * columns)));
       for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t c = 0; c < lanes.width; ++c) {

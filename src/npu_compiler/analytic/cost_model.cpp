@@ -93,7 +93,7 @@ void add_vector(const Device& device, OperatorCost& cost, SlabWork work, double 
 /// Operators that only networks from outside have; false: another one.
 bool network_cost(const Device& device, const Graph& graph, const Op& any, OperatorCost& c) {
   const LatencyKeys& t = device.latency;
-  const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
+  const auto value = [&graph](ValueId id) -> const Value& { return graph.value(id); };
   const auto slabs = [&](ValueId id) {
     return static_cast<double>(value(id).rows * ceil_div(value(id).width, device.array.vlen));
   };
@@ -178,7 +178,7 @@ Expected<CostModel> CostModel::create(const Device& device, double achieved_gbps
 bool CostModel::cost(const Graph& graph, const CostAssumptions& load, const Op& any, OperatorCost& c) const {
   const LatencyKeys& t = device_.latency;
   const std::int64_t vlen = device_.array.vlen;
-  const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
+  const auto value = [&graph](ValueId id) -> const Value& { return graph.value(id); };
   const auto slabs = [&](ValueId id) { return static_cast<double>(value(id).rows * ceil_div(value(id).width, vlen)); };
   const auto elementwise = [&](SlabWork work, ValueId id) { add_vector(device_, c, work, slabs(id), slabs(id)); };
   // Weights stream once per part of the step; if the parts are unknown, once per half vector SRAM of activations.
@@ -239,7 +239,7 @@ bool CostModel::cost(const Graph& graph, const CostAssumptions& load, const Op& 
         } else if constexpr (std::is_same_v<O, op::Route>) {
           elementwise(route_work(t, o, value(o.logits).width), o.logits);
         } else if constexpr (std::is_same_v<O, op::Experts>) {
-          const Shape& stack = graph.weights[static_cast<std::size_t>(o.gate)].shape;
+          const Shape& stack = graph.weight(o.gate).shape;
           const std::int64_t rows = value(o.x).rows, used = value(o.route).width / 2, k = stack[0], f = stack[1],
                              n = value(o.out).width, blen = device_.array.blen;
           const ExpertLoad choice = load_of_parts(load, rows, stack[2], used, blen);
@@ -264,7 +264,7 @@ bool CostModel::cost(const Graph& graph, const CostAssumptions& load, const Op& 
           c.lower_bound = std::max(c.matrix, bound);
           c.vector += unpacking_cycles(device_, c.weight_bytes);
         } else if constexpr (std::is_same_v<O, op::ScoreHead>) {
-          const WeightDecl& weight = graph.weights[static_cast<std::size_t>(o.weight)];
+          const WeightDecl& weight = graph.weight(o.weight);
           const std::int64_t rows = value(o.x).rows, vocab = weight.shape.back();
           gemm(rows, vocab, value(o.x).width);
           const auto n = static_cast<double>(rows * ceil_div(vocab, vlen));

@@ -46,10 +46,8 @@ struct Traffic {
 };
 
 Expected<Traffic> traffic(const Graph& graph, const Op& any, const Workload& w) {
-  const auto value = [&graph](ValueId id) -> const Value& { return graph.values[static_cast<std::size_t>(id)]; };
-  const auto shape = [&graph](WeightId id) -> const Shape& {
-    return graph.weights[static_cast<std::size_t>(id)].shape;
-  };
+  const auto value = [&graph](ValueId id) -> const Value& { return graph.value(id); };
+  const auto shape = [&graph](WeightId id) -> const Shape& { return graph.weight(id).shape; };
   Traffic t;
   for (const auto& ids : {inputs(any), outputs(any)})
     for (const ValueId id : ids) t.bytes += kBf16Bytes * static_cast<double>(value(id).rows * value(id).width);

@@ -27,11 +27,11 @@ std::vector<std::int64_t> kind_of(const Graph& graph, const Op& any) {
   std::vector<std::int64_t> kind = {static_cast<std::int64_t>(any.index()), beyond_plain(any).empty() ? 0 : 1};
   for (const std::vector<ValueId>& ids : {inputs(any), outputs(any)})
     for (const ValueId id : ids) {
-      const Value& value = graph.values[static_cast<std::size_t>(id)];
+      const Value& value = graph.value(id);
       kind.insert(kind.end(), {value.rows, value.width});
     }
   const auto shape = [&](WeightId id) {
-    const Shape& sizes = graph.weights[static_cast<std::size_t>(id)].shape;
+    const Shape& sizes = graph.weight(id).shape;
     kind.insert(kind.end(), sizes.begin(), sizes.end());
   };
   if (const auto* o = std::get_if<op::RmsNorm>(&any)) kind.push_back(o->groups);

@@ -79,7 +79,7 @@ class Scheduler {
   double waiting_cycles(std::size_t at) const { return shapes_.waiting_bytes(at) / bytes_per_cycle_; }
   double cycles_per_weight() const { return npu::cycles_per_weight(d_, bytes_per_cycle_); }
   double ports() const { return static_cast<double>(d_.sram.vector_ports); }
-  const WeightDecl& weight(WeightId id) const { return graph_.weights[static_cast<std::size_t>(id)]; }
+  const WeightDecl& weight(WeightId id) const { return graph_.weight(id); }
   bool given(WeightId id) const { return id != kNoId && weight(id).required; }
   std::int64_t lanes(ValueId id) const { return shapes_.lanes(id); }
   double slabs(ValueId id) const { return shapes_.slabs(id); }

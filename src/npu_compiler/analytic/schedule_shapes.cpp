@@ -68,8 +68,7 @@ std::vector<std::optional<StreamedMatrix>> ScheduleShapes::matrices(std::size_t 
       found.emplace_back(StreamedMatrix{lanes(o->out), lanes(o->x), two ? 2 : 1});
       if (two) ++i;
     } else if (const auto* head = at<op::ScoreHead>(i); head != nullptr && value(head->x).rows > 0) {
-      found.emplace_back(
-          StreamedMatrix{graph_.weights[static_cast<std::size_t>(head->weight)].shape[1], lanes(head->x)});
+      found.emplace_back(StreamedMatrix{graph_.weight(head->weight).shape[1], lanes(head->x)});
     } else if (at<op::Experts>(i) != nullptr) {
       found.emplace_back();
     }
@@ -105,7 +104,7 @@ ExpertShape ScheduleShapes::experts(const op::Route& route, const op::Experts& o
           .used = route.used,
           .experts = value(route.logits).width,
           .width = lanes(o.x),
-          .inner = graph_.weights[static_cast<std::size_t>(o.gate)].shape[1],
+          .inner = graph_.weight(o.gate).shape[1],
           .out_width = lanes(o.out)};
 }
 

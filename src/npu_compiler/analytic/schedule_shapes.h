@@ -28,7 +28,7 @@ class ScheduleShapes {
  public:
   ScheduleShapes(const Graph& graph, const ArrayKeys& array);
 
-  const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
+  const Value& value(ValueId id) const { return graph_.value(id); }
   /// For values made of heads: a slot of HLEN lanes per head, a power of two of slots per KV head.
   std::int64_t lanes(ValueId id) const {
     const std::int64_t found = lanes_[static_cast<std::size_t>(id)];
@@ -66,9 +66,7 @@ class ScheduleShapes {
 
  private:
   /// A product with a bias runs alone: the bias is added before anything else reads the result.
-  bool biased(const op::Linear& o) const {
-    return o.bias != kNoId && graph_.weights[static_cast<std::size_t>(o.bias)].required;
-  }
+  bool biased(const op::Linear& o) const { return o.bias != kNoId && graph_.weight(o.bias).required; }
   void heads_of(ValueId id, std::int64_t lanes);
 
   const Graph& graph_;

@@ -24,7 +24,7 @@ class HostOperator {
   }
 
  private:
-  const Value& value(ValueId id) const { return graph_.values[static_cast<std::size_t>(id)]; }
+  const Value& value(ValueId id) const { return graph_.value(id); }
   double elements(ValueId id) const { return static_cast<double>(value(id).rows * value(id).width); }
 
   void product(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
@@ -54,7 +54,7 @@ class HostOperator {
   void add(const op::Select& o) { f32_ += elements(o.out); }
   void add(const op::Route& o) { f32_ += kSoftmaxFlops * elements(o.logits); }
   void add(const op::Experts& o) {
-    const Shape& stack = graph_.weights[static_cast<std::size_t>(o.gate)].shape;
+    const Shape& stack = graph_.weight(o.gate).shape;
     const std::int64_t rows = value(o.x).rows, used = value(o.route).width / 2;
     const auto one = static_cast<double>((2 * stack[0] + value(o.out).width) * stack[1]);
     int8_ += 2 * one * static_cast<double>(rows * used);
@@ -68,7 +68,7 @@ class HostOperator {
   void add(const op::GatherScored& o) { bytes_ += elements(o.out) * device_.numerics.activation_bytes; }
   void add(const op::ScoreHead& o) {
     const std::int64_t rows = value(o.x).rows;
-    const std::int64_t vocab = graph_.weights[static_cast<std::size_t>(o.weight)].shape.back();
+    const std::int64_t vocab = graph_.weight(o.weight).shape.back();
     product(rows, vocab, value(o.x).width);
     f32_ += kReductionFlops * static_cast<double>(rows * vocab);
   }
@@ -82,7 +82,7 @@ class HostOperator {
 }  // namespace
 
 std::int64_t operator_rows(const Graph& graph, const Op& op) {
-  const auto rows = [&graph](ValueId id) { return graph.values[static_cast<std::size_t>(id)].rows; };
+  const auto rows = [&graph](ValueId id) { return graph.value(id).rows; };
   return std::visit(
       [&](const auto& o) -> std::int64_t {
         using O = std::decay_t<decltype(o)>;

@@ -32,8 +32,7 @@ void add_energy(VirtualEnergy& sum, const StepEnergy& device) {
 
 std::int64_t vocabulary(const Graph& graph) {
   for (const Op& op : graph.ops)
-    if (const auto* head = std::get_if<op::ScoreHead>(&op))
-      return graph.weights[static_cast<std::size_t>(head->weight)].shape.back();
+    if (const auto* head = std::get_if<op::ScoreHead>(&op)) return graph.weight(head->weight).shape.back();
   return 0;
 }
 

@@ -163,7 +163,7 @@ TEST(HostCpu, Roofline) {
   const auto find = [&](const char* output) -> const Op& {
     for (const Op& op : graph.ops)
       if (const auto* linear = std::get_if<op::Linear>(&op))
-        if (graph.weights[static_cast<std::size_t>(linear->weight)].name == output) return op;
+        if (graph.weight(linear->weight).name == output) return op;
     return graph.ops.front();
   };
   const double products = 4096.0 * 12288;

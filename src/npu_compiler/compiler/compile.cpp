@@ -7,8 +7,7 @@ namespace dllm::npu {
 namespace {
 
 std::string region_name(const Graph& graph, const dllm::Op& any) {
-  if (const std::vector<ValueId> out = outputs(any); !out.empty())
-    return graph.values[static_cast<std::size_t>(out.front())].name;
+  if (const std::vector<ValueId> out = outputs(any); !out.empty()) return graph.value(out.front()).name;
   if (const auto* store = std::get_if<op::StoreKv>(&any)) return fmt::format("blk.{}.store_kv", store->layer);
   return std::string(op_name(any));
 }

@@ -194,7 +194,7 @@ Expected<Buffer> StepContext::resident(WeightId weight, WeightUse use) {
   const WeightPlace* place = layout.find(weight, use);
   assert(place != nullptr);
   const std::int64_t count = static_cast<std::int64_t>(place->tensor.elements) / vlen();
-  DLLM_TRY(const Buffer buffer, acquire_forever(count, graph.weights[to_size(weight)].name));
+  DLLM_TRY(const Buffer buffer, acquire_forever(count, graph.weight(weight).name));
   load_rows(buffer.row, count, place->tensor.base, 0);
   residents_[{weight, use}] = buffer;
   return buffer;

@@ -82,7 +82,7 @@ class StepContext {
   /// Makes `out` another name of `x`'s buffer.
   void alias(ValueId out, ValueId x);
   const LaneMap& map(ValueId id) const { return layout.values[static_cast<std::size_t>(id)]; }
-  std::int64_t value_rows(ValueId id) const { return graph.values[static_cast<std::size_t>(id)].rows; }
+  std::int64_t value_rows(ValueId id) const { return graph.value(id).rows; }
   /// Element address of a row of VRAM.
   std::uint32_t address(std::int64_t row) const { return static_cast<std::uint32_t>(row * machine.vlen); }
   std::uint32_t address(const ValuePlace& p, std::int64_t slab, std::int64_t row) const {

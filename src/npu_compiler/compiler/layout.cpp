@@ -150,7 +150,7 @@ class LayoutBuilder {
     if (place == nullptr) return;
     place->out = out;
     const std::int64_t lanes = use == WeightUse::kHeadRow ? round_up(out.hlen, vlen()) : layout_.slabs(out) * vlen();
-    const std::int64_t rows = use == WeightUse::kTable ? graph_.weights[to_size(weight)].shape[1] : 1;
+    const std::int64_t rows = use == WeightUse::kTable ? graph_.weight(weight).shape[1] : 1;
     place->tensor = hbm_.tensor(static_cast<std::uint64_t>(rows * lanes), layout_.machine.lane_format());
   }
 
@@ -172,7 +172,7 @@ class LayoutBuilder {
     return matrix(o.weight, map(o.x), map(o.out));
   }
   Expected<void> add(const op::ScoreHead& o) {
-    const LaneMap logits{.width = graph_.weights[to_size(o.weight)].shape[1]};
+    const LaneMap logits{.width = graph_.weight(o.weight).shape[1]};
     if (present(o.bias)) row(o.bias, logits, WeightUse::kRow);
     return matrix(o.weight, map(o.x), logits);
   }
@@ -221,7 +221,7 @@ class LayoutBuilder {
     return {};
   }
   Expected<void> add(const op::Experts& o) {
-    const LaneMap inner{.width = graph_.weights[to_size(o.gate)].shape[1]};
+    const LaneMap inner{.width = graph_.weight(o.gate).shape[1]};
     const std::array stacks = {std::tuple{o.gate, map(o.x), inner}, std::tuple{o.up, map(o.x), inner},
                                std::tuple{o.down, inner, map(o.out)}};
     std::int64_t rows = 0;
@@ -253,7 +253,7 @@ class LayoutBuilder {
     const MachineConfig& m = layout_.machine;
     place->in = in;
     place->out = out;
-    place->experts = graph_.weights[to_size(weight)].shape[2];
+    place->experts = graph_.weight(weight).shape[2];
     place->streamed = streamed;
     MatrixShape& shape = place->matrix;
     shape = expert_shape(in, out, pack && !streamed);
@@ -275,7 +275,7 @@ class LayoutBuilder {
     return {};
   }
 
-  const std::string& name(WeightId id) const { return graph_.weights[to_size(id)].name; }
+  const std::string& name(WeightId id) const { return graph_.weight(id).name; }
 
   const Graph& graph_;
   const std::vector<bool>& present_;

@@ -19,7 +19,7 @@ class Head {
       : c_(context),
         e_(context.e),
         x_(context.place(o.x)),
-        vocab_(context.graph.weights[static_cast<std::size_t>(o.weight)].shape[1]),
+        vocab_(context.graph.weight(o.weight).shape[1]),
         rows_(context.spec.scored()) {
     has_bias_ = o.bias != kNoId && c_.layout.find(o.bias, WeightUse::kRow) != nullptr;
   }

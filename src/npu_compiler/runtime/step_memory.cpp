@@ -47,9 +47,9 @@ class StepProgram {
       const Op& op = graph_.ops[i];
       MemoryOp one{std::string(op_name(op)), cost.operators[i].cycles / (device_.clock.ghz * 1e9), inputs(op),
                    outputs(op)};
-      if (!one.writes.empty()) one.name = graph_.values[static_cast<std::size_t>(one.writes.front())].name;
+      if (!one.writes.empty()) one.name = graph_.value(one.writes.front()).name;
       for (const WeightId weight : weights_of(op))
-        if (weight != kNoId && graph_.weights[static_cast<std::size_t>(weight)].required)
+        if (weight != kNoId && graph_.weight(weight).required)
           one.reads.push_back(static_cast<std::int32_t>(graph_.values.size()) + weight);
       if (const auto* store = std::get_if<op::StoreKv>(&op)) one.writes.push_back(caches_.at(store->layer));
       if (const auto* attention = std::get_if<op::Attention>(&op)) one.reads.push_back(caches_.at(attention->layer));
@@ -73,7 +73,7 @@ class StepProgram {
   }
 
   void add_cache(const op::StoreKv& store, const CostAssumptions& load) {
-    const auto width = [this](ValueId id) { return graph_.values[static_cast<std::size_t>(id)].width; };
+    const auto width = [this](ValueId id) { return graph_.value(id).width; };
     const double elements = static_cast<double>(load.sequences * load.keys * (width(store.k) + width(store.v)));
     caches_[store.layer] = static_cast<std::int32_t>(program_.tensors.size());
     program_.tensors.push_back({.name = fmt::format("blk.{}.kv", store.layer),

@@ -213,7 +213,7 @@ Expected<Graph> build_graph(const NetworkParts& parts, StepShape shape) {
 std::int64_t most_ids(const Graph& graph) {
   std::int64_t most = std::numeric_limits<TokenId>::max();
   for (const Op& any : graph.ops)
-    if (const auto* o = std::get_if<op::Embed>(&any)) most = std::min(most, graph.weights[to_size(o->table)].shape[1]);
+    if (const auto* o = std::get_if<op::Embed>(&any)) most = std::min(most, graph.weight(o->table).shape[1]);
   return most;
 }
 
