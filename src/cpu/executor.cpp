@@ -387,17 +387,4 @@ void Executor::row(const op::Add& o, std::int64_t r) {
   kernels_.add(value(o.a) + r * n, value(o.b) + r * n, n, value(o.out) + r * n);
 }
 
-void Executor::run(const op::GatherScored& o) {
-  const std::span<const std::int64_t> from = head_.gather();
-  const std::int64_t n = width(o.out);
-  for (std::int64_t i = first_row(o.out); i < first_row(o.out) + rows(o.out); ++i) {
-    const std::int64_t row = from[to_size(i)];
-    // Between rows of this rank there may be another's, which is not here and not sent.
-    if (plan_->own_rows[to_size(o.x)] && (row < own_rows_.first || row >= own_rows_.end()))
-      std::fill_n(value(o.out) + i * n, n, 0.f);
-    else
-      std::memcpy(value(o.out) + i * n, value(o.x) + row * n, to_size(n) * sizeof(float));
-  }
-}
-
 }  // namespace dllm::cpu

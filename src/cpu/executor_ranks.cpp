@@ -1,4 +1,4 @@
-// What several ranks bring together in a step: op::Gather, and their parts of the LM head.
+// What several ranks compute of a step's rows and bring together: op::Gather, scored rows, their parts of the LM head.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -30,6 +30,19 @@ void Executor::begin_rows() {
   own_rows_ = share_of(all, gather_.rank(), gather_.size());
   const std::vector<std::int64_t>& own = rank_scored_[to_size(gather_.rank())];
   own_scored_ = own.empty() ? UnitRange() : UnitRange{own.front(), own.back() + 1 - own.front()};
+}
+
+void Executor::run(const op::GatherScored& o) {
+  const std::span<const std::int64_t> from = head_.gather();
+  const std::int64_t n = width(o.out);
+  for (std::int64_t i = first_row(o.out); i < first_row(o.out) + rows(o.out); ++i) {
+    const std::int64_t row = from[to_size(i)];
+    // Between rows of this rank there may be another's, which is not here and not sent.
+    if (plan_->own_rows[to_size(o.x)] && (row < own_rows_.first || row >= own_rows_.end()))
+      std::fill_n(value(o.out) + i * n, n, 0.f);
+    else
+      std::memcpy(value(o.out) + i * n, value(o.x) + row * n, to_size(n) * sizeof(float));
+  }
 }
 
 /// The activations of the gathered value if the products after it need nothing else; nullptr: they read floats. All
