@@ -106,13 +106,12 @@ TEST_F(VulkanRows, AnswersAreTheCpus) {
   options.backend = "vulkan";
   const auto there = LanguageModel::load("", options);
   ASSERT_TRUE(here && there);
-  const std::vector<std::vector<ChatTurn>> questions = {
-      {{"user", "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?"}},
-      {{"user", "Sort these words: pear fig apple"}}};
+  const std::vector<std::vector<ChatTurn>> questions = {{{"user", "Solve 7+5."}},
+                                                        {{"user", "Sort these words: pear fig"}}};
   for (const char* decoder : {"wino", "cover", "freedave", "order-token"}) {
     SCOPED_TRACE(decoder);
     GenerateOptions how;
-    how.length = 32;
+    how.length = 16;
     how.decoder.name = decoder;
     if (std::string(decoder) == "freedave") how.cache.name = "dual";
     const auto expected = here->generate_batch(questions, how, 2), actual = there->generate_batch(questions, how, 2);

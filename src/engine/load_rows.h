@@ -44,7 +44,7 @@ std::string own_text(const LoadOptions& load, std::string_view key);
 bool own_flag(const LoadOptions& load, std::string_view key);
 std::optional<std::int64_t> own_integer(const LoadOptions& load, std::string_view key);
 
-/// The same with these flags; the last is the long spelling.
+/// The same with these flags; the first long one is its name.
 LoadOption with_flags(LoadOption one, std::vector<std::string> flags);
 /// ... its value may be a path, which shells complete
 LoadOption of_path(LoadOption one);

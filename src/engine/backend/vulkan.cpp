@@ -130,7 +130,7 @@ std::vector<LoadOption> vulkan_options() {
   return {with_flags(own_number(kLayers, 1 << 20, "all on the GPU, or an error if it has no room",
                                 "so many of the model's last layers run on the GPU, with the head, and the others on "
                                 "this processor; 0: all of them do"),
-                     {"-ngl", "--n-gpu-layers", "--gpu-layers"})};
+                     {"-ngl", "--gpu-layers", "--n-gpu-layers"})};
 }
 
 Expected<std::vector<DeviceInfo>> list_cards() {
