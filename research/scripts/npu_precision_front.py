@@ -89,10 +89,13 @@ class Axis:
     """From values to pixels, in logarithms or not."""
 
     def __init__(self, values: list[float], start: float, end: float, log: bool):
-        self.of = math.log10 if log else float
+        self.log = log
         low, high = self.of(min(values)), self.of(max(values))
         margin = 0.08 * (high - low or 1.0)
         self.low, self.scale, self.start = low - margin, (end - start) / (high - low + 2 * margin), start
+
+    def of(self, value: float) -> float:
+        return math.log10(value) if self.log else value
 
     def __call__(self, value: float) -> float:
         return self.start + (self.of(value) - self.low) * self.scale
