@@ -48,7 +48,7 @@ std::vector<LoadOption> computing_options() {
       with_flags(of_path(text("draft_model", &L::draft_model, "PATH", "the model itself",
                               "what makes the drafts of --mode self-speculation: a drafter (DFlash) that was trained "
                               "for the model, or the same model in a cheaper quantization")),
-                 {"-md", "--model-draft", "--draft-model"}),
+                 {"-md", "--draft-model", "--model-draft"}),
   };
 }
 
@@ -69,8 +69,11 @@ std::vector<LoadOption> placing_options() {
   };
 }
 
-/// The long spelling.
-const std::string& flag_of_row(const LoadOption& one) { return one.info().flags.back(); }
+/// The first long spelling, as on the command line.
+const std::string& flag_of_row(const LoadOption& one) {
+  const std::vector<std::string>& flags = one.info().flags;
+  return *std::ranges::find_if(flags, [](const std::string& flag) { return flag.starts_with("--"); });
+}
 
 Error error_about(const LoadOption& one, Error error) {
   error.where = flag_of_row(one);

@@ -92,7 +92,7 @@ TEST(LoadOptions, AWrongValueIsRefusedByItsFlag) {
     LoadOptions load;
     const auto refused = load.set(one.info().key, text);
     ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().where, one.info().flags.back());
+    EXPECT_EQ(refused.error().where, test::long_flag(one.info()));
     EXPECT_EQ(load_key(load), load_key({})) << "nothing was set";
   }
   EXPECT_GE(wrong, 10u);
@@ -166,7 +166,7 @@ TEST(LoadOptions, WhatIsGivenIsReadOrRefused) {
       const auto fine = check_load(load, *reader);
       EXPECT_EQ(fine.has_value(), reader->reads(one));
       if (fine) continue;
-      EXPECT_EQ(fine.error().where, one.info().flags.back());
+      EXPECT_EQ(fine.error().where, test::long_flag(one.info()));
       EXPECT_FALSE(fine.error().hint.empty());
     }
 }

@@ -1,8 +1,6 @@
 // Every load option has a flag and an environment variable, and each names what is wrong with its value.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "app/cli/options.h"
 #include "engine/load_options.h"
 #include "engine/testing/load_values.h"
@@ -57,8 +55,7 @@ TEST(LoadFlags, AWrongValueIsNamedByFlagAndByVariable) {
     if (info.type == OptionType::kBool) continue;  // a switch has no value
     const auto by_flag = parsed({info.flags.front(), text});
     ASSERT_FALSE(by_flag);
-    EXPECT_EQ(by_flag.error().where,
-              *std::ranges::find_if(info.flags, [](const std::string& flag) { return flag.starts_with("--"); }));
+    EXPECT_EQ(by_flag.error().where, test::long_flag(info));
     EXPECT_FALSE(by_flag.error().hint.empty()) << "what is allowed";
   }
   EXPECT_GE(wrong, 10u);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "dllm/options.h"
@@ -18,6 +19,11 @@ inline std::string wrong_text(const OptionInfo& info) {
   if (!info.choices.empty()) return info.choices.back() + "x";
   if (info.type == OptionType::kBool) return "perhaps";
   return info.type == OptionType::kText ? "" : to_text(static_cast<std::int64_t>(info.maximum) + 1);
+}
+
+/// The flag that errors name: the first long spelling.
+inline std::string long_flag(const OptionInfo& info) {
+  return *std::ranges::find_if(info.flags, [](const std::string& flag) { return flag.starts_with("--"); });
 }
 
 }  // namespace dllm::test
