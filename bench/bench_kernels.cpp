@@ -46,23 +46,31 @@ std::vector<std::byte> random_weight(Random& random, TensorType type, std::int64
   return {bytes.begin(), bytes.end()};
 }
 
-std::unique_ptr<PackedMatrix> packed_matrix(const WeightView& weight, ThreadPool& pool) {
-  return packed_format(weight.type) == nullptr ? nullptr : std::make_unique<PackedMatrix>(weight, pool);
+/// How a product is computed.
+struct Way {
+  Decoding decoding = Decoding::kDefault;
+  bool super = false;      ///< the arithmetic `super`
+  bool rows_kept = false;  ///< the rows are quantized once, before
+};
+
+std::unique_ptr<PackedMatrix> packed_matrix(const WeightView& weight, ThreadPool& pool, bool super) {
+  return packed_format(weight.type) == nullptr ? nullptr : std::make_unique<PackedMatrix>(weight, pool, super);
 }
 
-/// x [rows][4096] times W [4096][4096], including the preparation of activations.
-void linear(benchmark::State& state, const KernelSet* set, TensorType type, std::int64_t rows, Decoding decoding) {
-  const std::int64_t k = 4096, n = 4096;
+/// x [rows][4096] times W [n][4096], including the preparation of activations unless they are kept.
+void linear(benchmark::State& state, const KernelSet* set, TensorType type, std::int64_t rows, std::int64_t n,
+            Way way) {
+  const std::int64_t k = 4096;
   Random random(1);
   const std::vector<std::byte> data = random_weight(random, type, n * k);
   const std::vector<float> x = random_floats(random, rows * k);
   std::vector<float> out(static_cast<std::size_t>(rows * n));
   const WeightView weight{type, {k, n}, data};
   ThreadPool pool(bench_threads());
-  LinearRunner runner(*set, pool, decoding);
-  const auto packed = packed_matrix(weight, pool);
+  LinearRunner runner(*set, pool, way.decoding);
+  const auto packed = packed_matrix(weight, pool, way.super);
   for (auto _ : state) {
-    runner.forget();
+    if (!way.rows_kept) runner.forget();
     runner.run(runner.prepare(weight, packed ? &packed->weight() : nullptr, nullptr, x.data(), rows, 0), n, out.data());
     benchmark::DoNotOptimize(out.data());
   }
@@ -101,17 +109,23 @@ void register_set(const KernelSet* set) {
   const auto add = [](const std::string& name, auto body) {
     benchmark::RegisterBenchmark(name.c_str(), body)->UseRealTime()->Unit(benchmark::kMicrosecond);
   };
-  const auto add_linear = [&](const Codec& format, std::int64_t rows, Decoding decoding, const std::string& suffix) {
+  const auto add_linear = [&](const Codec& format, std::int64_t rows, Way way, const std::string& suffix,
+                              std::int64_t n = 4096) {
     add("linear/" + isa + "/" + std::string(format.name) + "/rows:" + std::to_string(rows) + suffix,
-        [=, type = format.type](benchmark::State& state) { linear(state, set, type, rows, decoding); });
+        [=, type = format.type](benchmark::State& state) { linear(state, set, type, rows, n, way); });
   };
   for (const Codec* format : all_codecs())
-    for (std::int64_t rows : {1, 8, 32, 128, 256}) {
-      add_linear(*format, rows, Decoding::kDefault, "");
+    for (std::int64_t rows : {1, 8, 32, 64, 128, 256}) {
+      add_linear(*format, rows, {}, "");
       const PackedFormat* packed = packed_format(format->type);
       const bool choice = set->per_block_rows > 0 && rows >= set->per_block_rows;
       if (choice && packed != nullptr && narrower_than_byte(packed->codes))
-        add_linear(*format, rows, Decoding::kPerBlock, "/decoding:per-block");
+        add_linear(*format, rows, {.decoding = Decoding::kPerBlock}, "/decoding:per-block");
+      // 256 outputs stay in L2: what the kernel itself takes, without reads from memory.
+      if (runs_super(format->type)) {
+        add_linear(*format, rows, {.super = true}, "/super");
+        add_linear(*format, rows, {.super = true, .rows_kept = true}, "/super/outputs:256", 256);
+      }
     }
   for (std::int64_t rows : {1, 32})
     add("head/" + isa + "/rows:" + std::to_string(rows),

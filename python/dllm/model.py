@@ -44,6 +44,24 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
+def _token_ids(value: Any, where: str, wanted: str = "a list of token ids") -> list[int]:
+    """Whole numbers; nothing is rounded or taken apart into bytes."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise UsageError("it is bytes", where, "decode it, or give a list of token ids")
+    try:
+        return [operator.index(i) for i in value]
+    except (TypeError, ValueError):
+        raise UsageError(f"it must be {wanted}", where) from None
+
+
+def _text_or_ids(model: _dllm.Model, value: str | Sequence[int], where: str, begins: bool) -> list[int]:
+    """`begins`: a text gets the tokens with which a raw prompt begins."""
+    if not isinstance(value, str):
+        return _token_ids(value, where, "a str or a list of token ids")
+    text = _text(value, where)
+    return model.prompt_ids(text, False) if begins else model.tokenize(text, False)
+
+
 def _turns(prompt: Any) -> list[tuple[str, str]] | None:
     """The conversation; None if the prompt is token ids."""
     if isinstance(prompt, str):
@@ -62,12 +80,7 @@ def _prompt(prompt: Any) -> Any:
     turns = _turns(prompt)
     if turns is not None:
         return turns
-    if isinstance(prompt, (bytes, bytearray, memoryview)):
-        raise UsageError("it is bytes", "prompt", "decode it, or give a list of token ids")
-    try:
-        return [operator.index(i) for i in prompt]
-    except (TypeError, ValueError):
-        raise UsageError("it must be a str, a list of turns, or a list of token ids", "prompt") from None
+    return _token_ids(prompt, "prompt", "a str, a list of turns, or a list of token ids")
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,10 +108,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
-
-
-def _ids(model: _dllm.Model, text: str | Sequence[int]) -> list[int]:
-    return model.tokenize(text, False) if isinstance(text, str) else [int(i) for i in text]
 
 
 class Model:
@@ -198,7 +207,7 @@ class Model:
         if seeds is None:
             begin = int(self._inner.resolve({"seed": first["seed"]})["seed"]) if first.get("seed") is not None else 0
             seeds = [(begin + i) % 2**64 for i in range(len(conversations))]
-        return self._inner.generate_batch(conversations, first, batch, on_answer, [int(seed) for seed in seeds])
+        return self._inner.generate_batch(conversations, first, batch, on_answer, _token_ids(seeds, "seeds", "a list of whole numbers"))
 
     def resolve(self, **options: Unpack[Options]) -> dict[str, Any]:
         """All options that a generation would use, defaults and the preset's included."""
@@ -208,7 +217,7 @@ class Model:
         """Raw logits of one full pass, [len(ids), vocab_size]. The array owns the engine's memory: nothing is copied.
         `causal`: default, as the model is. `canvas`: for models that refine canvases, the last ids that are one."""
         causal = self.autoregressive if causal is None else causal
-        return self._inner.logits([int(i) for i in ids], causal, canvas)
+        return self._inner.logits(_token_ids(ids, "ids"), causal, canvas)
 
     def score(
         self,
@@ -222,29 +231,32 @@ class Model:
         """The log-likelihood of a continuation, by LLaDA's estimator (Nie et al., arXiv 2502.09992, eq. 6): a mean over
         random masks, a lower bound. `samples` 0: all masks, for up to 12 tokens. Exact for autoregressive models, and
         for one token."""
-        prompt = self._inner.prompt_ids(context, False) if isinstance(context, str) else [int(i) for i in context]
-        return Score(*self._inner.score(prompt, _ids(self._inner, continuation), samples, seed, cfg_scale))
+        prompt = _text_or_ids(self._inner, context, "context", begins=True)
+        answer = _text_or_ids(self._inner, continuation, "continuation", begins=False)
+        return Score(*self._inner.score(prompt, answer, samples, seed, cfg_scale))
 
     def masked_log_probs(
         self, ids: Sequence[int], masked: Sequence[int], *, cfg_scale: float = 0.0, prompt: int = 0
     ) -> npt.NDArray[np.float64]:
         """Log-probabilities (nats) of `ids` at the ascending positions `masked`, all of which the model sees as masks.
         `prompt`: leading positions that the unconditional pass of guidance masks."""
-        return self._inner.masked_log_probs([int(i) for i in ids], [int(i) for i in masked], cfg_scale, prompt)
+        return self._inner.masked_log_probs(_token_ids(ids, "ids"), _token_ids(masked, "masked"), cfg_scale, prompt)
 
     def choose(self, prompt: Prompt, choices: Sequence[str]) -> list[Choice]:
         """How probable each of several answers is, by the chain rule from left to right."""
         turns = _turns(prompt)
         ids = _prompt(prompt) if turns is None else self._inner.apply_template(turns)
-        return self._inner.choose(ids, list(choices))
+        if not isinstance(choices, Sequence) or isinstance(choices, (str, bytes)):
+            raise UsageError(f"it is a {type(choices).__name__}", "choices", "give a list of str")
+        return self._inner.choose(ids, [_text(choice, f"choices[{i}]") for i, choice in enumerate(choices)])
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """`special`: texts of control tokens become their ids."""
-        return self._inner.tokenize(text, special)
+        return self._inner.tokenize(_text(text, "text"), special)
 
     def detokenize(self, ids: Sequence[int], *, special: bool = False) -> str:
         """Bytes that are not UTF-8 become U+FFFD. `special`: control tokens are written too."""
-        return self._inner.detokenize([int(i) for i in ids], special).decode("utf-8", "replace")
+        return self._inner.detokenize(_token_ids(ids, "ids"), special).decode("utf-8", "replace")
 
     def apply_template(self, turns: Sequence[Mapping[str, str]]) -> list[int]:
         """Token ids of a conversation, through the chat template."""

@@ -79,6 +79,23 @@ class ModelTest(unittest.TestCase):
             self.model.generate("3+4=", samples=2)
         self.assertIn("generate_batch", raised.exception.hint)
 
+    def test_every_call_refuses_what_is_no_text_and_no_ids(self):
+        model = self.model
+        calls = {
+            "ids": (model.logits, model.detokenize, lambda ids: model.masked_log_probs(ids, [0])),
+            "masked": (lambda ids: model.masked_log_probs([1, 2], ids),),
+            "context": (lambda value: model.score(value, [5]),),
+            "continuation": (lambda value: model.score([5], value),),
+            "text": (model.tokenize,),
+            "choices": (lambda value: model.choose("3+4=", value),),
+        }
+        for where, those in calls.items():
+            for call in those:
+                for wrong in (b"\x01\x02", [1.5], "\ud800", 7):
+                    with self.subTest(where=where, wrong=wrong), self.assertRaises(dllm.UsageError) as raised:
+                        call(wrong)
+                    self.assertIn(where, raised.exception.where)
+
     def test_files_that_are_none(self):
         with self.assertRaises(dllm.FileAccessError):
             dllm.Model.load("/nonexistent.gguf")

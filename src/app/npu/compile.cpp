@@ -40,8 +40,9 @@ class NpuCompile final : public Verb {
   Expected<ExitCode> run(const Flags& flags, Session& session) override {
     (void)flags;
     DLLM_TRY(const CompiledStep compiled, step_.compile({"npu compile"}));
-    const auto& [shape, device, machine, layout, step, work, milliseconds, priced] = compiled;
-    (void)priced;
+    const npu::Device& device = compiled.device;
+    const auto& layout = compiled.layout;
+    const auto& step = compiled.step;
     DLLM_TRY(const npu::Listing listing, npu::list_step(layout, device, step));
     std::string text;
     if (emit_ == "asm") {
@@ -52,13 +53,13 @@ class NpuCompile final : public Verb {
       Json json = provenance(session.command);
       step_.describe(compiled, json);
       json["device"] = npu::device_json(device);
-      json["compile_ms"] = milliseconds;
+      json["compile_ms"] = compiled.milliseconds;
       json.update(npu::listing_json(step, listing, layout));
       text = dump(json) + "\n";
     } else {
       text = npu::listing_summary(step, listing, layout, device);
       text += step_.text(compiled);
-      text += fmt::format("compiled in {:.1f} ms\n", milliseconds);
+      text += fmt::format("compiled in {:.1f} ms\n", compiled.milliseconds);
     }
     if (file_.empty() && emit_ == "bin")
       return Error{ErrorCode::kUsage, "--emit bin writes binary words", "--output", "name a file: -o step.bin"};

@@ -62,48 +62,91 @@ struct TileUnit {
   }
 };
 
-/// 128 k of four outputs of a panel's nibbles.
-template <Nibbles kKind>
-inline void decode_outputs(const SuperLayout& layout, const TileUnit& unit, int p, std::int64_t step, int first) {
-  const std::uint8_t* codes = unit.block[p] + step * kPanel * 64;
-  const std::uint8_t* levels = unit.block[p] + layout.code_bytes(unit.kc) + step * kPanel * 8;
-  const std::uint8_t* minima = unit.block[p] + layout.minima_offset(unit.kc) + step * kPanel * 4;
-  const std::uint8_t* fifths = unit.block[p] + layout.fifths_offset(unit.kc) + step * kPanel * 16;
-  std::uint8_t* to = unit.decoded(step, p);
+/// 128 k of a panel's nibbles, and where their bytes go.
+struct NibbleStep {
+  const std::uint8_t *codes, *levels, *minima, *fifths;
+  std::uint8_t* to;
+  std::int64_t next;  ///< as of a unit
+
+  NibbleStep(const SuperLayout& layout, const TileUnit& unit, int p, std::int64_t step)
+      : codes(unit.block[p] + step * kPanel * 64),
+        levels(unit.block[p] + layout.code_bytes(unit.kc) + step * kPanel * 8),
+        minima(unit.block[p] + layout.minima_offset(unit.kc) + step * kPanel * 4),
+        fifths(unit.block[p] + layout.fifths_offset(unit.kc) + step * kPanel * 16),
+        to(unit.decoded(step, p)),
+        next(unit.next) {}
+
+  /// Four outputs.
+  template <Nibbles kKind>
+  [[gnu::always_inline]] void decode(int first) const {
 #pragma GCC unroll 4
-  for (int n = first; n < first + 4; ++n) {
-    std::uint16_t offsets[4];
-    __builtin_memcpy(offsets, levels + 8 * n, sizeof offsets);
-    decode_nibbles<kKind>(codes + 64 * n, offsets, kSuperTables.bytes, minima + 4 * n, fifths + 16 * n, to + 64 * n,
-                          to + kTileBytes + 64 * n);
-    __builtin_prefetch(codes + unit.next + 64 * n, 0, 2);
+    for (int n = first; n < first + 4; ++n) {
+      std::uint16_t offsets[4];
+      __builtin_memcpy(offsets, levels + 8 * n, sizeof offsets);
+      decode_nibbles<kKind>(codes + 64 * n, offsets, kSuperTables.bytes, minima + 4 * n, fifths + 16 * n, to + 64 * n,
+                            to + kTileBytes + 64 * n);
+      __builtin_prefetch(codes + next + 64 * n, 0, 2);
+    }
+    if (first == 0) __builtin_prefetch(levels + next, 0, 2);
+    if (first == 4) __builtin_prefetch(levels + next + 64, 0, 2);
+    if (kKind != Nibbles::kPlain && first == 8) __builtin_prefetch(minima + next, 0, 2);
+    if (kKind == Nibbles::kFives) __builtin_prefetch(fifths + next + 16 * first, 0, 2);
   }
-  if (first == 0) __builtin_prefetch(levels + unit.next, 0, 2);
-  if (first == 4) __builtin_prefetch(levels + unit.next + 64, 0, 2);
-  if (kKind != Nibbles::kPlain && first == 8) __builtin_prefetch(minima + unit.next, 0, 2);
-  if (kKind == Nibbles::kFives) __builtin_prefetch(fifths + unit.next + 16 * first, 0, 2);
+};
+
+/// The sums of a unit and a group that are not yet in the group's totals.
+struct UnscaledSums {
+  const TileSums* sums = nullptr;  ///< null: there are none
+  const float* scales[2] = {};     ///< of the unit's panels
+  const float* row_scales = nullptr;
+  float (*totals)[kTileWords] = nullptr;
+  bool first = false;  ///< super-block: the totals begin with zero
+};
+
+/// Eight outputs of a panel of them. Pointers of their own, so that an output costs no address.
+struct UnscaledOutputs {
+  const float *high, *low, *scales;
+  float* totals;
+  F32 x;
+  int lanes;  ///< of the totals so far
+
+  UnscaledOutputs(const UnscaledSums& of, int p, int n)
+      : high((*of.sums)[2 * p] + 16 * n),
+        low((*of.sums)[2 * p + 1] + 16 * n),
+        scales(of.scales[p] + n),
+        totals(of.totals[p] + 16 * n),
+        x(load(of.row_scales)),
+        lanes(of.first ? 0 : 16) {}
+
+  [[gnu::always_inline]] void scale(int n) const {
+    const I32 dot = add(shift_left<7>(as_i32(load(high + 16 * n))), as_i32(load(low + 16 * n)));
+    float* const at = totals + 16 * n;
+    store(at, fma(to_f32(dot), mul(set1(scales[n]), x), load_n(at, lanes)));
+  }
+};
+
+inline void scale_all(const UnscaledSums& of) {
+  for (int p = 0; p < 2; ++p)
+    for (int n = 0; n < kPanel; n += 8) {
+      const UnscaledOutputs eight(of, p, n);
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) eight.scale(i);
+    }
 }
 
-inline void decode_outputs(const SuperLayout& layout, const TileUnit& unit, int p, std::int64_t step, int first) {
-  if (layout.fives)
-    decode_outputs<Nibbles::kFives>(layout, unit, p, step, first);
-  else if (layout.minima)
-    decode_outputs<Nibbles::kMinima>(layout, unit, p, step, first);
-  else
-    decode_outputs<Nibbles::kPlain>(layout, unit, p, step, first);
-}
-
-/// What is done between the products of a unit and a group of rows.
+/// What is done between the products of a unit and a group of rows, besides scaling the sums of those before.
 enum class Between {
   kNothing,
   kDecode,  ///< of the first group: decodes the unit's next step, at its end the first one of the following unit
   kFetch,   ///< of the first group: prefetches the data of the following unit, whose weights are bytes
 };
 
-/// Steps [0, kc / 64) of one group of rows; sums are left in `to`. `ahead`: rows to prefetch, kc / 16 lines.
-template <Between kBetween>
-inline void tile_products(const SuperLayout& layout, const TileUnit& unit, const TileUnit* following,
-                          const std::int8_t* high, const std::int8_t* low, const std::int8_t* ahead, TileSums& to) {
+/// Steps [0, kc / 128) of one group of rows; sums are left in `to`. `ahead`: rows to prefetch, kc / 16 lines.
+/// kScaled: `before` is scaled meanwhile, an output between two products; the super-block is whole.
+template <Between kBetween, Nibbles kKind, bool kScaled>
+[[gnu::noinline]] void tile_steps(const SuperLayout& layout, const TileUnit& unit, const TileUnit* following,
+                                  const std::int8_t* high, const std::int8_t* low, const std::int8_t* ahead,
+                                  const UnscaledSums& before, TileSums& to) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -111,28 +154,37 @@ inline void tile_products(const SuperLayout& layout, const TileUnit& unit, const
   const std::int64_t steps = unit.kc / kSuperStep;
   for (std::int64_t step = 0; step < steps; ++step) {
     const TileUnit* const decoded = step + 1 < steps ? &unit : following;
-    const std::int64_t decoded_step = step + 1 < steps ? step + 1 : 0;
+    [[maybe_unused]] const auto unscaled = [&] {
+      if constexpr (kScaled)
+        return UnscaledOutputs(before, static_cast<int>(step) / 2, static_cast<int>(step) % 2 * 8);
+      else
+        return nullptr;
+    }();
     const std::uint8_t *a = unit.weights(layout, step, 0), *b = unit.weights(layout, step, 1);
-    for (int half = 0; half < 2; ++half, a += kTileBytes, b += kTileBytes) {
+    const std::uint8_t* fetched[2] = {unit.block[0] + unit.next, unit.block[1] + unit.next};
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
       const std::int64_t at = (step * kSuperStep + 64 * half) * kPanel;
-      const auto between = [&](int quarter) {
+      const NibbleStep nibbles(layout, decoded != nullptr ? *decoded : unit, half, decoded == &unit ? step + 1 : 0);
+      const auto between = [&](int quarter) __attribute__((always_inline)) {
         if constexpr (kBetween == Between::kDecode)
-          if (decoded != nullptr) decode_outputs(layout, *decoded, half, decoded_step, 4 * quarter);
+          if (decoded != nullptr) nibbles.decode<kKind>(4 * quarter);
         if constexpr (kBetween == Between::kFetch)
 #pragma GCC unroll 8
           for (int line = 0; line < 8; ++line)
-            __builtin_prefetch(unit.block[line / 4] + unit.next + at + (4 * quarter + line % 4) * 64, 0, 2);
+            __builtin_prefetch(fetched[line / 4] + at + (4 * quarter + line % 4) * 64, 0, 2);
         if (ahead != nullptr) __builtin_prefetch(ahead, 0, 2), ahead += 64;
+        if constexpr (kScaled) unscaled.scale(4 * half + quarter);
       };
       tile_barrier();
-      _tile_loadd(4, a, 64);
+      _tile_loadd(4, a + kTileBytes * half, 64);
       _tile_loadd(6, high + at, 64);
       _tile_dpbssd(0, 4, 6);
       between(0);
       _tile_loadd(7, low + at, 64);
       _tile_dpbssd(1, 4, 7);
       between(1);
-      _tile_loadd(5, b, 64);
+      _tile_loadd(5, b + kTileBytes * half, 64);
       _tile_dpbssd(2, 5, 6);
       between(2);
       _tile_dpbssd(3, 5, 7);
@@ -146,19 +198,13 @@ inline void tile_products(const SuperLayout& layout, const TileUnit& unit, const
   tile_barrier();
 }
 
-/// The totals of a group, after one more super-block.
-inline void add_sums(const SuperLayout& layout, const TileSums& sums, const TileUnit& unit, const float* row_scales,
-                     bool first, float (&totals)[2][kTileWords]) {
-  const F32 x = load(row_scales);
-  for (int p = 0; p < 2; ++p) {
-    const float* const scales = unit.scales(layout, p);
-#pragma GCC unroll 4
-    for (int n = 0; n < kPanel; ++n) {
-      const I32 dot = add(shift_left<7>(as_i32(load(sums[2 * p] + 16 * n))), as_i32(load(sums[2 * p + 1] + 16 * n)));
-      float* at = totals[p] + 16 * n;
-      store(at, fma(to_f32(dot), mul(set1(scales[n]), x), first ? set1(0.f) : load(at)));
-    }
-  }
+template <Between kBetween, Nibbles kKind = Nibbles::kPlain>
+void tile_products(const SuperLayout& layout, const TileUnit& unit, const TileUnit* following, const std::int8_t* high,
+                   const std::int8_t* low, const std::int8_t* ahead, const UnscaledSums& before, TileSums& to) {
+  if (before.sums != nullptr && unit.kc == kSuperK)
+    return tile_steps<kBetween, kKind, true>(layout, unit, following, high, low, ahead, before, to);
+  if (before.sums != nullptr) scale_all(before);
+  tile_steps<kBetween, kKind, false>(layout, unit, following, high, low, ahead, before, to);
 }
 
 /// Writes a group's totals, [16 outputs][16 rows], to the existing rows of `out`.
@@ -193,19 +239,14 @@ class TileChunk {
         own_(own) {}
 
   void run() {
-    Place place;
-    TileUnit unit = unit_at(place, 0);
-    if (layout_.nibbles)
-      for (int p = 0; p < 2; ++p)
-        for (int n = 0; n < kPanel; n += 4) decode_outputs(layout_, unit, p, 0, n);
-    for (;;) {
-      Place next = place;
-      const bool more = advance(next);
-      const TileUnit following = more ? unit_at(next, slot_after(unit)) : TileUnit{};
-      multiply(unit, place, more ? &following : nullptr);
-      if (!more) break;
-      unit = following, place = next;
-    }
+    if (!layout_.nibbles)
+      run_units<Between::kFetch, Nibbles::kPlain>();
+    else if (layout_.fives)
+      run_units<Between::kDecode, Nibbles::kFives>();
+    else if (layout_.minima)
+      run_units<Between::kDecode, Nibbles::kMinima>();
+    else
+      run_units<Between::kDecode, Nibbles::kPlain>();
     // Rows of `out` are on different pages: all of a group's outputs together.
     for (std::int64_t group = first_; group < last_; ++group)
       for (std::int64_t panel = 0; panel < count_; ++panel) {
@@ -252,26 +293,43 @@ class TileChunk {
     return unit;
   }
 
+  template <Between kBetween, Nibbles kKind>
+  void run_units() {
+    Place place;
+    TileUnit unit = unit_at(place, 0);
+    if constexpr (kBetween == Between::kDecode)
+      for (int p = 0; p < 2; ++p)
+        for (int n = 0; n < kPanel; n += 4) NibbleStep(layout_, unit, p, 0).decode<kKind>(n);
+    for (;;) {
+      Place next = place;
+      const bool more = advance(next);
+      const TileUnit following = more ? unit_at(next, slot_after(unit)) : TileUnit{};
+      multiply<kBetween, kKind>(unit, place, more ? &following : nullptr);
+      if (!more) break;
+      unit = following, place = next;
+    }
+    scale_all(unscaled_);
+  }
+
+  template <Between kBetween, Nibbles kKind>
   void multiply(const TileUnit& unit, const Place& place, const TileUnit* following) {
     const SuperRows& x = args_.super_rows;
-    const auto scale = [&](std::int64_t group) {
-      add_sums(layout_, own_.sums[group & 1], unit, x.scale(args_.k, group, place.s), place.s == 0,
-               own_.totals[place.panel / 2][group - first_]);
-    };
     for (std::int64_t group = first_; group < last_; ++group) {
       const std::int8_t *high = x.plane(args_.k, group, place.s, 0), *low = x.plane(args_.k, group, place.s, 1);
       const std::int8_t* const ahead = rows_ahead(place, group);
       if (place.s + 1 == super_blocks(args_.k)) expect_output(group, n_ + place.panel * kPanel);
-      TileSums& sums = own_.sums[group & 1];
+      TileSums& sums = own_.sums[turn_];
       if (group > first_)
-        tile_products<Between::kNothing>(layout_, unit, following, high, low, ahead, sums);
-      else if (layout_.nibbles)
-        tile_products<Between::kDecode>(layout_, unit, following, high, low, ahead, sums);
+        tile_products<Between::kNothing>(layout_, unit, following, high, low, ahead, unscaled_, sums);
       else
-        tile_products<Between::kFetch>(layout_, unit, following, high, low, ahead, sums);
-      if (group > first_) scale(group - 1);
+        tile_products<kBetween, kKind>(layout_, unit, following, high, low, ahead, unscaled_, sums);
+      unscaled_ = {.sums = &sums,
+                   .scales = {unit.scales(layout_, 0), unit.scales(layout_, 1)},
+                   .row_scales = x.scale(args_.k, group, place.s),
+                   .totals = own_.totals[place.panel / 2][group - first_],
+                   .first = place.s == 0};
+      turn_ ^= 1;
     }
-    scale(last_ - 1);
   }
 
   /// Brings the lines to which a group's outputs [n, n + 32) will be written into L2. (GCC removes calls of functions
@@ -299,6 +357,8 @@ class TileChunk {
   const std::int64_t n_, n_end_, count_, first_, last_;
   const bool resident_;  ///< the rows are in L2
   TileScratch& own_;
+  UnscaledSums unscaled_;
+  int turn_ = 0;  ///< which sums come next
 };
 
 void super_tiles_linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {

@@ -98,6 +98,9 @@ Expected<void> simulate_front(const SweepSpec& spec, SweepReport& report, const 
         report.simulated.push_back(*found);
         continue;
       }
+      // Only what is said of the point makes it none; a full disk or a lost memory would cost the front its points.
+      if (found.error().code != ErrorCode::kUsage && found.error().code != ErrorCode::kUnsupported)
+        return std::move(found).error();
       left = true;
       row.error = static_cast<std::uint32_t>(report.errors.size());
       report.errors.push_back(found.error().message());
