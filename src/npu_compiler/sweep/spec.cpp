@@ -43,7 +43,8 @@ Expected<void> read_axes(TomlTable& table, std::string_view prefix, SweepSpec& s
                            fmt::format("the analytical model of time knows no other '{}' than the shipped one", key),
                            "`dllm npu step` and `dllm npu sampling` simulate it");
     } else if (std::find(std::begin(kWorkloadKeys), std::end(kWorkloadKeys), key) == std::end(kWorkloadKeys)) {
-      return table.error(key, fmt::format("unknown key '{}' of a workload", key), "batch, block, context, steps");
+      return table.error(key, fmt::format("unknown key '{}' of a workload", key),
+                         choice_hint(key, {std::begin(kWorkloadKeys), std::end(kWorkloadKeys)}));
     }
     spec.axes.push_back(std::move(axis));
   }
