@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/integers.h"
-#include "npu_compiler/analytic/mapping.h"
 #include "npu_compiler/analytic/schedule_attention.h"
+#include "npu_compiler/lowering/mapping.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
@@ -99,17 +99,15 @@ ExpertSchedule::ExpertSchedule(const Device& device, const ExpertShape& shape, c
   slabs_ = ceil_div(shape.width, a_.vlen);
   inner_slabs_ = ceil_div(shape.inner, a_.vlen);
   out_slabs_ = ceil_div(shape.out_width, a_.vlen);
-  plan_matrices(mapping);
-  plan_rows(choices);
+  const SramShape sram = sram_shape(device);
+  plan_matrices(mapping, sram);
+  plan_rows(choices, sram);
   plan_products();
 }
 
 /// How the compiler packs `down`, and how many slots fit.
-void ExpertSchedule::plan_matrices(const Mapping& mapping) {
-  constexpr std::int64_t kCertainChoices = 16;
-  while (shape_.inner <= a_.mlen / (2 * parts_) && 2 * parts_ * a_.blen <= shape_.out_width &&
-         a_.vlen % (2 * parts_ * a_.blen) == 0)
-    parts_ *= 2;
+void ExpertSchedule::plan_matrices(const Mapping& mapping, const SramShape& sram) {
+  parts_ = packed_outputs(sram, shape_.inner, shape_.out_width, 1);
   products_[kGate] = products_[kUp] = product(shape_.inner, shape_.width);
   products_[kDown] = product(ceil_div(round_up(shape_.out_width, parts_ * a_.blen), parts_), shape_.inner);
   std::int64_t slot = 0;
@@ -118,8 +116,7 @@ void ExpertSchedule::plan_matrices(const Mapping& mapping) {
   streamed_ = ring.slots == 0;
   apart_ = ring.apart;
   slots_ = std::max<std::int64_t>(1, ring.slots);
-  const bool certain = shape_.rows * shape_.used >= kCertainChoices * shape_.experts;
-  ahead_ = apart_ && certain ? std::min(slots_, shape_.experts) : 0;
+  ahead_ = experts_ahead(ring, shape_.experts, shape_.rows * shape_.used);
   there_.resize(static_cast<std::size_t>(slots_));
 }
 
@@ -136,9 +133,8 @@ double ExpertSchedule::constant_step(std::int64_t rows) const {
   return rows >= 0 && rows * a_.vlen < std::int64_t{1} << 18 ? 1 : 2;
 }
 
-void ExpertSchedule::plan_rows(const ChoiceAssumption& choices) {
-  const std::int64_t weights = d_.sram.fp_words / 3 / a_.blen * a_.blen;
-  chunk_ = std::max(a_.blen, std::min({round_up(shape_.rows, a_.blen), weights, 2 * a_.blen}));
+void ExpertSchedule::plan_rows(const ChoiceAssumption& choices, const SramShape& sram) {
+  chunk_ = std::max(a_.blen, expert_chunk(sram, d_.sram.fp_words, shape_.rows));
   const ExpertLoad chunks = expert_load(shape_.rows, shape_.experts, shape_.used, chunk_, choices),
                    blocks = expert_load(shape_.rows, shape_.experts, shape_.used, a_.blen, choices);
   experts_read_ = std::max(chunks.touched, static_cast<double>(ahead_));

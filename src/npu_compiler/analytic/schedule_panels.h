@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/integers.h"
-#include "npu_compiler/analytic/mapping.h"
+#include "npu_compiler/lowering/mapping.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {

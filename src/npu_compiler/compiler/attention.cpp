@@ -98,7 +98,7 @@ class AttentionLowering {
 
   void plan() {
     lanes_ = plan_lanes(c_.map(o_.q), kv_place(c_.spec.sequences.front()).map, m_);
-    block_ = round_up(std::min<std::int64_t>(128, m_.mlen), m_.blen);
+    block_ = score_rows(sram_shape(m_));
     const auto chunk = static_cast<std::size_t>(c_.layout.chunk_tiles);
     for (std::size_t s = 0; s < c_.spec.sequences.size(); ++s) {
       tiles_.push_back(plan_tiles(c_.spec.sequences[s], m_.hlen));

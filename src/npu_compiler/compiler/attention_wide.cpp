@@ -83,7 +83,7 @@ class WideAttention {
   };
 
   Expected<void> plan() {
-    const std::int64_t most = round_up(std::min<std::int64_t>(128, m_.mlen), m_.blen), share = o_.heads / o_.kv_heads;
+    const std::int64_t most = score_rows(sram_shape(m_)), share = o_.heads / o_.kv_heads;
     std::int64_t base = 0;
     for (std::size_t s = 0; s < c_.spec.sequences.size(); ++s) {
       const SequenceSpec& sequence = c_.spec.sequences[s];

@@ -9,8 +9,8 @@
 
 #include "base/to_size.h"
 #include "base/try.h"
-#include "npu_compiler/analytic/segments.h"
 #include "npu_compiler/compiler/kv_factors.h"
+#include "npu_compiler/lowering/segments.h"
 
 namespace dllm::npu {
 namespace {
@@ -182,18 +182,12 @@ class LayoutBuilder {
     place.spec = o;
     if (!present(o.factors)) place.spec.factors = kNoId;
     place.distance = o.dims / 2;
-    place.segment = layout_.machine.hlen;
-    if (o.head_dim > layout_.machine.hlen) {
-      place.halves = place.distance == vlen() && o.dims == o.head_dim;
-      if (!place.halves && o.dims > vlen())
-        return unsupported(fmt::format("RoPE of {} of {} lanes, which are neither two rows of VLEN {} nor within one",
-                                       o.dims, o.head_dim, vlen()),
-                           o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
-                                                : "a device whose array.hlen holds a head");
-      place.segment = vlen();
-      place.slabs = o.head_dim / vlen();
-    }
-    place.tables = place.halves || o.dims == place.segment ? 2 : 3;
+    static_cast<RopeForm&>(place) = rope_form(o, layout_.machine.hlen, vlen());
+    if (o.head_dim > layout_.machine.hlen && !place.halves && o.dims > vlen())
+      return unsupported(fmt::format("RoPE of {} of {} lanes, which are neither two rows of VLEN {} nor within one",
+                                     o.dims, o.head_dim, vlen()),
+                         o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
+                                              : "a device whose array.hlen holds a head");
     place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()),
                                layout_.machine.lane_format());
     layout_.ropes.push_back(place);
@@ -239,9 +233,7 @@ class LayoutBuilder {
     const MachineConfig& m = layout_.machine;
     MatrixShape shape;
     const std::int64_t block = std::max({m.weight.block, m.matrix_input.block, 1});
-    while (pack && in.used() <= m.mlen / (2 * shape.parts) && m.mlen / (2 * shape.parts) % block == 0 &&
-           2 * shape.parts * m.blen <= out.used() && m.vlen % (2 * shape.parts * m.blen) == 0)
-      shape.parts *= 2;
+    if (pack) shape.parts = packed_outputs(sram_shape(m), in.used(), out.used(), block);
     shape.n = shape.panel = round_up(out.used(), shape.parts * m.blen) / shape.parts;
     shape.k_tiles = ceil_div(in.used(), m.mlen);
     return shape;

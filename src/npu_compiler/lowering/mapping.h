@@ -66,4 +66,14 @@ struct ExpertRing {
 /// `slot`, `panel`: rows of matrix SRAM of an expert's matrices and of that panel.
 ExpertRing expert_ring(const Mapping& mapping, std::int64_t slot, std::int64_t panel);
 
+/// Outputs of an expert's last matrix that share a row of matrix SRAM, a power of two: a contraction of `inner` lanes
+/// that fills at most half of the array's would read as many zeros as weights. `block`: of the formats' scales.
+std::int64_t packed_outputs(const SramShape& sram, std::int64_t inner, std::int64_t outputs, std::int64_t block);
+/// Experts 0 .. n - 1 are loaded before routing has ended and counted as chosen. 0 if it is not nearly certain that
+/// every expert will be chosen, or if their slots hold panels of other matrices.
+std::int64_t experts_ahead(const ExpertRing& ring, std::int64_t experts, std::int64_t choices);
+/// Rows of an expert at once, at most. More than two blocks only take room; their weights, and those of the items in
+/// flight, are in FP_MEM. 0: not even one block's.
+std::int64_t expert_chunk(const SramShape& sram, std::int64_t fp_words, std::int64_t rows);
+
 }  // namespace dllm::npu

@@ -1,4 +1,4 @@
-#include "npu_compiler/analytic/mapping.h"
+#include "npu_compiler/lowering/mapping.h"
 
 #include <algorithm>
 
@@ -64,6 +64,26 @@ ExpertRing expert_ring(const Mapping& mapping, std::int64_t slot, std::int64_t p
   const std::int64_t all = 2 * mapping.weight_rows, apart = (all - 2 * panel) / slot;
   if (apart >= 2) return {std::min(apart, mapping.expert_slots), true};
   return {std::min(all / slot, mapping.expert_slots), false};
+}
+
+std::int64_t packed_outputs(const SramShape& sram, std::int64_t inner, std::int64_t outputs, std::int64_t block) {
+  std::int64_t parts = 1;
+  while (inner <= sram.mlen / (2 * parts) && sram.mlen / (2 * parts) % block == 0 && 2 * parts * sram.blen <= outputs &&
+         sram.vlen % (2 * parts * sram.blen) == 0)
+    parts *= 2;
+  return parts;
+}
+
+std::int64_t experts_ahead(const ExpertRing& ring, std::int64_t experts, std::int64_t choices) {
+  // With a uniform choice an expert is left out with a probability of e^-16.
+  constexpr std::int64_t kCertainChoices = 16;
+  return ring.apart && choices >= kCertainChoices * experts ? std::min(std::max<std::int64_t>(1, ring.slots), experts)
+                                                            : 0;
+}
+
+std::int64_t expert_chunk(const SramShape& sram, std::int64_t fp_words, std::int64_t rows) {
+  constexpr std::int64_t kItems = 3, kBlocks = 2;
+  return std::min({round_up(rows, sram.blen), fp_words / kItems / sram.blen * sram.blen, kBlocks * sram.blen});
 }
 
 }  // namespace dllm::npu
