@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/products.h"
 #include "npu_compiler/analytic/routing.h"
@@ -302,11 +303,11 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const CostAssumptions
                  fmt::format("{} rows of {} sequences that see {} keys", graph.shape.rows, load.sequences, load.keys),
                  "", "each sequence has at least one row and one key"};
   StepCost step;
-  step.operators.reserve(alike.empty() ? graph.ops.size() : 1 + static_cast<std::size_t>(std::ranges::max(alike)));
+  step.operators.reserve(alike.empty() ? graph.ops.size() : 1 + to_size(std::ranges::max(alike)));
   OperatorCost& sum = step.total;
   double lower_matrix = 0, lower_vector = 0, lower_memory = 0;
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    const std::size_t place = alike.empty() ? i : static_cast<std::size_t>(alike[i]);
+    const std::size_t place = alike.empty() ? i : to_size(alike[i]);
     if (place == step.operators.size()) {
       OperatorCost& fresh = step.operators.emplace_back();
       fresh.op = static_cast<std::int32_t>(i);

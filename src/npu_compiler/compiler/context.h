@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/free_ranges.h"
+#include "base/to_size.h"
 #include "npu_compiler/compiler/emitter.h"
 #include "npu_compiler/compiler/kv_factors.h"
 #include "npu_compiler/compiler/row_work.h"
@@ -72,10 +73,10 @@ class StepContext {
   Expected<Buffer> acquire_forever(std::int64_t count, std::string_view what);
   /// Gives `out` a buffer: that of an input with the same shape that is not used afterwards, or a new one.
   Expected<ValuePlace> place_output(ValueId out, std::span<const ValueId> reusable = {});
-  const ValuePlace& place(ValueId id) const { return result.values[static_cast<std::size_t>(id)]; }
+  const ValuePlace& place(ValueId id) const { return result.values[to_size(id)]; }
   /// Makes `out` another name of `x`'s buffer.
   void alias(ValueId out, ValueId x);
-  const LaneMap& map(ValueId id) const { return layout.values[static_cast<std::size_t>(id)]; }
+  const LaneMap& map(ValueId id) const { return layout.values[to_size(id)]; }
   std::int64_t value_rows(ValueId id) const { return graph.value(id).rows; }
   /// Element address of a row of VRAM.
   std::uint32_t address(std::int64_t row) const { return static_cast<std::uint32_t>(row * machine.vlen); }
@@ -157,7 +158,7 @@ class StepContext {
   void release_dead();
   /// Keeps a value's buffer until finish() of a work that uses it.
   void hold(ValueId id) { held_.insert(id); }
-  const Lifetime& life(ValueId id) const { return lives_[static_cast<std::size_t>(id)]; }
+  const Lifetime& life(ValueId id) const { return lives_[to_size(id)]; }
 
  private:
   struct Shared {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -48,7 +49,7 @@ ExpertRows::ExpertRows(StepContext& context, const op::Experts& o, const ExpertM
 
 Expected<void> ExpertRows::place_buffers(const ValuePlace& out) {
   out_ = out;
-  std::vector<Bf16> first(static_cast<std::size_t>(c_.vlen()), 0);
+  std::vector<Bf16> first(to_size(c_.vlen()), 0);
   first[0] = c_.one();
   DLLM_TRY(lane_, c_.constant_row(first));
   DLLM_TRY(scratch_, c_.acquire(kScratch, "rows of intermediate results"));

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/context.h"
 #include "npu_compiler/lowering/slices.h"
@@ -80,7 +81,7 @@ class Product {
       finish_slab();
     }
     c_.panels_done += count_ * s.panels();
-    c_.next_matrix += static_cast<std::size_t>(count_);
+    c_.next_matrix += to_size(count_);
     if (sink_.tail) c_.carry = std::move(tail_);
   }
 
@@ -111,7 +112,7 @@ class Product {
 
   void store(std::uint32_t word, const Gp& source) { e_.store_int(source, Gp(), scratch_word(m_, word)); }
   void fetch(std::uint32_t word, const Gp& target) { e_.load_int(target, Gp(), scratch_word(m_, word)); }
-  const WeightPlace& place(std::int64_t i) const { return *c_.matrices[c_.next_matrix + static_cast<std::size_t>(i)]; }
+  const WeightPlace& place(std::int64_t i) const { return *c_.matrices[c_.next_matrix + to_size(i)]; }
   const MatrixShape& shape() const { return place(0).matrix; }
 
   /// One slab of all matrices: `panels` panels, the last of `last` lanes. `next_lanes`: of the first panel after the
@@ -137,8 +138,7 @@ class Product {
       } else if (next_lanes > 0) {
         one(next_lanes, 0, last);
       } else {
-        prefetch_first_panel(c_, c_.next_matrix + static_cast<std::size_t>(count_),
-                             (c_.panels_done + count_ * shape().panels()) % 2);
+        prefetch_first_panel(c_, c_.next_matrix + to_size(count_), (c_.panels_done + count_ * shape().panels()) % 2);
         compute(last, behind, sink_.tail.has_value());
       }
     }

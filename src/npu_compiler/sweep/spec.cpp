@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/nearest.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_core/config/toml_table.h"
@@ -81,7 +82,7 @@ const std::array<Metric, kSweepMetrics>& sweep_metrics() {
 std::size_t metric_index(std::string_view name) {
   const auto& metrics = sweep_metrics();
   const auto at = std::find_if(metrics.begin(), metrics.end(), [name](const Metric& m) { return m.name == name; });
-  return static_cast<std::size_t>(at - metrics.begin());
+  return to_size(at - metrics.begin());
 }
 
 std::int64_t SweepSpec::points() const {

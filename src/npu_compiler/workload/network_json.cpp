@@ -11,6 +11,7 @@
 
 #include "base/json_object.h"
 #include "base/quote_name.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "model/weights.h"
 #include "numerics/tensor_type.h"
@@ -43,7 +44,7 @@ Expected<std::vector<std::int64_t>> read_counts(JsonObject& members, const char*
 }
 
 std::vector<float> decoded(const SafeTensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(element_count(tensor.shape)));
+  std::vector<float> values(to_size(element_count(tensor.shape)));
   codec(tensor.type).dequantize(tensor.data.data(), values.data(), static_cast<std::int64_t>(values.size()));
   return values;
 }
