@@ -93,23 +93,24 @@ class Scheduler {
       }
       const auto* linear = at<op::Linear>(m.op);
       const std::int64_t matrices = m.second == kNoId ? 1 : 2;
-      const Panels p(mapping_, sram_, linear != nullptr ? lanes(linear->out) : weight(m.weight).shape[1],
-                     lanes(inputs(graph_.ops[m.op]).front()));
+      const MatrixShape p =
+          matrix_shape(mapping_, sram_, linear != nullptr ? lanes(linear->out) : weight(m.weight).shape[1],
+                       lanes(inputs(graph_.ops[m.op]).front()));
       largest_panel_ = std::max(largest_panel_, p.panel * p.k_tiles);
-      for (std::int64_t i = 0; i < p.count * matrices; ++i)
-        panels_.add(static_cast<double>(p.lanes(i / matrices) * p.k_tiles * a_.mlen) * cycles_per_weight());
+      for (std::int64_t i = 0; i < p.panels() * matrices; ++i)
+        panels_.add(static_cast<double>(p.panel_lanes(i / matrices) * p.k_tiles * a_.mlen) * cycles_per_weight());
     }
   }
   /// Panels stream through two buffers.
   void product(const ScheduledProduct& p) {
-    const Panels shape(mapping_, sram_, p.n, p.k);
-    const std::int64_t count = ceil_div(p.rows, a_.blen), panels = p.matrices * shape.count;
+    const MatrixShape shape = matrix_shape(mapping_, sram_, p.n, p.k);
+    const std::int64_t count = ceil_div(p.rows, a_.blen), panels = p.matrices * shape.panels();
     if (count < 2) flush();
     double stream = std::exchange(streams_, 0);
     const auto k_tiles = static_cast<double>(shape.k_tiles);
     for (std::int64_t i = 0; i < panels; ++i) {
       const std::int64_t index = i / p.matrices;  // two matrices alternate slab by slab
-      const PanelBlocks blocks(d_, shape, shape.lanes(index), count, load_.queue, p.stored);
+      const PanelBlocks blocks(d_, shape, shape.panel_lanes(index), count, load_.queue, p.stored);
       free_ports_ = blocks.free_ports();
       panels_.ask(alone_until_);
       const PanelBlocks::Shadow streamed = stream_share(blocks, panels * count, stream);

@@ -26,8 +26,8 @@ class PanelBlocks {
  public:
   /// `lanes`: of the panel; `blocks`: of BLEN rows; `queue`: instructions waiting for the array; `stored`: results go
   /// to memory.
-  PanelBlocks(const Device& device, const Panels& shape, std::int64_t lanes, std::int64_t blocks, std::int64_t queue,
-              bool stored)
+  PanelBlocks(const Device& device, const MatrixShape& shape, std::int64_t lanes, std::int64_t blocks,
+              std::int64_t queue, bool stored)
       : device_(device), k_tiles_(shape.k_tiles), columns_(lanes / device.array.blen) {
     const ArrayKeys& a = device.array;
     const auto tiles = static_cast<double>(columns_ * k_tiles_);

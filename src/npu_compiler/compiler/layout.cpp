@@ -114,11 +114,11 @@ class LayoutBuilder {
     return {};
   }
 
-  /// The panels of the mapping, if a buffer of weights holds one.
-  Expected<void> cut_into_panels(MatrixShape& shape, WeightId weight) const {
+  /// In the panels of the mapping, if a buffer of weights holds one.
+  Expected<MatrixShape> cut_into_panels(const LaneMap& in, const LaneMap& out, WeightId weight) const {
     const MachineConfig& m = layout_.machine;
-    shape.panel = panel_lanes(layout_.mapping, sram_shape(m), shape.n, shape.k_tiles);
-    if (shape.panel * shape.k_tiles <= layout_.mram.weight_rows) return {};
+    const MatrixShape shape = matrix_shape(layout_.mapping, sram_shape(m), out.used(), in.used());
+    if (shape.panel * shape.k_tiles <= layout_.mram.weight_rows) return shape;
     return Error{
         ErrorCode::kUsage,
         fmt::format("{} outputs of '{}' with K = {} take {} rows of matrix SRAM, a weight buffer has {}", m.blen,
@@ -133,9 +133,7 @@ class LayoutBuilder {
     place->in = in;
     place->out = out;
     MatrixShape& shape = place->matrix;
-    shape.n = round_up(out.used(), m.blen);
-    shape.k_tiles = ceil_div(in.used(), m.mlen);
-    DLLM_CHECK_OK(cut_into_panels(shape, weight));
+    DLLM_TRY(shape, cut_into_panels(in, out, weight));
     if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
       return Error{ErrorCode::kUsage,
                    fmt::format("'{}': {} products per output exceed the accumulators' 2^{}", name(weight),
@@ -249,7 +247,9 @@ class LayoutBuilder {
     place->streamed = streamed;
     MatrixShape& shape = place->matrix;
     shape = expert_shape(in, out, pack && !streamed);
-    if (streamed) DLLM_CHECK_OK(cut_into_panels(shape, weight));
+    if (streamed) {
+      DLLM_TRY(shape, cut_into_panels(in, out, weight));
+    }
     place->expert_stride = shape.n * shape.k_tiles * m.mlen;
     if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
       return Error{ErrorCode::kUsage,

@@ -39,20 +39,6 @@ enum class WeightUse : std::uint8_t {
   kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, in the lanes' format
 };
 
-/// A matrix is stored in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer loads a panel, and a row holds
-/// one output's weights, blocked along the contraction. Packed weights have the same order in tiles (machine/tiles.h).
-struct MatrixShape {
-  std::int64_t n = 0;        ///< output lanes, multiple of BLEN
-  std::int64_t k_tiles = 0;  ///< of MLEN lanes
-  /// Output lanes per panel: a power of two times BLEN, at most VLEN; an expert's matrix is one panel unless streamed.
-  std::int64_t panel = 0;
-  /// Outputs that share a row of MLEN lanes: output part * n + r is in row r, from lane part * MLEN / parts on.
-  /// Otherwise a contraction that fills at most half of the array's lanes would read as many zeros as weights.
-  std::int64_t parts = 1;
-  std::int64_t panels() const { return ceil_div(n, panel); }
-  std::int64_t panel_lanes(std::int64_t p) const { return p + 1 < panels() ? panel : n - p * panel; }
-};
-
 struct WeightPlace {
   WeightId weight = kNoId;
   WeightUse use = WeightUse::kMatrix;

@@ -38,12 +38,13 @@ Mapping rule_mapping(const SramShape& sram) {
   return mapping;
 }
 
-std::int64_t panel_lanes(const Mapping& mapping, const SramShape& sram, std::int64_t n, std::int64_t k_tiles) {
-  std::int64_t lanes = sram.vlen;
+MatrixShape matrix_shape(const Mapping& mapping, const SramShape& sram, std::int64_t outputs, std::int64_t inputs) {
+  MatrixShape shape{.n = round_up(outputs, sram.blen), .k_tiles = ceil_div(inputs, sram.mlen), .panel = sram.vlen};
   for (const PanelChoice& choice : mapping.panels)
-    if (choice.n == n && choice.k_tiles == k_tiles) lanes = std::min(lanes, choice.lanes);
-  while (lanes > sram.blen && (lanes * k_tiles > mapping.weight_rows || lanes / 2 >= n)) lanes /= 2;
-  return lanes;
+    if (choice.n == shape.n && choice.k_tiles == shape.k_tiles) shape.panel = std::min(shape.panel, choice.lanes);
+  while (shape.panel > sram.blen && (shape.panel * shape.k_tiles > mapping.weight_rows || shape.panel / 2 >= shape.n))
+    shape.panel /= 2;
+  return shape;
 }
 
 std::int64_t score_rows(const SramShape& sram) { return round_up(std::min<std::int64_t>(128, sram.mlen), sram.blen); }
