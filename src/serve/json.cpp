@@ -77,7 +77,8 @@ Error Fields::wrong(std::string_view key, std::string_view, std::string_view wan
 }
 
 Error Fields::unknown(std::string_view key, std::string hint) const {
-  return error(key, "there is no such field", std::move(hint));
+  // Requests have too many fields to list.
+  return error(key, "there is no such field", hint.starts_with("did you mean") ? std::move(hint) : "");
 }
 
 void Fields::ignore(std::string_view key) {
