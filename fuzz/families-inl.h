@@ -10,8 +10,10 @@
 
 namespace dllm::fuzz {
 
-std::vector<Family> families_of_texts();  ///< requests, schemas, templates, tokenizers
-std::vector<Family> families_of_files();  ///< of models, evaluations and the NPU
+std::vector<Family> families_of_texts();          ///< requests, schemas, and those of the next two
+std::vector<Family> families_of_conversations();  ///< in requests
+std::vector<Family> families_of_templates();      ///< and of tokenizers
+std::vector<Family> families_of_files();          ///< of models, evaluations and the NPU
 
 namespace {
 

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/try.h"
 #include "model/describe.h"
@@ -100,9 +101,8 @@ Expected<const Tokenizer*> Model::require_tokenizer() const {
   return tokenizer_error_;
 }
 
-WeightView Model::bind(const WeightDecl& decl, const std::vector<SourceTensor>& tensors) {
-  const auto tensor = std::ranges::find(tensors, decl.name, &SourceTensor::name);
-  if (tensor == tensors.end()) return {};
+WeightView Model::bind(const WeightDecl& decl, const SourceTensor* tensor) {
+  if (tensor == nullptr) return {};
   WeightView view{tensor->type, decl.shape, tensor->data, tensor->mapped};
   if (tensor->permute_heads != 0 || !tensor->parts.empty()) {
     owned_.push_back(std::make_unique<std::vector<std::byte>>());
@@ -166,6 +166,8 @@ namespace {
 
 /// Tensors that are lists of tiles get the shapes that the graph declares; their readers check the number of tiles.
 Expected<void> accept_tiles(const Graph& graph, bool known, std::vector<SourceTensor>& tensors) {
+  std::unordered_map<std::string_view, const WeightDecl*> decls;
+  for (const WeightDecl& decl : graph.weights) decls.emplace(decl.name, &decl);
   for (SourceTensor& tensor : tensors) {
     if (!tile_element(tensor.type)) continue;
     if (!known)
@@ -173,8 +175,8 @@ Expected<void> accept_tiles(const Graph& graph, bool known, std::vector<SourceTe
           ErrorCode::kUnsupported, "the matrix is stored in a device's tiles", tensor.name,
           "run it on that device (key dllm.tile_device; `dllm run --list-devices` names its backend), or convert "
           "without --layout"};
-    const auto decl = std::ranges::find(graph.weights, tensor.name, &WeightDecl::name);
-    if (decl != graph.weights.end() && decl->shape.size() >= 2) tensor.shape = decl->shape;
+    const auto decl = decls.find(tensor.name);
+    if (decl != decls.end() && decl->second->shape.size() >= 2) tensor.shape = decl->second->shape;
   }
   return {};
 }
@@ -188,7 +190,12 @@ Expected<void> Model::bind_weights() {
     for (const AdapterPart& part : adapter.parts) tensors.insert(tensors.end(), {part.a, scaled(part.b, part.scale)});
   DLLM_CHECK_OK(accept_tiles(graph, source_.device_tiles, tensors));
   DLLM_CHECK_OK(check_tensors(graph, tensors));
-  for (const WeightDecl& decl : graph.weights) weights_.push_back(bind(decl, tensors));
+  std::unordered_map<std::string_view, const SourceTensor*> by_name;
+  for (const SourceTensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
+  for (const WeightDecl& decl : graph.weights) {
+    const auto found = by_name.find(decl.name);
+    weights_.push_back(bind(decl, found == by_name.end() ? nullptr : found->second));
+  }
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/try.h"
 #include "constrain/tool_calls.h"
@@ -36,6 +37,8 @@ const CallForm* form_at(std::string_view text) {
   return nullptr;
 }
 
+std::string_view tool_name(const Json& tool) { return tool["function"]["name"].get_ref<const std::string&>(); }
+
 /// {"mode": "auto" or "required", "tools": [{"type": "function", "name": ...}]}; chat completions have both within
 /// "allowed_tools", and the name within "function".
 Expected<ToolChoice> read_allowed(const Json& choice) {
@@ -58,7 +61,7 @@ Expected<ToolChoice> read_allowed(const Json& choice) {
 }  // namespace
 
 bool is_tool(const Tools& tools, std::string_view name) {
-  return std::ranges::any_of(tools.list, [&](const Json& tool) { return tool["function"]["name"] == name; });
+  return std::ranges::any_of(tools.list, [&](const Json& tool) { return tool_name(tool) == name; });
 }
 
 Expected<ToolChoice> read_choice(const Json* choice) {
@@ -81,12 +84,15 @@ Expected<ToolChoice> read_choice(const Json* choice) {
 
 Expected<std::optional<Tools>> under_choice(Tools tools, const ToolChoice& choice) {
   if (choice.allowed) {
+    // Both lists come from the request, so that searching one for each of the other would be quadratic.
+    std::unordered_set<std::string_view> given;
+    for (const Json& tool : tools.list) given.insert(tool_name(tool));
     for (const std::string& name : *choice.allowed)
-      if (!is_tool(tools, name))
+      if (!given.contains(name))
         return Error{ErrorCode::kUsage, fmt::format("there is no tool '{}'", name), "tool_choice", ""};
-    std::erase_if(tools.list.get_ref<Json::array_t&>(), [&](const Json& tool) {
-      return std::ranges::count(*choice.allowed, tool["function"]["name"].get_ref<const std::string&>()) == 0;
-    });
+    const std::unordered_set<std::string_view> allowed(choice.allowed->begin(), choice.allowed->end());
+    std::erase_if(tools.list.get_ref<Json::array_t&>(),
+                  [&](const Json& tool) { return !allowed.contains(tool_name(tool)); });
   }
   if (choice.forced && tools.list.empty())
     return Error{ErrorCode::kUsage, "a call is forced, and there are no tools", "tool_choice", "give tools"};

@@ -15,8 +15,11 @@ namespace dllm::npu {
 namespace {
 
 /// The library limits how deep values are nested, but not the parts of keys: each is a table in a table, and tables are
-/// destroyed and written by recursion.
-constexpr int kMostKeyParts = 64;
+/// destroyed and written by recursion. Values nested as deep as the library allows (256), each with a key of so many
+/// parts, must fit into a stack with sanitizers too; no profile has a key of more than three.
+constexpr int kMostKeyParts = 16;
+
+std::string too_many_parts() { return fmt::format("a key has more than {} parts", kMostKeyParts); }
 
 /// The end of the string that begins at `at`, by TOML's rules; of one that is not closed, that of the line or text.
 std::size_t string_end(std::string_view text, std::size_t at) {
@@ -70,8 +73,7 @@ int line_of_long_key(std::string_view text) {
 
 Expected<toml::table> parse_toml(std::string_view text, const std::string& file) {
   if (const int line = line_of_long_key(text); line > 0)
-    return Error{ErrorCode::kInvalidFile, fmt::format("a key has more than {} parts", kMostKeyParts),
-                 fmt::format("{}:{}", file, line), ""};
+    return Error{ErrorCode::kInvalidFile, too_many_parts(), fmt::format("{}:{}", file, line), ""};
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
@@ -286,8 +288,10 @@ Expected<std::string> with_override(std::string_view text, const std::string& fi
                                     std::string_view value) {
   DLLM_TRY(toml::table root, parse_toml(text, file));
   if (std::ranges::count(key, '.') >= kMostKeyParts)
-    return Error{ErrorCode::kUsage, fmt::format("the key has more than {} parts", kMostKeyParts),
-                 std::string(key.substr(0, 80)), "example: sram.vector_rows"};
+    return Error{ErrorCode::kUsage, too_many_parts(), std::string(key.substr(0, 80)), "example: sram.vector_rows"};
+  // Elsewhere a value has no keys: dots may be those of a word.
+  if (value.find_first_of("{\n") != std::string_view::npos && line_of_long_key(value) > 0)
+    return Error{ErrorCode::kUsage, too_many_parts(), std::string(key), "give a value with shorter keys"};
   const Error bad_value{ErrorCode::kUsage, fmt::format("'{}' is not a TOML value", value), std::string(key),
                         "examples: 16, 2.5, true, \"open\""};
   toml::table holder;
