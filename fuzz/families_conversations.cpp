@@ -39,13 +39,13 @@ std::vector<Family> of_tools() {
        tools(kMessages + R"(, "tool_choice": {"type": "function", "function": {"name": "f0"}}})")},
       {"http", "tools of which one is forced", tools(kMessages + R"(, "tool_choice": "required"})")},
       {"http", "keys of a tool",
-       list(kChatForm + kMessages + R"(, "tools": [{"type": "function", "function": {"name": "f", )", "\"k#\": 0", ",",
-            "}}]}")},
+       list(kChatForm + kMessages + R"(, "tools": [{"type": "function", "function": {"name": "f", )",
+            "\"key_of_many_that_begin_alike_#\": 0", ",", "}}]}")},
       {"http", "tools of messages",
        list(kClaude + kUser + "], \"tools\": [", R"({"name": "f#", "input_schema": {"type": "object"}})", ",", "]}")},
       {"http", "examples of a tool",
-       list(kClaude + kUser + R"(], "tools": [{"name": "f", "input_schema": {}, "input_examples": [)", "{\"k#\": 0}",
-            ",", "]}]}")},
+       list(kClaude + kUser + R"(], "tools": [{"name": "f", "input_schema": {}, "input_examples": [)",
+            "{\"key_of_many_that_begin_alike_#\": 0}", ",", "]}]}")},
       {"http", "tools of Ollama", list(kOllama + kUser + "], \"tools\": [", kTool, ",", "]}")},
       {"http", "tools of a template",
        list("POST /apply-template\n\n{" + kMessages + ", \"tools\": [", kTool, ",", "]}")},
@@ -59,7 +59,7 @@ std::vector<Family> of_tools() {
             R"({"type": "tool_result", "tool_use_id": "i#", "content": "a"})", ",", "]}]}")},
       {"http", "calls of Ollama",
        list(kOllama + R"({"role": "assistant", "content": "", "tool_calls": [)",
-            R"({"function": {"name": "f#", "arguments": {"k#": 0}}})", ",", "]}]}")},
+            R"({"function": {"name": "f#", "arguments": {"key_of_many_that_begin_alike_#": 0}}})", ",", "]}]}")},
       {"http", "calls among items",
        list(kItems + "[",
             R"({"type": "function_call", "call_id": "i#", "name": "f", "arguments": "{}"},)"
@@ -70,7 +70,7 @@ std::vector<Family> of_tools() {
       {"http", "arguments as a text",
        list(kChatForm + R"("messages": [{"role": "assistant", "content": "", "tool_calls": [{"id": "i", "type": )"
                         R"("function", "function": {"name": "f", "arguments": "{)",
-            "\\\"k#\\\": 0", ",", "}\"}}]}]}")},
+            "\\\"key_of_many_that_begin_alike_#\\\": 0", ",", "}\"}}]}]}")},
   };
 }
 
@@ -78,10 +78,11 @@ std::vector<Family> of_messages() {
   const string thoughts = R"({"type": "thinking", "thinking": "a", "signature": ""})";
   return {
       {"http", "keys of a message",
-       list(kChatForm + R"("messages": [{"role": "user", "content": "a", )", "\"k#\": 0", ",", "}]}")},
+       list(kChatForm + R"("messages": [{"role": "user", "content": "a", )", "\"key_of_many_that_begin_alike_#\": 0",
+            ",", "}]}")},
       {"http", "keys of a part",
-       list(kChatForm + R"("messages": [{"role": "user", "content": [{"type": "text", "text": "a", )", "\"k#\": 0", ",",
-            "}]}]}")},
+       list(kChatForm + R"("messages": [{"role": "user", "content": [{"type": "text", "text": "a", )",
+            "\"key_of_many_that_begin_alike_#\": 0", ",", "}]}]}")},
       {"http", "thoughts of answers",
        list(kChatForm + "\"messages\": [", R"({"role": "assistant", "content": "a", "reasoning_content": "b"})", ",",
             "]}")},
@@ -98,13 +99,14 @@ std::vector<Family> of_messages() {
       {"http", "thoughts among items",
        list(kItems + "[", R"({"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}]})", ",", "]}")},
       {"http", "what a response includes", list(kItems + "\"a\", \"include\": [", "\"i#\"", ",", "]}")},
-      {"http", "metadata of a response", list(kItems + "\"a\", \"metadata\": {", "\"k#\": \"v\"", ",", "}}")},
+      {"http", "metadata of a response",
+       list(kItems + "\"a\", \"metadata\": {", "\"key_of_many_that_begin_alike_#\": \"v\"", ",", "}}")},
       {"http", "messages of Ollama", list(kOllama, kUser, ",", "]}")},
       {"http", "images of Ollama",
        list(kOllama + R"({"role": "user", "content": "a", "images": [)", "\"i#\"", ",", "]}]}")},
       {"http", "a format of Ollama",
-       list(kOllama + kUser + R"(], "format": {"type": "object", "properties": {)", R"("k#": {"type": "null"})", ",",
-            "}}}")},
+       list(kOllama + kUser + R"(], "format": {"type": "object", "properties": {)",
+            R"("key_of_many_that_begin_alike_#": {"type": "null"})", ",", "}}}")},
       {"http", "messages of a template", list("POST /apply-template\n\n{\"messages\": [", kUser, ",", "]}")},
   };
 }
@@ -122,14 +124,14 @@ std::vector<Family> of_texts() {
       {"http", "prompts", list(completion, "\"p#\"", ",", "]}")},
       {"http", "ids of a prompt", list(completion, "5", ",", "]}")},
       {"http", "a schema as a text",
-       list(kChatForm + kMessages + R"(, "json_schema": "{\"type\": \"object\", \"properties\": {)", "\\\"k#\\\": {}",
-            ",", "}}\"}")},
+       list(kChatForm + kMessages + R"(, "json_schema": "{\"type\": \"object\", \"properties\": {)",
+            "\\\"key_of_many_that_begin_alike_#\\\": {}", ",", "}}\"}")},
       {"http", "choices of vLLM",
        list(kChatForm + kMessages + R"(, "structured_outputs": {"choice": [)", "\"c#\"", ",", "]}}")},
       {"http", "headers that a page asks for",
        list("OPTIONS /v1/models\norigin: http://localhost\naccess-control-request-headers: ", "x-#", ", ", "\n\n")},
       {"http", "tags of a page", list("GET /\nif-none-match: ", "\"#\"", ", ", "\n\n")},
-      {"http", "parts of a query", list("GET /metrics?", "k#=v", "&", "\n\n")},
+      {"http", "parts of a query", list("GET /metrics?", "key_of_many_that_begin_alike_#=v", "&", "\n\n")},
       {"http", "coded letters of a path", list("GET /v1/models/", "%41", "", "\n\n")},
   };
 }

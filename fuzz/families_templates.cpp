@@ -29,7 +29,8 @@ std::vector<Family> templates() {
       {"chat_template", "loops side by side", list("", "{% for m in messages %}{{ m.role }}{% endfor %}", "", "")},
       {"chat_template", "macros", list("", "{% macro m#(a) %}{{ a }}{% endmacro %}{{ m#(1) }}", "", "")},
       {"chat_template", "items of a list", list("{% set l = [", "#", ", ", "] %}{{ l | length }}{{ l | join }}")},
-      {"chat_template", "keys of a dictionary", list("{% set d = {", "'k#': #", ", ", "} %}{{ d | length }}")},
+      {"chat_template", "keys of a dictionary",
+       list("{% set d = {", "'key_of_many_that_begin_alike_#': #", ", ", "} %}{{ d | length }}")},
       {"chat_template", "one key again and again", list("{% set d = {", "'k': #", ", ", "} %}{{ d }}")},
       {"chat_template", "growing text",
        list("{% set ns = namespace(x='') %}", "{% set ns.x = ns.x ~ 'a' %}", "", "{{ ns.x | length }}")},
@@ -61,8 +62,8 @@ std::vector<Family> values_of_templates() {
        }},
       {"chat_template", "lookups in a dictionary",
        [](std::size_t n) {
-         return "{% set d = {" + several(n, "'k#': #", ", ") + "} %}{% for i in [" + several(n, "'k#'", ", ") +
-                "] %}{{ d[i] }}{% endfor %}";
+         return "{% set d = {" + several(n, "'key_of_many_that_begin_alike_#': #", ", ") + "} %}{% for i in [" +
+                several(n, "'key_of_many_that_begin_alike_#'", ", ") + "] %}{{ d[i] }}{% endfor %}";
        }},
       {"chat_template", "different items", list("{{ [", "'i#'", ", ", "] | unique | list | length }}")},
       {"chat_template", "sorted items", list("{{ [", "'i#'", ", ", "] | sort | length }}")},
@@ -75,7 +76,7 @@ std::vector<Family> values_of_templates() {
       {"chat_template", "comments", list("", "{# a #}", "", "")},
       {"chat_template", "unclosed statements", list("", "{% if n %}", "", "")},
       {"chat_template", "braces", list("", "{ ", "", "")},
-      {"chat_template", "arguments of a call", list("{{ namespace(", "k#=#", ", ", ") }}")},
+      {"chat_template", "arguments of a call", list("{{ namespace(", "key_of_many_that_begin_alike_#=#", ", ", ") }}")},
       {"chat_template", "parameters of a macro",
        list("{% macro m(", "p#=#", ", ", ") %}{{ p0 }}{% endmacro %}{{ m() }}")},
       {"chat_template", "tests", nest("{{ n", " is defined and n", "", "", " }}")},

@@ -46,11 +46,13 @@ Make both(string keyword, string one) {
 /// Schemas, for the target that compiles them and for requests.
 std::vector<std::pair<const char*, Make>> schemas() {
   return {
-      {"properties", list(R"({"type": "object", "properties": {)", R"("k#": {"type": "integer"})", ", ", "}}")},
+      {"properties", list(R"({"type": "object", "properties": {)",
+                          R"("key_of_many_that_begin_alike_#": {"type": "integer"})", ", ", "}}")},
       {"required properties",
        [](std::size_t n) {
-         return R"({"type": "object", "properties": {)" + several(n, R"("k#": {"type": "null"})", ", ") +
-                R"(}, "required": [)" + several(n, "\"k#\"", ", ") + "]}";
+         return R"({"type": "object", "properties": {)" +
+                several(n, R"("key_of_many_that_begin_alike_#": {"type": "null"})", ", ") + R"(}, "required": [)" +
+                several(n, "\"key_of_many_that_begin_alike_#\"", ", ") + "]}";
        }},
       {"enumerated values", list(R"({"enum": [)", "\"value #\"", ", ", "]}")},
       {"alternatives", list(R"({"anyOf": [)", R"({"const": #})", ", ", "]}")},
@@ -62,22 +64,25 @@ std::vector<std::pair<const char*, Make>> schemas() {
       {"doubling definitions", doubling_definitions},
       {"long pattern", list(R"({"type": "string", "pattern": "^)", "ab?", "", "$\"}")},
       {"values that both hold", both("enum", "\"value #\"")},
-      {"names that both hold", both("required", "\"k#\"")},
+      {"names that both hold", both("required", "\"key_of_many_that_begin_alike_#\"")},
       {"types that both hold", both("type", "\"t#\"")},
       {"unused definitions", list(R"({"type": "null", "$defs": {)", R"("d#": {"type": "null"})", ", ", "}}")},
       {"items one by one", list(R"({"type": "array", "prefixItems": [)", R"({"const": #})", ", ", "]}")},
       {"schemas that all hold", list(R"({"allOf": [)", R"({"minimum": #})", ", ", "]}")},
       {"properties that all hold",
-       list(R"({"allOf": [)", R"({"type": "object", "properties": {"k#": {"type": "null"}}})", ", ", "]}")},
+       list(R"({"allOf": [)",
+            R"({"type": "object", "properties": {"key_of_many_that_begin_alike_#": {"type": "null"}}})", ", ", "]}")},
       {"exclusive schemas", list(R"({"oneOf": [)", R"({"const": "v#"})", ", ", "]}")},
       {"properties that bring others",
-       list(R"({"type": "object", "dependentRequired": {)", R"("k#": ["k+"])", ", ", "}}")},
-      {"names by patterns",
-       list(R"({"type": "object", "patternProperties": {)", R"("^k#$": {"type": "null"})", ", ", "}}")},
-      {"keywords that say nothing", list(R"({"type": "null", )", R"("x-k#": 0)", ", ", "}")},
+       list(R"({"type": "object", "dependentRequired": {)",
+            R"("key_of_many_that_begin_alike_#": ["key_of_many_that_begin_alike_+"])", ", ", "}}")},
+      {"names by patterns", list(R"({"type": "object", "patternProperties": {)",
+                                 R"("^key_of_many_that_begin_alike_#$": {"type": "null"})", ", ", "}}")},
+      {"keywords that say nothing",
+       list(R"({"type": "null", )", R"("x-key_of_many_that_begin_alike_#": 0)", ", ", "}")},
       {"one value again and again", list(R"({"enum": [)", "1", ", ", "]}")},
       {"values that are lists", list(R"({"enum": [)", "[#, [+]]", ", ", "]}")},
-      {"one value of many keys", list(R"({"const": {)", "\"k#\": #", ", ", "}}")},
+      {"one value of many keys", list(R"({"const": {)", "\"key_of_many_that_begin_alike_#\": #", ", ", "}}")},
       {"beginnings of a pattern", list(R"({"type": "string", "pattern": ")", "^", "", "a\"}")},
       {"ends of a pattern", list(R"({"type": "string", "pattern": "a)", "$", "", "\"}")},
       {"optional letters before a beginning", list(R"({"type": "string", "pattern": ")", "a?^", "", "b\"}")},
@@ -95,8 +100,8 @@ std::vector<Family> http() {
       R"({"role": "assistant", "content": [{"type": "tool_use", "id": "i#", "name": "f", "input": {}}]},)"
       R"({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i#", "content": "a"}]})";
   std::vector<Family> all = {
-      {"http", "keys of metadata", chat("metadata", list("{", "\"k#\": 0", ",", "}"))},
-      {"http", "unknown keys", wrapped(kChat, list("", "\"k#\": 0", ",", "}"), "")},
+      {"http", "keys of metadata", chat("metadata", list("{", "\"key_of_many_that_begin_alike_#\": 0", ",", "}"))},
+      {"http", "unknown keys", wrapped(kChat, list("", "\"key_of_many_that_begin_alike_#\": 0", ",", "}"), "")},
       {"http", "one key repeated", wrapped(kChat, list("", "\"k\": #", ",", "}"), "")},
       {"http", "objects of one key", chat("metadata", list("[", "{\"k\": 0}", ",", "]"))},
       {"http", "levels of nesting", chat("metadata", nest("", "[", "", "]", ""))},
@@ -121,9 +126,11 @@ std::vector<Family> http() {
       {"http", "ids to detokenize", list("POST /detokenize\n\n{\"tokens\": [", "5", ",", "]}")},
       {"http", "continuations",
        list("POST /v1/score\n\n{\"context\": \"a\", \"samples\": 1, \"continuation\": [", "\"b\"", ",", "]}")},
-      {"http", "template variables", chat("chat_template_kwargs", list("{", "\"k#\": 0", ",", "}"))},
-      {"http", "options of Ollama", list(ollama + "\"options\": {", "\"k#\": 0", ",", "}}")},
-      {"http", "fields of Ollama", list(ollama, "\"k#\": 0", ",", "}")},
+      {"http", "template variables",
+       chat("chat_template_kwargs", list("{", "\"key_of_many_that_begin_alike_#\": 0", ",", "}"))},
+      {"http", "options of Ollama",
+       list(ollama + "\"options\": {", "\"key_of_many_that_begin_alike_#\": 0", ",", "}}")},
+      {"http", "fields of Ollama", list(ollama, "\"key_of_many_that_begin_alike_#\": 0", ",", "}")},
       {"http", "calls and results", list(claude, calls, ",", "]}")},
       {"http", "calls that are cleared",
        list(claude, calls, ",", R"(], "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}})")},

@@ -58,6 +58,21 @@ void append_numbered(std::string& to, std::string_view piece, std::size_t number
   }
 }
 
+/// The longest time of inputs between `parts` and twice as many, of which `twice` is refused at once: what grows comes
+/// to its most just below the limit.
+double dearest_below(const Make& make, const Call& call, std::size_t parts, double large, double twice) {
+  double most = std::max(large, twice);
+  if (twice > large) return most;
+  std::size_t low = parts, high = 2 * parts;
+  for (int i = 0; i < 5; ++i) {
+    const std::size_t middle = low + (high - low) / 2;
+    const double seconds = seconds_of(call, make(middle), 1);
+    most = std::max(most, seconds);
+    (seconds > large ? low : high) = middle;
+  }
+  return most;
+}
+
 }  // namespace
 
 std::string growth_problem(const Make& make, const Call& call, const GrowthLimits& limits) {
@@ -84,7 +99,11 @@ std::string growth_problem(const Make& make, const Call& call, const GrowthLimit
     if (large < 20 * limits.enough_seconds) large = std::min(large, seconds_of(call, input, 1));
   }
   // Neither a limit that is reached between the two sizes nor the end of a cache is growth: it does not go on.
-  if (large <= limits.limit_seconds && seconds_of(call, make(2 * parts), 1) <= limits.factor * large) return "";
+  if (large <= limits.limit_seconds) {
+    const double twice = seconds_of(call, make(2 * parts), 1);
+    if (twice <= limits.factor * large && dearest_below(make, call, parts, large, twice) <= limits.limit_seconds)
+      return "";
+  }
   char text[200];
   std::snprintf(text, sizeof text, "%zu parts (%zu bytes) take %.1f ms, 4 times as many (%zu bytes) %.1f ms", parts / 4,
                 quarter.size(), 1e3 * small, input.size(), 1e3 * large);

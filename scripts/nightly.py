@@ -43,8 +43,9 @@ STEPS = (
     Step("soak", "the server for 30 minutes under load and attack", 35,
          "make build && scripts/serve_soak.py build/release/dllm --seconds 1800"),
     Step("faults", "planted faults, those of longest ago: whether the tests notice them", 55, "scripts/plant_faults.py --minutes 40"),
-    Step("fuzz", "every fuzz target for half a minute, and whether twice the input costs more than three times the time", 35,
-         "make fuzz FUZZ_SECONDS=30"),
+    Step("fuzz", "every fuzz target for half a minute, and whether twice the input costs parsers and verbs more than three times "
+         "the time", 35,
+         "make fuzz FUZZ_SECONDS=30 && make build && scripts/cli_growth.py build/release/dllm"),
     Step("tsan", "everything that uses threads under the thread sanitizer", 30, "make tsan"),
     Step("coverage", "line coverage", 35, "make coverage"),
     Step("rtl", "the hardware's tests, its random programs 20 times as long, proofs, and 2,000 random programs on the "
