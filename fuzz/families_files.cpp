@@ -260,6 +260,8 @@ std::vector<Family> networks() {
 std::vector<Family> evaluations() {
   return {
       {"eval_set", "items", list("", R"({"prompt":"2+2=","answer":"4","task":"sum"})", "\n", "\n")},
+      {"eval_set", "set in an answer",
+       list(R"({"code":"def f(a):\n    return a","input":"1","output":"{)", "#", ", ", "}\"}\n")},
       {"eval_set", "numbers in an answer", list(R"({"question":"q","answer":")", "# ", "", "#### 4\"}\n")},
       {"eval_set", "keys",
        list(R"({"prompt":"p","answer":"4","task":"sum",)", "\"key_of_many_that_begin_alike_#\":0", ",", "}\n")},

@@ -16,7 +16,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 
 import growth_files
 from growth_files import Family
@@ -41,10 +40,10 @@ def size_of(folder: pathlib.Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def problem_of(dllm: str, family: Family, say: Callable[[str], None]) -> str:
-    """"" or what is wrong, with the figures."""
+def problem_of(dllm: str, family: Family) -> tuple[bool, str]:
+    """Whether something is wrong, and the figures."""
     with tempfile.TemporaryDirectory() as name:
-        folders = {}
+        folders: dict[int, pathlib.Path] = {}
 
         def run(parts: int) -> tuple[float, int]:
             folder = folders.setdefault(parts, pathlib.Path(name) / str(parts))
@@ -57,7 +56,7 @@ def problem_of(dllm: str, family: Family, say: Callable[[str], None]) -> str:
         while True:
             large, status = run(parts)
             if status < 0:
-                return f"{parts} parts end it with signal {-status} after {large:.1f} s"
+                return True, f"{parts} parts end it with signal {-status} after {large:.1f} s"
             if large >= ENOUGH_S or size_of(folders[parts]) > MOST_BYTES or parts >= family.most:
                 break
             parts *= 2
@@ -65,10 +64,9 @@ def problem_of(dllm: str, family: Family, say: Callable[[str], None]) -> str:
         for _ in range(ATTEMPTS):
             small = min(small, run(parts // 4)[0])
             if large <= FACTOR * FACTOR * max(small, FLOOR_S):
-                say(f"{parts // 4} and {parts} parts: {small:.2f} and {large:.2f} s, status {status}")
-                return ""
+                return False, f"{parts // 4} and {parts} parts: {small:.2f} and {large:.2f} s, status {status}"
             large = min(large, run(parts)[0])
-        return f"{parts // 4} parts take {small:.2f} s, 4 times as many {large:.2f} s"
+        return True, f"{parts // 4} parts take {small:.2f} s, 4 times as many {large:.2f} s"
 
 
 def main() -> int:
@@ -86,10 +84,9 @@ def main() -> int:
         if options.list:
             print(family.name)
             continue
-        problem = problem_of(options.dllm, family, lambda text, one=family: print(f"{one.name}: {text}", flush=True))
-        if problem:
-            print(f"{family.name}: TOO FAST A GROWTH: {problem}", flush=True)
-            bad += 1
+        problem, figures = problem_of(options.dllm, family)
+        print(f"{family.name}: {'TOO FAST A GROWTH: ' if problem else ''}{figures}", flush=True)
+        bad += problem
     if not options.list:
         print(f"{len(wanted) - bad} of {len(wanted)} families grow slowly enough")
     return 1 if bad else 0

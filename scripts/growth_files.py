@@ -146,11 +146,12 @@ def put_checkpoint(folder: pathlib.Path, layers: int = 1, config: dict[str, Any]
             "weight_tying": False, "activation_type": "silu", "block_type": "llama", "rope": True,
             "layer_norm_type": "rms", "include_bias": False, "include_qkv_bias": False}
     (folder / "config.json").write_text(json.dumps(base | (config or {})))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "!", "add_bos_token": True, "mask_token": "t0"} | (tokenizer_config or {})))
+    roles: dict[str, Any] = {"bos_token": "!", "add_bos_token": True, "mask_token": "t0"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(roles | (tokenizer_config or {})))
     if generation is not None:
         (folder / "generation_config.json").write_text(json.dumps(generation))
     words = LETTERS + [f"t{i}" for i in range(vocab - 256)]
-    own = {"added_tokens": [], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+    own: dict[str, Any] = {"added_tokens": [], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
                                                  "use_regex": True},
            "decoder": {"type": "ByteLevel"},
            "model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(words)}, "merges": []}}
@@ -196,7 +197,9 @@ def model_verb(*words: str) -> Callable[[pathlib.Path], list[str]]:
 
 
 def text_file(name: str, text: Callable[[int], str]) -> Callable[[pathlib.Path, int], None]:
-    return lambda folder, n: (folder / name).write_text(text(n)) and None
+    def make(folder: pathlib.Path, n: int) -> None:
+        (folder / name).write_text(text(n))
+    return make
 
 
 def lines(n: int, line: str) -> str:
@@ -240,8 +243,7 @@ def importance(folder: pathlib.Path, n: int) -> None:
 
 
 def items(answer: Callable[[int], str], task: str) -> Callable[[pathlib.Path, int], None]:
-    return lambda folder, n: (folder / "i.jsonl").write_text(
-        json.dumps({"prompt": "3+4=", "answer": answer(n), "task": task}) + "\n") and None
+    return text_file("i.jsonl", lambda n: json.dumps({"prompt": "3+4=", "answer": answer(n), "task": task}) + "\n")
 
 
 def program(line: str, last: str = "C_BREAK\n") -> Callable[[pathlib.Path, int], None]:
@@ -287,8 +289,9 @@ FAMILIES = (
         "chat_template": lines(n, "{% set x# = # %}")}}), convert),
     Family("convert: chat templates", checkpoint(lambda n: {"tokenizer_config": {
         "chat_template": [{"name": f"t{i}" if i else "default", "template": "a"} for i in range(n)]}}), convert),
-    Family("eval: set in an answer", items(lambda n: "{" + ", ".join(map(str, range(n))) + "}", "output"),
-           model_verb(*EVAL)),
+    Family("eval: set in an answer", text_file("i.jsonl", lambda n: json.dumps(
+        {"code": "def f(a):\n    return a", "input": "1", "output": "{" + ", ".join(map(str, range(n))) + "}"}) + "\n"),
+        model_verb(*EVAL)),
     Family("eval: digits in an answer", items(lambda n: "7" * n, "sum"), model_verb(*EVAL)),
     Family("eval: words in an answer", items(lambda n: "word " * n, "sum"), model_verb(*EVAL)),
     Family("compare: configurations", text_file("c.toml", lambda n: 'items = "none.jsonl"\n' + lines(

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
@@ -101,8 +102,9 @@ Expected<const Tokenizer*> Model::require_tokenizer() const {
   return tokenizer_error_;
 }
 
-WeightView Model::bind(const WeightDecl& decl, const SourceTensor* tensor) {
-  if (tensor == nullptr) return {};
+WeightView Model::bind(const WeightDecl& decl, const std::vector<SourceTensor>& tensors) {
+  const auto tensor = std::ranges::lower_bound(tensors, decl.name, {}, &SourceTensor::name);
+  if (tensor == tensors.end() || tensor->name != decl.name) return {};
   WeightView view{tensor->type, decl.shape, tensor->data, tensor->mapped};
   if (tensor->permute_heads != 0 || !tensor->parts.empty()) {
     owned_.push_back(std::make_unique<std::vector<std::byte>>());
@@ -190,12 +192,9 @@ Expected<void> Model::bind_weights() {
     for (const AdapterPart& part : adapter.parts) tensors.insert(tensors.end(), {part.a, scaled(part.b, part.scale)});
   DLLM_CHECK_OK(accept_tiles(graph, source_.device_tiles, tensors));
   DLLM_CHECK_OK(check_tensors(graph, tensors));
-  std::unordered_map<std::string_view, const SourceTensor*> by_name;
-  for (const SourceTensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
-  for (const WeightDecl& decl : graph.weights) {
-    const auto found = by_name.find(decl.name);
-    weights_.push_back(bind(decl, found == by_name.end() ? nullptr : found->second));
-  }
+  // bind() would look at every tensor for each weight.
+  std::ranges::stable_sort(tensors, {}, &SourceTensor::name);
+  for (const WeightDecl& decl : graph.weights) weights_.push_back(bind(decl, tensors));
   return {};
 }
 

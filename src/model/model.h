@@ -77,7 +77,7 @@ class Model {
   Expected<void> open_adapters(std::span<const AdapterRequest> requests);
   Expected<void> bind_weights();
   SourceTensor scaled(const SourceTensor& tensor, float scale);
-  WeightView bind(const WeightDecl& decl, const SourceTensor* tensor);  ///< after check_tensors()
+  WeightView bind(const WeightDecl& decl, const std::vector<SourceTensor>& tensors);  ///< after check_tensors()
 
   ModelSource source_;
   std::vector<Adapter> adapters_;
