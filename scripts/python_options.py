@@ -55,8 +55,8 @@ def entry(key: str, kind: str, meaning: str) -> str:
 
 
 def load_meaning(info: _dllm.OptionInfo) -> str:
-    """With what it is if left out, and the flag that dllm run has for it."""
-    flag = info.flags[-1]
+    """With what it is if left out, and the flag that dllm run has for it: the first long one, as in errors."""
+    flag = next(flag for flag in info.flags if flag.startswith("--"))
     standard = f"; if left out: {info.default_text}" if info.default_text not in ("", "none") else ""
     spelled = "" if flag == "--" + info.key.replace("_", "-") else f" ({flag})"
     return info.meaning + standard + spelled
