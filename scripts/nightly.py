@@ -25,6 +25,8 @@ import subprocess
 import sys
 import time
 
+from running_group import RunningGroup, StillRunning
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOURS = 6
 
@@ -101,6 +103,7 @@ class Night:
         self.folder = root / "build" / "nightly"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.file = self.folder / "results.json"
+        self.running = RunningGroup(self.folder / "running")
         try:
             kept = json.loads(self.file.read_text())
             self.results = {name: Result(**one) for name, one in kept.items()}
@@ -120,15 +123,14 @@ class Night:
     def run(self, step: Step) -> Result:
         start, begun, used = time.monotonic(), time.strftime("%Y-%m-%d %H:%M:%S"), processor_seconds()
         with (self.folder / f"{step.name}.log").open("w") as log:
-            process = subprocess.Popen(["bash", "-c", step.command], cwd=self.root, stdin=subprocess.DEVNULL, stdout=log,
-                                       stderr=subprocess.STDOUT, start_new_session=True)
+            process = self.running.start(["bash", "-c", step.command], self.root, dict(os.environ), log)
             try:
                 status = process.wait(60 * step.minutes)
                 text = RESULTS.get(status, f"failed (status {status})")
             except subprocess.TimeoutExpired:
                 text = f"stopped after its {step.minutes} minutes"
             finally:
-                end_group(process)
+                self.running.end(process)
         result = Result(self.revision, text, round(time.monotonic() - start, 1), begun,
                         round(processor_seconds() - used, 1))
         self.keep(step, result)
@@ -139,15 +141,6 @@ def processor_seconds() -> float:
     """Of all children that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
-
-
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Whatever the step has started: a server that survives would disturb the next one."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
 
 
 def told(result: Result) -> str:
@@ -199,6 +192,12 @@ def main(arguments: list[str] | None = None, steps: tuple[Step, ...] = STEPS) ->
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             print("nightly: another run has not ended", file=sys.stderr)
+            return 2
+        # A signal that cannot be caught has left the step's processes, which would disturb its repetition.
+        try:
+            night.running.end_left_behind()
+        except StillRunning as error:
+            print(f"nightly: {error}", file=sys.stderr)
             return 2
         for step in wanted:
             known = night.known(step)

@@ -28,13 +28,12 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import time
-import typing
 
 from fault_lists import Fault, FaultList, ListError, Test, chosen, in_turn, misfits, read_list
+from running_group import RunningGroup, StillRunning
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LISTS = "tests/faults"
@@ -96,7 +95,7 @@ class Workshop:
 
     def __init__(self, root: pathlib.Path, work: pathlib.Path, jobs: int):
         self.root, self.work, self.tree, self.jobs = root, work, work / "tree", jobs
-        self.scratch, self.logs, self.running = work / "tmp", work / "logs", work / "running"
+        self.scratch, self.logs, self.running = work / "tmp", work / "logs", RunningGroup(work / "running")
         # Objects of equal sources are shared with other trees; what tests write is not.
         self.for_builds = {**os.environ, "CCACHE_BASEDIR": str(self.tree), "CCACHE_NOHASHDIR": "1"}
         self.for_tests = {**os.environ, "TMPDIR": str(self.scratch), "XDG_CACHE_HOME": str(self.scratch / "cache")}
@@ -109,37 +108,6 @@ class Workshop:
     def build_dir(self, one: FaultList) -> pathlib.Path:
         return self.tree / "build" / one.build
 
-    def start(self, command: list[str], environment: dict[str, str], output: typing.TextIO) -> subprocess.Popen[bytes]:
-        """In a process group of its own, which keeps `running` locked while any of it lives: see end_left_behind()."""
-        self.running.unlink(missing_ok=True)  # a daemon that a test has left behind may hold the old one for ever
-        with self.running.open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            process = subprocess.Popen(command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-                                       stderr=subprocess.STDOUT, start_new_session=True, pass_fds=(held.fileno(),))
-            held.write(str(process.pid))
-        return process
-
-    def end_left_behind(self) -> None:
-        """What a killed run has started goes on without it: a build would still write the objects of its fault. The lock
-        says that the group whose number the file holds is that one and not a later one with the same number."""
-        end = time.monotonic() + LEAST_LIMIT
-        with self.running.open("a+") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
-                except BlockingIOError:
-                    file.seek(0)
-                    group = file.read()
-                if time.monotonic() > end:
-                    raise ListError(f"processes of an earlier run (group {group or 'unknown'}) do not end")
-                if group:
-                    try:
-                        os.killpg(int(group), signal.SIGKILL)
-                    except ProcessLookupError:
-                        return  # the lock is a daemon's, which has left the group
-                time.sleep(0.02)
-
     def run(self, command: list[str], log: pathlib.Path, environment: dict[str, str],
             seconds: float | None = None) -> tuple[int | None, float]:
         """Exit status, None after `seconds`; whatever the command has started ends with it."""
@@ -148,17 +116,13 @@ class Workshop:
         with log.open("a") as output:
             output.write(f"$ {' '.join(command)}\n")
             output.flush()
-            process = self.start(command, environment, output)
+            process = self.running.start(command, self.tree, environment, output)
             try:
                 status: int | None = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 status = None
             finally:
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                process.wait()
+                self.running.end(process)
         taken = time.monotonic() - start
         shutil.rmtree(self.scratch, ignore_errors=True)
         return status, taken
@@ -362,7 +326,7 @@ def work(options: argparse.Namespace) -> int:
             (base / "results.jsonl").unlink(missing_ok=True)
         shop = Workshop(root, base, options.jobs)
         shop.logs.mkdir(exist_ok=True)
-        shop.end_left_behind()
+        shop.running.end_left_behind()
         tree_digest = copy_tree(root, shop.tree)
         results = Results(base / "results.jsonl")
         if options.minutes is not None:
@@ -387,7 +351,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     try:
         return work(parser.parse_args(arguments))
-    except ListError as error:
+    except (ListError, StillRunning) as error:
         print(f"plant_faults: {error}", file=sys.stderr)
         return 2
 

@@ -259,7 +259,7 @@ class Runs(Case):
             time.sleep(0.02)
         process.kill()
         process.wait()
-        pf.Workshop(self.root, work, 1).end_left_behind()
+        pf.Workshop(self.root, work, 1).running.end_left_behind()
         time.sleep(2.1)
         self.assertFalse((work / "tree/late").exists())
 
