@@ -68,6 +68,17 @@ std::vector<Family> values_of_templates() {
       {"chat_template", "different items", list("{{ [", "'i#'", ", ", "] | unique | list | length }}")},
       {"chat_template", "sorted items", list("{{ [", "'i#'", ", ", "] | sort | length }}")},
       {"chat_template", "replaced letters", list("{{ '", "ab", "", "' | replace('a', 'bb') | length }}")},
+      {"chat_template", "stripped letters",
+       [](std::size_t n) {
+         // Of each letter of the text, whether it is one of many others.
+         string letters;
+         for (std::size_t i = 0; i < std::min<std::size_t>(n, 0x1000); ++i) {
+           letters += static_cast<char>(0xe4 + (i >> 12U));
+           letters += static_cast<char>(0x80 | (i >> 6U & 0x3fU));
+           letters += static_cast<char>(0x80 | (i & 0x3fU));
+         }
+         return "{{ '" + several(n, "a") + "'.strip('" + letters + "a') | length }}";
+       }},
       {"chat_template", "parts of a text", list("{{ '", "a,", "", "'.split(',') | length }}")},
       {"chat_template", "letters of a text", list("{% for c in '", "a", "", "' %}{{ c }}{% endfor %}")},
       {"chat_template", "slices of a text",
