@@ -102,7 +102,7 @@ void AnswerJob::open() {
   HttpResponse head{.type = std::string(format_->stream_type()), .headers = call_->answer_headers()};
   head.headers.emplace_back("Cache-Control", "no-store");
   call_->exchange->begin_stream(std::move(head), format_->keep_alive());
-  call_->exchange->write(format_->opening());
+  write(format_->opening());
 }
 
 /// Sends the final text that the client does not have yet. Sent text is never taken back: if a text does not continue
