@@ -72,7 +72,7 @@ std::vector<Family> values_of_templates() {
        [](std::size_t n) {
          // Of each letter of the text, whether it is one of many others.
          string letters;
-         for (std::size_t i = 0; i < std::min<std::size_t>(n, 0x1000); ++i) {
+         for (std::size_t i = 0; i < std::min<std::size_t>(n, 0x9000); ++i) {
            letters += static_cast<char>(0xe4 + (i >> 12U));
            letters += static_cast<char>(0x80 | (i >> 6U & 0x3fU));
            letters += static_cast<char>(0x80 | (i & 0x3fU));

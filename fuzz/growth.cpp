@@ -58,19 +58,28 @@ void append_numbered(std::string& to, std::string_view piece, std::size_t number
   }
 }
 
-/// The longest time of inputs between `parts` and twice as many, of which `twice` is refused at once: what grows comes
-/// to its most just below the limit.
-double dearest_below(const Make& make, const Call& call, std::size_t parts, double large, double twice) {
-  double most = std::max(large, twice);
-  if (twice > large) return most;
+/// Whether what seemed too much does not go on: neither the end of a cache nor a limit that is reached between the two
+/// sizes is growth.
+bool is_no_growth(const Make& make, const Call& call, std::size_t parts, double large, const GrowthLimits& limits) {
+  if (large > limits.limit_seconds) return false;
+  const double twice = seconds_of(call, make(2 * parts), 1);
+  if (twice > limits.factor * large || twice > limits.limit_seconds) return false;
+  // Some budget is used up, and the next input costs no more.
+  if (twice > 0.5 * large && twice <= 1.5 * large) return true;
+  if (twice > large) {
+    const std::string four = make(4 * parts);
+    return four.size() > limits.most_bytes || seconds_of(call, four, 1) <= limits.factor * limits.factor * large;
+  }
+  // Twice as much is refused at once: what grows comes to its most just below.
   std::size_t low = parts, high = 2 * parts;
+  double most = large;
   for (int i = 0; i < 5; ++i) {
     const std::size_t middle = low + (high - low) / 2;
     const double seconds = seconds_of(call, make(middle), 1);
     most = std::max(most, seconds);
-    (seconds > large ? low : high) = middle;
+    (seconds > large / 2 ? low : high) = middle;
   }
-  return most;
+  return most <= limits.refused_seconds;
 }
 
 }  // namespace
@@ -98,12 +107,7 @@ std::string growth_problem(const Make& make, const Call& call, const GrowthLimit
     // What takes so long is not measured wrongly by as much.
     if (large < 20 * limits.enough_seconds) large = std::min(large, seconds_of(call, input, 1));
   }
-  // Neither a limit that is reached between the two sizes nor the end of a cache is growth: it does not go on.
-  if (large <= limits.limit_seconds) {
-    const double twice = seconds_of(call, make(2 * parts), 1);
-    if (twice <= limits.factor * large && dearest_below(make, call, parts, large, twice) <= limits.limit_seconds)
-      return "";
-  }
+  if (is_no_growth(make, call, parts, large, limits)) return "";
   char text[200];
   std::snprintf(text, sizeof text, "%zu parts (%zu bytes) take %.1f ms, 4 times as many (%zu bytes) %.1f ms", parts / 4,
                 quarter.size(), 1e3 * small, input.size(), 1e3 * large);
