@@ -86,7 +86,7 @@ bool is_no_growth(const Make& make, const Call& call, std::size_t parts, double 
 
 std::string growth_problem(const Make& make, const Call& call, const GrowthLimits& limits) {
   constexpr std::size_t kFirst = 8, kMost = std::size_t{1} << 30;
-  constexpr int kSmallCalls = 4, kAttempts = 3;
+  constexpr int kSmallCalls = 4, kAttempts = 3, kFurther = 2;
   std::size_t parts = kFirst;
   std::string input;
   double large = 0;
@@ -96,16 +96,26 @@ std::string growth_problem(const Make& make, const Call& call, const GrowthLimit
     large = seconds_of(call, input, 1);
     if (large >= limits.enough_seconds) break;
   }
-  const std::string quarter = make(parts / 4);
   const double most = limits.factor * limits.factor;
+  std::string quarter = make(parts / 4);
   double small = 0;
-  const auto exceeds = [&] { return large > most * std::max(small, limits.floor_seconds); };
+  const auto exceeds = [&](double share) { return large > share * most * std::max(small, limits.floor_seconds); };
+  int further = 0;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const double again = seconds_of(call, quarter, kSmallCalls);
     small = attempt == 0 ? again : std::min(small, again);
-    if (!exceeds()) return "";
-    // What takes so long is not measured wrongly by as much.
-    if (large < 20 * limits.enough_seconds) large = std::min(large, seconds_of(call, input, 1));
+    if (exceeds(1)) {
+      // What takes so long is not measured wrongly by as much.
+      if (large < 20 * limits.enough_seconds) large = std::min(large, seconds_of(call, input, 1));
+      continue;
+    }
+    if (!exceeds(0.6) || further == kFurther) return "";
+    // What grows with the square beside something linear shows it better in longer inputs.
+    ++further, parts *= 2, attempt = -1;
+    input = make(parts);
+    if (input.size() > limits.most_bytes) return "";
+    quarter = make(parts / 4);
+    large = seconds_of(call, input, 1);
   }
   if (is_no_growth(make, call, parts, large, limits)) return "";
   char text[200];
