@@ -132,7 +132,7 @@ void AnswerJob::tell_end(std::size_t choice, const Generation& answer) {
     facts["options"] = options_json(answer.options);
     facts["result"] = trace_result(answer);
   }
-  call_->exchange->write(format_->step(choice, request_.diffusing ? answer.text : "", facts));
+  write(format_->step(choice, request_.diffusing ? answer.text : "", facts));
 }
 
 bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
@@ -148,7 +148,7 @@ bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
   const bool first = std::exchange(stepped_[choice], 1) == 0;
   const Json facts = request_.events ? trace_step(call_->served().model, event, call_->seconds(), first)
                                      : Json{{"step", event.step}, {"nfe", event.nfe}, {"masked", event.masked}};
-  call_->exchange->write(format_->step(choice, snapshot ? canvas_text(event) : "", facts));
+  write(format_->step(choice, snapshot ? canvas_text(event) : "", facts));
   return true;
 }
 
@@ -164,7 +164,7 @@ void AnswerJob::on_done(std::size_t choice, Expected<Generation> answer) {
     open();
     if (request_.diffusing || request_.events) tell_end(choice, *answer);
     tell(choice, answer->text, /*complete=*/true);
-    call_->exchange->write(format_->closing(choice, *answer));
+    write(format_->closing(choice, *answer));
   }
   answers_[choice] = *std::move(answer);
   if (++done_ == answers_.size()) finish();
@@ -175,7 +175,7 @@ void AnswerJob::fail(const Error& error) {
   for (const RequestId id : ids_) call_->served().scheduler.cancel(id);
   if (!opened_) return call_->fail(error);
   const ApiError told = api_error(error);
-  call_->exchange->write(format_->error(told));
+  write(format_->error(told));
   call_->exchange->end();
   call_->log(told.status, {{"error", error.message()}});
 }
@@ -193,7 +193,7 @@ void AnswerJob::finish() {
     all.push_back(*std::move(answer));
   }
   if (!request_.stream) return call_->reply(HttpResponse{.body = dump(format_->whole(all))}, facts);
-  call_->exchange->write(format_->end(all));
+  write(format_->end(all));
   call_->exchange->end();
   call_->log(200, facts);
 }
