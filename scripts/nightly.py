@@ -34,8 +34,8 @@ class Step:
 
 
 STEPS = (
-    Step("test", "every test with all goldens, a million MX blocks, 5,000 damaged requests", 55,
-         "DLLM_MX_BLOCKS=1000000 DLLM_HOSTILE_REQUESTS=5000 make test"),
+    Step("test", "every test with all goldens, a million MX blocks, 5,000 damaged requests, each rank killed 20 times", 55,
+         "DLLM_MX_BLOCKS=1000000 DLLM_HOSTILE_REQUESTS=5000 DLLM_KILL_MOMENTS=20 make test"),
     Step("soak", "the server for 30 minutes under load and attack", 35,
          "make build && scripts/serve_soak.py build/release/dllm --seconds 1800"),
     Step("faults", "planted faults: whether the tests notice them", 70, "scripts/plant_faults.py"),

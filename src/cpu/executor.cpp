@@ -11,6 +11,7 @@
 #include <string_view>
 #include <variant>
 
+#include "backend/failed_pass.h"
 #include "base/to_size.h"
 #include "cpu/embedding.h"
 #include "cpu/model_memory.h"
@@ -143,6 +144,15 @@ void Executor::begin(std::span<const SequenceStep> batch) {
 }
 
 std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
+  try {
+    return run_pass(batch);
+  } catch (...) {
+    invalidate_rows(batch);
+    throw;
+  }
+}
+
+std::vector<Scores> Executor::run_pass(std::span<const SequenceStep> batch) {
   begin(batch);
   std::vector<Scores> scores(batch.size());
   scores_ = &scores;
@@ -152,15 +162,8 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
     kv.record(step.plan.rows);
     assert(std::ranges::all_of(step.plan.visible, [&](const PositionRange& range) { return kv.holds(range); }));
   }
-  try {
-    attention_.begin(batch, own_rows_);  // asks who stores which row
-    for (const OpRun& part : plan_->runs) run_part(part);
-  } catch (...) {
-    // Some layers hold the new rows and others the old ones: the rows are invalid.
-    for (const SequenceStep& step : batch)
-      for (const PlanRow& row : step.plan.rows) step.cache->invalidate({row.position, row.position + 1});
-    throw;
-  }
+  attention_.begin(batch, own_rows_);  // asks who stores which row
+  for (const OpRun& part : plan_->runs) run_part(part);
   scores_ = nullptr;
   batch_ = {};
   return scores;

@@ -111,6 +111,7 @@ class Executor {
   };
 
   /// The runs of a plan, by their kind.
+  std::vector<Scores> run_pass(std::span<const SequenceStep> batch);
   void run_part(const OpRun& part);
   void run_rows(const OpRun& part);
   void run_products(const OpRun& part);

@@ -18,7 +18,8 @@ Expected<std::shared_ptr<const Model>> Model::load(const std::string& path, cons
 }
 
 Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log& log,
-                                                   std::span<const AdapterRequest> adapters) {
+                                                   std::span<const AdapterRequest> adapters,
+                                                   std::vector<Adapter> opened) {
   std::shared_ptr<Model> model(new Model);
   model->source_ = std::move(source);
   const Metadata& metadata = model->metadata();
@@ -51,7 +52,7 @@ Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log
         take_product_scales(model->architecture_->build(model->desc_, {1, 1}), model->source_.tensors, left_out);
   if (left_out > 0)
     log.warning("{} scales of activations are left out: products here do not take activations of four bits", left_out);
-  if (auto opened = model->open_adapters(adapters); !opened) return std::move(opened).error();
+  if (auto added = model->open_adapters(adapters, std::move(opened)); !added) return std::move(added).error();
   if (auto bound = model->bind_weights(); !bound) return in_file(std::move(bound).error());
   return std::shared_ptr<const Model>(std::move(model));
 }
@@ -131,7 +132,7 @@ Expected<void> Model::check_hidden(std::span<const std::int32_t> layers) const {
 }
 
 /// The one of the source first. Tensors get names of their own, as several adapters may change one matrix.
-Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests) {
+Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests, std::vector<Adapter> opened) {
   DLLM_TRY(Adapter own, take_draft_adapter(metadata(), source_.tensors));
   if (!own.parts.empty()) adapters_.push_back(std::move(own));
   if (const MetaValue* rotation = metadata().find(kRotationKey); rotation != nullptr && !requests.empty())
@@ -146,6 +147,7 @@ Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests) {
         half->name = fmt::format("adapter{}.{}", adapters_.size(), half->name);
     adapters_.push_back(std::move(adapter));
   }
+  for (Adapter& adapter : opened) adapters_.push_back(std::move(adapter));
   return check_adapters(architecture_->build(desc_, {1, 1}), adapters_);
 }
 

@@ -66,10 +66,11 @@ class FakeBackend : public Backend {
     }
 
    protected:
-    void take(const KvCache& branch, std::span<const PositionRange> rows) override {
+    bool take(const KvCache& branch, std::span<const PositionRange> rows) override {
       for (const PositionRange& range : rows)
         for (Position p = range.begin; p < range.end; ++p)
           state[static_cast<std::size_t>(p)] = static_cast<const Cache&>(branch).state[static_cast<std::size_t>(p)];
+      return true;
     }
   };
 

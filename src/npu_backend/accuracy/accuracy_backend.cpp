@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "backend/failed_pass.h"
 #include "base/try.h"
 #include "npu_backend/accuracy/executor.h"
 #include "npu_backend/accuracy/sampling.h"
@@ -133,8 +134,11 @@ Expected<std::unique_ptr<KvCache>> AccuracyBackend::make_cache(Position capacity
 }
 Expected<std::vector<Scores>> AccuracyBackend::forward(std::span<const SequenceStep> batch) {
   try {
-    return impl_->forward(batch);
+    auto scores = impl_->forward(batch);
+    if (!scores) invalidate_rows(batch);
+    return scores;
   } catch (const std::bad_alloc&) {
+    invalidate_rows(batch);
     return Error{ErrorCode::kResource, "no memory for a step", "--numerics", ""};
   }
 }

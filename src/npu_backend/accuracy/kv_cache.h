@@ -81,7 +81,7 @@ class LaneKvCache final : public KvCache {
   using KvCache::record;
 
  protected:
-  void take(const KvCache& branch, std::span<const PositionRange> rows) override;
+  bool take(const KvCache& branch, std::span<const PositionRange> rows) override;
 
  private:
   struct Layer {
