@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json_reader.h"
@@ -44,7 +45,8 @@ Error overlap(const SchemaNode& list, std::size_t a, std::size_t b) {
 
 }  // namespace
 
-SchemaReader::SchemaReader(const nlohmann::ordered_json& root) : root_(root), merge_budget_(kMostMerged) {}
+SchemaReader::SchemaReader(const nlohmann::ordered_json& root, std::string path)
+    : root_(root), path_(std::move(path)), merge_budget_(kMostMerged) {}
 SchemaReader::~SchemaReader() = default;
 
 Expected<PatternPtr> SchemaReader::read(const SchemaNode& node) {
@@ -54,7 +56,7 @@ Expected<PatternPtr> SchemaReader::read(const SchemaNode& node) {
   --depth_;
   if (!result) return result;
   if ((*result)->depth > kDeepestPattern) return node.bad("too many schemas within each other");
-  return at_place(*result, node.path);
+  return at_place(*result, path_ + node.path.substr(1));
 }
 
 Expected<PatternPtr> SchemaReader::any_of(const SchemaNode& node) {
@@ -243,10 +245,17 @@ Expected<SchemaReader::Bounds> SchemaReader::bounds(const SchemaNode& node, cons
                 to ? static_cast<std::int32_t>(std::min(*to, kMostCount)) : Pattern::kUnbounded};
 }
 
-Expected<PatternPtr> schema_pattern(const nlohmann::ordered_json& schema) {
-  DLLM_TRY(const auto resolved, without_anchors(schema));
-  const nlohmann::ordered_json& root = resolved ? *resolved : schema;
-  return SchemaReader(root).read({root, "$"});
+Expected<PatternPtr> schema_pattern(const nlohmann::ordered_json& schema, const std::string& path) {
+  const auto at_path = [&](Error error) {
+    error.where = path + error.where.substr(1);
+    return error;
+  };
+  auto resolved = without_anchors(schema);
+  if (!resolved) return at_path(std::move(resolved).error());
+  const nlohmann::ordered_json& root = *resolved ? **resolved : schema;
+  auto pattern = SchemaReader(root, path).read({root, "$"});
+  if (!pattern) return at_path(std::move(pattern).error());
+  return pattern;
 }
 
 Expected<PatternPtr> parse_schema(std::string_view text) {

@@ -21,7 +21,8 @@ namespace dllm::constrain {
 /// compile() has limits for that.
 class SchemaReader {
  public:
-  explicit SchemaReader(const nlohmann::ordered_json& root);
+  /// `path`: of the schema, for the names of its parts. The paths of nodes begin with "$" all the same.
+  SchemaReader(const nlohmann::ordered_json& root, std::string path);
   ~SchemaReader();
   SchemaReader(const SchemaReader&) = delete;
   SchemaReader& operator=(const SchemaReader&) = delete;
@@ -86,6 +87,7 @@ class SchemaReader {
   static PatternPtr in_order(const std::vector<Member>& members);
 
   const Json& root_;
+  const std::string path_;
   std::map<std::pair<std::string, int>, PatternPtr> references_;  ///< by name and level of recursion
   std::set<std::string> open_;                                    ///< references that are being read
   int level_ = 0;                                                 ///< of recursion
