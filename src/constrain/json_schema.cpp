@@ -29,7 +29,7 @@ constexpr int kMostNesting = 64;
 /// Schemas that are read. A schema beside alternatives counts once for each alternative. With so many the automaton is
 /// nearly always too large.
 constexpr int kMostRead = 4000;
-constexpr std::int64_t kMostMerged = 20'000;  ///< JSON values of all schemas that are merged
+constexpr std::int64_t kMostMerged = 150'000;  ///< JSON values of all schemas that are merged
 
 /// What a schema may take to read: it is kept with the requests that ask for it, and in a cache.
 constexpr std::size_t kMostSchemaBytes = std::size_t{256} << 10U;

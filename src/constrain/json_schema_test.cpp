@@ -359,9 +359,7 @@ TEST(JsonSchema, ErrorsOfContainersNameThePath) {
       {R"({"type": "array", "uniqueItems": true})", "$.uniqueItems"},
       {R"({"anyOf": [{"type": "null"}, {"type": "text"}]})", "$.anyOf[1].type"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "$.oneOf"},
-      {R"({"oneOf": [{"enum": [3, {"a": 1, "b": [2]}]}, {"enum": [4, {"b": [2.0], "a": 1}]}]})", "$.oneOf"},
-      {R"({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]})", "$.oneOf"},
-      {R"({"oneOf": [{"properties": {"a": {}}}, {"type": "string"}]})", "$.oneOf"},
+      {R"({"oneOf": [{"properties": {"a": {"format": "date"}}}, {"properties": {"a": {"const": 2}}}]})", "$.oneOf"},
   });
 }
 

@@ -355,9 +355,14 @@ bool needs_flattening(const Json& schema) {
 }
 
 std::int64_t count_values(const Json& value) {
+  constexpr std::size_t kText = 32;  // bytes that cost as much as a value
   std::int64_t count = 1;
-  if (value.is_structured())
+  if (value.is_string()) count += static_cast<std::int64_t>(value.get_ref<const std::string&>().size() / kText);
+  if (value.is_array())
     for (const Json& one : value) count += count_values(one);
+  if (value.is_object())
+    for (const auto& [name, one] : value.get_ref<const Json::object_t&>())
+      count += static_cast<std::int64_t>(name.size() / kText) + count_values(one);
   return count;
 }
 

@@ -23,7 +23,7 @@ Expected<nlohmann::ordered_json> flatten_schema(const SchemaNode& node, const nl
 /// Whether flatten_schema() has something to do.
 bool needs_flattening(const nlohmann::ordered_json& schema);
 
-/// How many values a JSON value has, with itself.
+/// How many values a JSON value has, with itself; long texts count as several.
 std::int64_t count_values(const nlohmann::ordered_json& value);
 
 /// An expression that a string must match, or must not.

@@ -97,7 +97,12 @@ class Negation {
     for (const auto& [name, value] : node.json.items()) {
       DLLM_CHECK_OK(pay(node, value));
       JsonSchema needed = value;
-      if (value.is_array()) needed = {{"required", value}};
+      if (value.is_array()) {
+        for (std::size_t i = 0; i < value.size(); ++i)
+          if (!value[i].is_string())
+            return SchemaNode{value[i], fmt::format("{}.{}[{}]", node.path, name, i)}.bad("it must be a name");
+        needed = {{"required", value}};
+      }
       all.push_back({{"anyOf", JsonSchema::array({std::move(needed), without_property(name)})}});
     }
     return all;

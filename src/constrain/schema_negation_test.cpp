@@ -19,6 +19,7 @@ constexpr const char* kConditionals[] = {
     R"({"type": "string", "pattern": "^[ab]{1,3}$", "not": {"pattern": "^a+$"}})",
     R"({"type": "integer", "minimum": 1, "maximum": 12, "not": {"enum": [1, 7.0, 11]}})",
     R"({"type": "number", "minimum": 0, "maximum": 1, "not": {"enum": [0, 0.5]}})",
+    R"({"type": "number", "multipleOf": 2.5, "minimum": 0, "maximum": 20, "not": {"enum": [5, 6, 20]}})",
     R"({"type": "integer", "not": {"minimum": 3, "maximum": 900}})",
     R"({"type": ["boolean", "null", "integer", "string"], "not": {"anyOf": [{"const": false}, {"type": ["null", "string"]}]}})",
     R"({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "boolean"}}, "not": {"required": ["a", "b"]}})",
@@ -50,6 +51,10 @@ constexpr const char* kConditionals[] = {
         "b/c": {"$dynamicAnchor": "leaf", "enum": [1, 2]}}})",
     R"({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}, "c": {"type": "null"}},
         "oneOf": [{"required": ["a"]}, {"required": ["b"]}, {"required": ["c"]}]})",
+    R"({"oneOf": [{"enum": [3, {"a": 1, "b": [2]}]}, {"enum": [4, {"b": [2.0], "a": 1}]}]})",
+    R"({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]})",
+    R"({"oneOf": [{"properties": {"a": {}}}, {"type": "string"}]})",
+    R"({"type": "string", "format": "date", "not": {"pattern": "^19"}})",
     R"({"oneOf": [{"type": "integer", "minimum": 0}, {"type": "number", "maximum": 10}]})",
     R"({"type": "string", "pattern": "^[a-z]{250}x*$", "maxLength": 255})",
     R"({"type": "string", "pattern": "^(?=.{1,120}\\.?$)[a-z](?:[a-z-]{0,61}[a-z])?(?:\\.[a-z](?:[-a-z]{0,61}[a-z])?)*\\.?$",
@@ -61,7 +66,7 @@ constexpr const char* kConditionals[] = {
 
 TEST(SchemaNegation, WhatTheAutomatonAcceptsValidates) {
   std::mt19937 rng(5);
-  for (const char* text : kConditionals) test::expect_walks_validate(text, 200, rng);
+  for (const char* text : kConditionals) test::expect_walks_validate(text, 100, rng);
 }
 
 /// What must not be lost.
@@ -115,7 +120,7 @@ TEST(SchemaNegation, WhatCannotBeNegatedIsNamed) {
       {R"({"not": {"enum": 3}})", "$.not.enum"},
       {R"({"not": {"enum": [{"a": 1}]}})", "$.not"},
       {R"({"not": {"required": "a"}})", "$.not.required"},
-      {R"({"type": "object", "dependentRequired": {"a": [3]}})", "$.required[0]"},
+      {R"({"type": "object", "dependentRequired": {"a": [3]}})", "$.dependentRequired.a[0]"},
       {R"({"type": "object", "dependentRequired": ["a"]})", "$.dependentRequired"},
       {R"({"not": {"$ref": "#"}})", "$"},
       {R"({"type": "array", "contains": {}, "uniqueItems": true, "items": {"enum": [1]}})", "$.contains"},

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/try.h"
@@ -186,23 +189,30 @@ Expected<PatternPtr> SchemaReader::integer(const SchemaNode& node) {
 
 /// Between the numbers that are excluded, each of which may be written in several ways.
 Expected<PatternPtr> SchemaReader::number(const SchemaNode& node) {
+  constexpr std::size_t kMostExcluded = 64;
   std::vector<Json> excluded = excluded_values(node);
   std::erase_if(excluded, [](const Json& value) { return !value.is_number(); });
   if (excluded.empty()) return numbers_between(node);
+  if (excluded.size() > kMostExcluded) return node.at("not").bad(fmt::format("more than {} numbers", kMostExcluded));
   DLLM_CHECK_OK(check_numbers(node));
   std::ranges::sort(excluded, {}, [](const Json& value) { return value.get<double>(); });
+  const NumberBound low = narrower(node, "minimum", "exclusiveMinimum", 1),
+                    high = narrower(node, "maximum", "exclusiveMaximum", -1);
+  const Json plain = keywords_beside(node.json, "not");
   std::vector<PatternPtr> ways;
+  std::optional<Error> wrong;
   for (std::size_t i = 0; i <= excluded.size(); ++i) {
-    Json between = node.json;
-    const NumberBound low = narrower(node, "minimum", "exclusiveMinimum", 1),
-                      high = narrower(node, "maximum", "exclusiveMaximum", -1);
-    if (i > 0 && (low.key == nullptr || node.json[low.key].get<double>() <= excluded[i - 1].get<double>()))
+    Json between = plain;
+    if (i > 0 && (low.key == nullptr || plain[low.key].get<double>() <= excluded[i - 1].get<double>()))
       between.erase("minimum"), between["exclusiveMinimum"] = excluded[i - 1];
-    if (i < excluded.size() && (high.key == nullptr || node.json[high.key].get<double>() >= excluded[i].get<double>()))
+    if (i < excluded.size() && (high.key == nullptr || plain[high.key].get<double>() >= excluded[i].get<double>()))
       between.erase("maximum"), between["exclusiveMaximum"] = excluded[i];
     if (!leaves_room(between)) continue;
-    DLLM_TRY(ways.emplace_back(), numbers_between({between, node.path}));
+    auto way = numbers_between({between, node.path});
+    if (!way) wrong = std::move(way).error();  // perhaps no multiple is between two of them
+    if (way) ways.push_back(*std::move(way));
   }
+  if (ways.empty() && wrong) return *wrong;
   return either(std::move(ways));
 }
 
