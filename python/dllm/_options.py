@@ -355,6 +355,9 @@ class LoadOptions(TypedDict, total=False):
     lora: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     #: the same for drafts only, with --mode; may be repeated
     lora_draft: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
+    #: vision tower of the model, a GGUF file or the Hugging Face folder that has it, for prompts with images; if
+    #: left out: none: prompts have no images
+    mmproj: str | os.PathLike[str] | None
     #: the device's LM head computes every row, not only those that are scored (--all-logits)
     npu_all_logits: bool | None
     #: without the device's memory runtime: weights outside its window are paged (--no-somr)

@@ -115,13 +115,15 @@ void Executor::begin(std::span<const SequenceStep> batch) {
   for (std::size_t s = 0; s < batch.size(); ++s) {
     const StepPlan& plan = batch[s].plan;
     auto mixture = plan.mixtures.begin();
+    auto given = plan.given.begin();
     const std::size_t hidden = plan.hidden.size() / to_size(std::max<std::int64_t>(1, plan.row_count()));
     for (std::int32_t i = 0; i < plan.row_count(); ++i) {
       const PlanRow& row = plan.row(i);
       const bool mixed = mixture != plan.mixtures.end() && i == mixture->row;
       const bool shadow = static_cast<std::size_t>(i) >= plan.rows.size();
       rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr,
-                       plan.region, shadow, plan.hidden.data() + static_cast<std::size_t>(i) * hidden});
+                       plan.region, shadow, plan.hidden.data() + static_cast<std::size_t>(i) * hidden,
+                       given != plan.given.end() && i == given->row ? (given++)->values : nullptr, plan.columns});
       last_position_ = std::max(last_position_, row.position);
     }
   }
@@ -272,6 +274,10 @@ void Executor::run_gated(const OpRun& part) {
 void Executor::row(const op::Embed& o, std::int64_t r) {
   const Row& at = rows_[to_size(r)];
   const std::int64_t n = width(o.out);
+  if (at.given != nullptr && o.part != EmbedPart::kMixture) {
+    std::copy_n(at.given, n, value(o.out) + r * n);
+    return;
+  }
   embed_row(o, weight(o.table), at.token, at.mixture, n, value(o.out) + r * n);
 }
 
@@ -295,6 +301,17 @@ void Executor::row(const op::Rope& o, std::int64_t r) {
   const RopeTable& table = rope_table(o);
   const std::int64_t n = width(o.x);
   const Position position = rows_[to_size(r)].position;
+  if (o.grid) {
+    const std::int32_t columns = rows_[to_size(r)].columns;
+    for (std::int32_t slice = 0; slice < o.heads; ++slice) {
+      const Position along = slice % 2 == 0 ? position % columns : position / columns;
+      const std::int64_t at = r * n + std::int64_t{slice} * o.head_dim;
+      kernels_.rope(
+          {1, o.head_dim, o.dims, o.layout == RopeLayout::kInterleaved, table.cos(along), table.sin(along)},
+          value(o.x) + at, value(o.out) + at);
+    }
+    return;
+  }
   kernels_.rope(
       {o.heads, o.head_dim, o.dims, o.layout == RopeLayout::kInterleaved, table.cos(position), table.sin(position)},
       value(o.x) + r * n, value(o.out) + r * n);

@@ -86,6 +86,8 @@ class Executor {
     Region region;
     bool shadow;          ///< stores no K/V
     const float* hidden;  ///< borrowed from the plan, for graphs that read it; nullptr: of a shadow row
+    const float* given;   ///< in place of the token's embedding; nullptr: none
+    std::int32_t columns;  ///< StepPlan::columns
 
     /// Whether both choose among the experts of one block.
     bool pools_with(const Row& other, std::int32_t block) const {

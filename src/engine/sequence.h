@@ -114,6 +114,7 @@ class Sequence {
   std::vector<std::string> stop_texts_;
   bool stopped_ = false;               ///< by a stop text
   std::vector<TokenId> form_, shown_;  ///< see Given
+  std::shared_ptr<const PromptImages> images_;
   Position cached_ = 0;                ///< positions of the prompt from the store
   // Of earlier canvases.
   bool extended_ = false;  ///< there were some

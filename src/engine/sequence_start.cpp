@@ -22,8 +22,18 @@ Expected<void> check_ids(const ModelDesc& desc, const std::vector<TokenId>& ids,
   return {};
 }
 
-Expected<void> check_prompt(const ModelDesc& desc, const std::vector<TokenId>& prompt) {
-  DLLM_CHECK_OK(check_ids(desc, prompt, "prompt"));
+/// The prompt as people read it: without the ids of images.
+std::vector<TokenId> shown_prompt(std::vector<TokenId> prompt, const PromptImages* images) {
+  if (images == nullptr) return prompt;
+  for (const PromptImages::Image& image : images->images())
+    if (to_size(image.begin) < prompt.size()) prompt[to_size(image.begin)] = images->token();
+  return prompt;
+}
+
+Expected<void> check_prompt(const ModelDesc& desc, const std::vector<TokenId>& prompt, const PromptImages* images) {
+  DLLM_CHECK_OK(check_ids(desc, shown_prompt(prompt, images), "prompt"));
+  if (images != nullptr && desc.canvas.length == 0)
+    return Error{ErrorCode::kUnsupported, "this model does not read images", "images", ""};
   if (prompt.empty() && ((desc.logit_shift > 0 && !desc.mask) || !desc.modes.empty()))
     return Error{ErrorCode::kUsage, "a model that predicts next tokens needs at least one prompt token", "", ""};
   return {};
@@ -117,7 +127,7 @@ bool needs_plain_steps(const ModelDesc& desc, const ResolvedOptions& resolved) {
 
 Expected<AnswerLength> Sequence::checked(const ModelDesc& desc, const std::vector<TokenId>& prompt,
                                          const ResolvedOptions& resolved, const Given& given) {
-  DLLM_CHECK_OK(check_prompt(desc, prompt));
+  DLLM_CHECK_OK(check_prompt(desc, prompt, given.images.get()));
   DLLM_TRY(const AnswerLength length, answer_length(desc, resolved, prompt.size(), given));
   DLLM_CHECK_OK(check_constraint(resolved, desc));
   if (!given.suffix.empty() || !given.form.empty()) DLLM_CHECK_OK(check_given(desc, resolved, given));
@@ -141,6 +151,8 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(const AnswerHost& host, cons
                                                     const CommitSchedule* replay) {
   const ModelDesc& desc = host.backend.desc();
   DLLM_TRY(const AnswerLength length, checked(desc, prompt, resolved, given));
+  if (given.images != nullptr && !host.backend.takes_embeddings())
+    return Error{ErrorCode::kUnsupported, "this backend does not read images", "--backend", "use --backend cpu"};
   std::unique_ptr<Sequence> sequence(new Sequence(host, prompt, length));
   if (replay != nullptr) sequence->length_.grows = false;
   const std::vector<TokenId>& suffix = given.suffix;
@@ -153,6 +165,7 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(const AnswerHost& host, cons
   sequence->stop_texts_ = resolved.stop;
   sequence->form_ = given.form;
   sequence->shown_ = given.shown;
+  sequence->images_ = given.images;
   sequence->constraint_ = given.constraint;
   sequence->result_.options = resolved;
   sequence->size_ = length.canvas;
@@ -196,6 +209,7 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
     if (replay != nullptr)
       return Error{ErrorCode::kUsage, "the model refines whole canvases", "--replay", "give a model that fills masks"};
     DLLM_TRY(RefineOptions refine, refine_options(resolved, desc));
+    refine.images = images_;
     loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *cache_);
     return {};
   }

@@ -85,6 +85,7 @@ ScheduledRequest AnswerJob::scheduled(std::size_t choice) {
   one.suffix = request_.suffix;
   one.form = request_.form;
   one.shown = request_.shown;
+  one.images = request_.images;
   one.preamble = request_.preamble;
   one.deadline = call_->start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                     std::chrono::duration<double>(call_->api.options.request_seconds));

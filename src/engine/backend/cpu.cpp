@@ -147,7 +147,7 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
 const LoadReader& cpu_reader() {
   static const LoadReader reader{"cpu",
                                  {"threads", "isa", "cache_type", "activations", "arithmetic", "attention_arithmetic",
-                                  "weight_cache", "lora", "lora_draft", "draft_model"},
+                                  "weight_cache", "lora", "lora_draft", "draft_model", "mmproj"},
                                  "this processor does not read it",
                                  "leave it out"};
   return reader;
