@@ -208,10 +208,8 @@ void bind_model(nb::module_& module) {
              const std::string text = take(self.model->detokenize(ids, special));
              return nb::bytes(text.data(), text.size());
            })
-      .def("apply_template",
-           [](const Model& self, const PythonTurns& turns) {
-             return take(self.model->apply_template(to_turns(turns)));
-           })
+      .def("apply_template", [](const Model& self,
+                                const PythonTurns& turns) { return take(self.model->apply_template(to_turns(turns))); })
       .def("special_tokens", &special_tokens)
       .def_prop_rw(
           "chat_template", [](const Model& self) { return self.model->chat_template(); },

@@ -177,7 +177,7 @@ class Conversation {
   std::string system_;
   std::vector<ChatTurn> turns_;
   std::vector<std::string> images_;  ///< of the next message
-  std::size_t first_ = 0;  ///< earlier turns are not sent to the model; /save still has them
+  std::size_t first_ = 0;            ///< earlier turns are not sent to the model; /save still has them
   std::map<std::string, std::string> changed_;
   Generation last_;
   GenerateStats total_;

@@ -84,9 +84,9 @@ class Executor {
     TokenId token;
     const std::vector<MixedToken>* mixture;  ///< borrowed from the plan; nullptr: none
     Region region;
-    bool shadow;          ///< stores no K/V
-    const float* hidden;  ///< borrowed from the plan, for graphs that read it; nullptr: of a shadow row
-    const float* given;   ///< in place of the token's embedding; nullptr: none
+    bool shadow;           ///< stores no K/V
+    const float* hidden;   ///< borrowed from the plan, for graphs that read it; nullptr: of a shadow row
+    const float* given;    ///< in place of the token's embedding; nullptr: none
     std::int32_t columns;  ///< StepPlan::columns
 
     /// Whether both choose among the experts of one block.

@@ -21,7 +21,7 @@ struct Given {
   ConstraintPtr constraint{};     ///< the language of the answer, if its options ask for one
   std::vector<TokenId> shown{};   ///< control tokens whose texts are in the answer's
   std::shared_ptr<const PromptImages> images{};  ///< of the prompt; null: none
-  bool thinks = false;            ///< the language begins with thoughts (ScheduledRequest::preamble)
+  bool thinks = false;                           ///< the language begins with thoughts (ScheduledRequest::preamble)
 };
 
 /// How long an answer may become. The canvas is how many masks the model sees; it reads their number as the length of

@@ -38,9 +38,10 @@ Expected<std::unique_ptr<Images>> Images::load(const std::string& path, std::int
   DLLM_TRY(ModelSource source, vision_source(path));
   DLLM_TRY(std::shared_ptr<const VisionModel> model, VisionModel::load(std::move(source)));
   if (model->desc.text_width != width)
-    return Error{ErrorCode::kMismatch,
-                 fmt::format("the tower makes embeddings of {} values, the model has {}", model->desc.text_width, width),
-                 path, "give the tower of this model"};
+    return Error{
+        ErrorCode::kMismatch,
+        fmt::format("the tower makes embeddings of {} values, the model has {}", model->desc.text_width, width), path,
+        "give the tower of this model"};
   Tokens tokens;
   DLLM_TRY(tokens.image, image_token(tokenizer, kImageText));
   DLLM_TRY(tokens.begin, image_token(tokenizer, kBeginText));
@@ -61,7 +62,8 @@ Expected<std::shared_ptr<const ImageEmbedding>> Images::embedding(const std::str
   }
   if (next_ == std::numeric_limits<TokenId>::max())
     return Error{ErrorCode::kResource, "the process has read as many images as it can tell apart", name, "restart it"};
-  ImageEmbedding made{.id = next_++, .count = size.tokens(tower_->desc()), .width = tower_->desc().text_width, .rows = {}};
+  ImageEmbedding made{
+      .id = next_++, .count = size.tokens(tower_->desc()), .width = tower_->desc().text_width, .rows = {}};
   DLLM_TRY(made.rows, tower_->embed(image));
   auto embedding = std::make_shared<const ImageEmbedding>(std::move(made));
   keep({std::move(image), embedding});

@@ -23,8 +23,8 @@ class Images {
  public:
   /// Loads the tower of `path` (vision_source()) for a model whose embeddings have `width` values. Errors: those of
   /// VisionModel::load(); kMismatch (another model's tower); kUnsupported (the vocabulary has no image tokens).
-  static Expected<std::unique_ptr<Images>> load(const std::string& path, std::int64_t width,
-                                                const Tokenizer& tokenizer, const CpuOptions& options);
+  static Expected<std::unique_ptr<Images>> load(const std::string& path, std::int64_t width, const Tokenizer& tokenizer,
+                                                const CpuOptions& options);
 
   /// The prompt with its images, in the order of their tokens: each token becomes the begin of an image, its positions
   /// and its end. `names` of the files, for messages. Errors: kUsage (more or fewer images than tokens), and those of

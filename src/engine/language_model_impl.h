@@ -41,7 +41,7 @@ struct LanguageModel::Impl {
   Turns passes;                           ///< a backend runs one forward at a time
   Log log;
   Constraints constraints;
-  std::unique_ptr<Images> images;  ///< null: prompts may not have any
+  std::unique_ptr<Images> images;                         ///< null: prompts may not have any
   std::map<int, OfThisProcess<PassRunner>> second_paths;  ///< by threads; guarded by passes
   std::map<std::string, LatencyTable, std::less<>>
       latency_tables;  ///< by the window option `latency`; guarded by passes

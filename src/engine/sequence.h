@@ -115,7 +115,7 @@ class Sequence {
   bool stopped_ = false;               ///< by a stop text
   std::vector<TokenId> form_, shown_;  ///< see Given
   std::shared_ptr<const PromptImages> images_;
-  Position cached_ = 0;                ///< positions of the prompt from the store
+  Position cached_ = 0;  ///< positions of the prompt from the store
   // Of earlier canvases.
   bool extended_ = false;  ///< there were some
   DenoiseCounters before_;

@@ -70,8 +70,12 @@ TEST(DecodeImage, WhatIsNotReadIsNamed) {
   EXPECT_NE(error_of("").find("the image is empty"), std::string::npos);
   EXPECT_NE(error_of("GIF89a").find("no PNG, JPEG or WebP"), std::string::npos);
   EXPECT_NE(error_of(std::string(kMostImageBytes + 1, 'x')).find("32 are read"), std::string::npos);
-  if (decodes_image("JPEG")) EXPECT_NE(error_of(test_file("cmyk.jpg")).find("CMYK"), std::string::npos);
-  if (decodes_image("WebP")) EXPECT_NE(error_of(test_file("animation.webp")).find("animation"), std::string::npos);
+  if (decodes_image("JPEG")) {
+    EXPECT_NE(error_of(test_file("cmyk.jpg")).find("CMYK"), std::string::npos);
+  }
+  if (decodes_image("WebP")) {
+    EXPECT_NE(error_of(test_file("animation.webp")).find("animation"), std::string::npos);
+  }
 }
 
 /// Every prefix is an error, and none of them crashes.
@@ -94,7 +98,9 @@ TEST(DecodeImage, DamagedFilesAreErrorsOrPictures) {
       std::string damaged = whole;
       damaged[at] = static_cast<char>(damaged[at] ^ 0x5a);
       const auto image = decode_image(damaged, name);
-      if (image) EXPECT_EQ(image->pixels.size(), to_pixels(*image));
+      if (image) {
+        EXPECT_EQ(image->pixels.size(), to_pixels(*image));
+      }
     }
   }
 }

@@ -62,8 +62,9 @@ RgbImage upright(RgbImage image, int orientation) {
       std::int32_t column = transposed ? y : x, row = transposed ? x : y;
       if (from_right) column = image.width - 1 - column;
       if (from_bottom) row = image.height - 1 - row;
-      const auto at = (static_cast<std::size_t>(row) * static_cast<std::size_t>(image.width) +
-                       static_cast<std::size_t>(column)) * 3;
+      const auto at =
+          (static_cast<std::size_t>(row) * static_cast<std::size_t>(image.width) + static_cast<std::size_t>(column)) *
+          3;
       std::copy_n(image.pixels.data() + at, 3, to);
     }
   return out;

@@ -11,7 +11,8 @@
 namespace dllm {
 namespace {
 
-/// The bytes of the first chunk of this kind (RIFF container, https://developers.google.com/speed/webp/docs/riff_container).
+/// The bytes of the first chunk of this kind (RIFF container,
+/// https://developers.google.com/speed/webp/docs/riff_container).
 std::optional<std::string_view> riff_chunk(std::string_view file, std::string_view kind) {
   std::size_t at = 12;
   while (at <= file.size() && file.size() - at >= 8) {

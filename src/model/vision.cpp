@@ -149,9 +149,9 @@ Expected<VisionDesc> describe_vision(const ModelSource& source) {
   DLLM_TRY(const std::int64_t pool, vision_size(source, "projector.scale_factor", desc.pool));
   DLLM_TRY(const std::int64_t tokens, vision_size(source, "max_soft_tokens", desc.most_tokens));
   if (patch > 256 || pool > 64 || tokens > 4096 || desc.layers > 4096)
-    return vision_error(source, fmt::format("{} layers, patches of {}, squares of {}, {} tokens", desc.layers, patch,
-                                            pool, tokens),
-                        "clip.vision.*");
+    return vision_error(
+        source, fmt::format("{} layers, patches of {}, squares of {}, {} tokens", desc.layers, patch, pool, tokens),
+        "clip.vision.*");
   desc.patch = static_cast<std::int32_t>(patch);
   desc.pool = static_cast<std::int32_t>(pool);
   desc.most_tokens = static_cast<std::int32_t>(tokens);

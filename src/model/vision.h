@@ -17,10 +17,10 @@ namespace dllm {
 /// projection into the embeddings of the language model.
 struct VisionDesc {
   std::int64_t width = 0, layers = 0, heads = 0, head_dim = 0, ffn_width = 0;
-  std::int64_t text_width = 0;  ///< of the embeddings that it makes
-  std::int64_t positions = 0;   ///< columns or lines that have an embedding
-  std::int32_t patch = 16;      ///< pixels a side
-  std::int32_t pool = 3;        ///< patches a side of the square that becomes one embedding
+  std::int64_t text_width = 0;     ///< of the embeddings that it makes
+  std::int64_t positions = 0;      ///< columns or lines that have an embedding
+  std::int32_t patch = 16;         ///< pixels a side
+  std::int32_t pool = 3;           ///< patches a side of the square that becomes one embedding
   std::int32_t most_tokens = 280;  ///< embeddings of an image, at most
   float norm_eps = 1e-6f;
   bool standardizes = false;  ///< means are shifted and scaled before the projection
@@ -36,8 +36,8 @@ inline constexpr float kVisionRopeTheta = 100.f;
 struct VisionModel {
   ModelSource source;
   VisionDesc desc;
-  Weights tower, projector;  ///< by the weight ids of the two graphs below
-  WeightView positions;      ///< {width, positions, 2}: columns, then lines
+  Weights tower, projector;         ///< by the weight ids of the two graphs below
+  WeightView positions;             ///< {width, positions, 2}: columns, then lines
   std::vector<float> shift, scale;  ///< of VisionDesc::standardizes
 
   /// `source`: of vision_source(). Errors: kInvalidFile, kUnsupported.

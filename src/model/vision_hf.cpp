@@ -34,7 +34,7 @@ Error bad_vision(const HfConfig& config, std::string what, ErrorCode code = Erro
   return {code, std::move(what), config.file(), ""};
 }
 
-Expected<HfConfig> read_config(const fs::path& path) {
+Expected<HfConfig> vision_json(const fs::path& path) {
   DLLM_TRY(const std::string text, read_input(path.string()));
   return HfConfig::parse(text, path.string());
 }
@@ -67,7 +67,7 @@ Expected<std::int64_t> most_soft_tokens(const fs::path& directory, std::int64_t 
   for (const char* const name : {"processor_config.json", "preprocessor_config.json"}) {
     std::error_code ignored;
     if (!fs::exists(directory / name, ignored)) continue;
-    DLLM_TRY(const HfConfig processor, read_config(directory / name));
+    DLLM_TRY(const HfConfig processor, vision_json(directory / name));
     HfConfig images = processor;
     if (processor.contains("image_processor") && processor.json()["image_processor"].is_object())
       images = HfConfig::of(processor.json()["image_processor"], processor.file() + ", image_processor");
@@ -81,8 +81,7 @@ Expected<std::int64_t> most_soft_tokens(const fs::path& directory, std::int64_t 
 Expected<void> set_vision_metadata(const fs::path& directory, const HfConfig& config, const HfConfig& vision,
                                    Metadata& meta) {
   const auto u32 = [](std::int64_t v) { return MetaValue::u32(static_cast<std::uint32_t>(v)); };
-  const auto copy = [&](std::string_view key, std::string_view tail,
-                        std::int64_t fallback) -> Expected<std::int64_t> {
+  const auto copy = [&](std::string_view key, std::string_view tail, std::int64_t fallback) -> Expected<std::int64_t> {
     DLLM_TRY(const std::int64_t value, vision.integer_or(key, fallback));
     if (value < 1 || value > kMaxModelDim) return bad_vision(vision, fmt::format("'{}' is {}", key, value));
     meta.set(fmt::format("clip.vision.{}", tail), u32(value));
@@ -213,7 +212,7 @@ Expected<std::vector<SourceTensor>> ordered(std::vector<SourceTensor> tensors) {
 }  // namespace
 
 Expected<bool> has_vision(const std::string& directory) {
-  DLLM_TRY(const HfConfig config, read_config(fs::path(directory) / "config.json"));
+  DLLM_TRY(const HfConfig config, vision_json(fs::path(directory) / "config.json"));
   DLLM_TRY(const auto vision, vision_config(config));
   if (!vision) return false;
   DLLM_TRY(const Safetensors files, Safetensors::open(directory));
@@ -221,7 +220,7 @@ Expected<bool> has_vision(const std::string& directory) {
 }
 
 Expected<ModelSource> vision_from_hf(const std::string& directory) {
-  DLLM_TRY(const HfConfig config, read_config(fs::path(directory) / "config.json"));
+  DLLM_TRY(const HfConfig config, vision_json(fs::path(directory) / "config.json"));
   DLLM_TRY(const auto vision, vision_config(config));
   if (!vision) return bad_vision(config, "the model has no vision tower ('vision_config')");
   DLLM_CHECK_OK(check_vision_switches(*vision));

@@ -22,7 +22,7 @@ struct Conversation {
 /// A conversation as the model reads it.
 struct ConversationPrompt {
   std::vector<std::int32_t> ids;
-  std::string opening;  ///< its end, with which an answer begins (TemplatedPrompt)
+  std::string opening;                           ///< its end, with which an answer begins (TemplatedPrompt)
   std::shared_ptr<const PromptImages> images{};  ///< null: none
 };
 

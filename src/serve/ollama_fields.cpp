@@ -139,8 +139,7 @@ Expected<Json> messages_from_ollama(const Json& list) {
       const Json list_of = *images;
       message.erase("images");
       if (!list_of.empty()) {
-        DLLM_TRY(message["content"],
-                 content_with_images(message, list_of, fmt::format("messages[{}].images", i)));
+        DLLM_TRY(message["content"], content_with_images(message, list_of, fmt::format("messages[{}].images", i)));
       }
     }
     for (const auto& [theirs, ours] : {std::pair("tool_name", "name"), std::pair("thinking", "reasoning_content")})

@@ -165,11 +165,12 @@ Expected<std::string> TextFlags::read(const Flags& flags, Terminal& terminal) co
 }
 
 void add_image_flag(Flags& flags, std::vector<std::string>& files) {
-  flags.add({.names = {"--image"},
-             .value = "FILE",
-             .help = "PNG, JPEG or WebP image before the text of the message, for models with --mmproj; may be repeated",
-             .takes_path = true,
-             .apply = into(files)});
+  flags.add(
+      {.names = {"--image"},
+       .value = "FILE",
+       .help = "PNG, JPEG or WebP image before the text of the message, for models with --mmproj; may be repeated",
+       .takes_path = true,
+       .apply = into(files)});
 }
 
 Expected<std::vector<std::string>> read_images(const std::vector<std::string>& files) {
