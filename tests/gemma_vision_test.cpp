@@ -238,7 +238,7 @@ TEST(GemmaVision, TowersThatItCannotRunAreRefused) {
   EXPECT_NE(config("num_attention_heads", 3).find("heads"), std::string::npos);
   EXPECT_NE(config("patch_size", 5).find("patches of 5"), std::string::npos);
   EXPECT_NE(config("num_hidden_layers", 3).find("v.blk.2"), std::string::npos);
-  EXPECT_NE(config("hidden_size", 16).find("shape"), std::string::npos);
+  EXPECT_NE(config("hidden_size", 16).find("two tables"), std::string::npos);
   EXPECT_NE(error([](Checkpoint& c) { c.config.erase("vision_config"); }).find("no vision tower"), std::string::npos);
   EXPECT_NE(error([&](Checkpoint& c) { c.set(tower + "head.weight", {4, 4}); }).find("head.weight"), std::string::npos);
   EXPECT_NE(error([&](Checkpoint& c) { c.erase(tower + "std_bias"); }).find("v.std_bias"), std::string::npos);
@@ -346,7 +346,7 @@ TEST(ImagesInChats, WhatCannotBeReadIsRefused) {
   EXPECT_FALSE(blind.reads_images());
   EXPECT_NE(error(blind, {{"user", "hi", {image}}}).find("--mmproj"), std::string::npos);
   EXPECT_NE(error(model, {{"user", "hi", {"GIF89a"}}}).find("image 1"), std::string::npos);
-  EXPECT_NE(error(model, {{"user", "hi", {image, image.substr(0, 300)}}}).find("image 2"), std::string::npos);
+  EXPECT_NE(error(model, {{"user", "hi", {image, image.substr(0, image.size() / 2)}}}).find("image 2"), std::string::npos);
   LanguageModel plain = chat_model();
   ASSERT_TRUE(plain.set_chat_template("{{ messages[0]['role'] }}"));
   EXPECT_NE(error(plain, {{"user", "hi", {image}}}).find("places for 0 images"), std::string::npos);

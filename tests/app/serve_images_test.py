@@ -75,7 +75,7 @@ class Images(CliCase):
         self.assertIn("--mmproj", self.fails(2, "run", *model, "--image", PNG, "hi"))
         self.assertIn("none.png", self.fails(3, "run", *model, "--mmproj", self.model, "--image", self.dir / "none.png", "hi"))
         cut = self.dir / "cut.png"
-        cut.write_bytes(PNG.read_bytes()[:200])
+        cut.write_bytes(PNG.read_bytes()[:100])
         self.assertIn("image 1", self.fails(3, "run", *model, "--mmproj", self.model, "--image", cut, "hi"))
         whole = pathlib.Path(__file__).parent.parent.parent / "models" / "tiny-llada-f32.gguf"
         self.assertIn("no vision tower", self.fails(3, "run", *model, "--mmproj", whole, "--image", PNG, "hi"))
@@ -111,7 +111,7 @@ class Images(CliCase):
                                      lambda reply: reply["response"]), expected)
             for image, word in (({"url": "https://example.org/a.png"}, "fetches no images"),
                                 ({"url": "data:image/png;base64,????"}, "base64"),
-                                ({"url": url(PNG)[:300]}, "image 1"), ({}, "url")):
+                                ({"url": url(PNG)[:122]}, "image 1"), ({}, "url")):
                 reply = server.post("/v1/chat/completions", {"messages": [
                     {"role": "user", "content": [{"type": "image_url", "image_url": image}]}]})
                 self.assertEqual(reply.status, 400, reply.body)
