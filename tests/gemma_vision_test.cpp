@@ -346,7 +346,8 @@ TEST(ImagesInChats, WhatCannotBeReadIsRefused) {
   EXPECT_FALSE(blind.reads_images());
   EXPECT_NE(error(blind, {{"user", "hi", {image}}}).find("--mmproj"), std::string::npos);
   EXPECT_NE(error(model, {{"user", "hi", {"GIF89a"}}}).find("image 1"), std::string::npos);
-  EXPECT_NE(error(model, {{"user", "hi", {image, image.substr(0, image.size() / 2)}}}).find("image 2"), std::string::npos);
+  EXPECT_NE(error(model, {{"user", "hi", {image, image.substr(0, image.size() / 2)}}}).find("image 2"),
+            std::string::npos);
   LanguageModel plain = chat_model();
   ASSERT_TRUE(plain.set_chat_template("{{ messages[0]['role'] }}"));
   EXPECT_NE(error(plain, {{"user", "hi", {image}}}).find("places for 0 images"), std::string::npos);
@@ -359,6 +360,13 @@ TEST(ImagesInChats, WhatCannotBeReadIsRefused) {
   load.mmproj = DLLM_SOURCE_DIR "/models/tiny-llada-f32.gguf";
   const auto swapped = LanguageModel::load(chatting().path(), load);
   EXPECT_NE(swapped.error().message().find("no vision tower"), std::string::npos);
+  const GoldenModel narrow("gemma-vision", [](test::HfCheckpoint& c) {
+    c.set("model.encoder.embed_vision.embedding_projection.weight", {32, 32});
+  });
+  load.mmproj = narrow.path();
+  const auto unfit = LanguageModel::load(chatting().path(), load);
+  ASSERT_FALSE(unfit) << "the embeddings would be read beyond their ends";
+  EXPECT_NE(unfit.error().message().find("embeddings of 32 values"), std::string::npos) << unfit.error().message();
 }
 
 TEST(ImagesInChats, PrefixesAreComparedByImages) {
