@@ -81,6 +81,7 @@ class Model:
     def __init__(self, ck, ties):
         self.ck, self.ties = ck, ties
         self.cache = [[] for _ in TEXT["layer_types"]]  # by layer: (position, k, v)
+        self.window = TEXT["sliding_window"]
         self.image = None  # (first position, rows): given embeddings, whose positions see each other
 
     def norm(self, x, name):
@@ -127,7 +128,7 @@ class Model:
         for i, row in zip(positions, q):
             visible = torch.ones(len(seen), dtype=torch.bool) if canvas else at <= i
             if slides:
-                visible &= at > (positions[0] if canvas else i) - TEXT["sliding_window"]
+                visible &= at > (positions[0] if canvas else i) - self.window
             if self.image is not None and not canvas:
                 first, rows = self.image
                 if first <= i < first + len(rows):

@@ -20,7 +20,9 @@ VISION = {"model_type": "gemma4_vision", "hidden_size": 32, "intermediate_size":
           "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "patch_size": 4, "pooling_kernel_size": 3,
           "position_embedding_size": 40, "standardize": True, "use_clipped_linears": False, "rms_norm_eps": 1e-6,
           "hidden_activation": "gelu_pytorch_tanh"}
-IMAGE_CONFIG = CONFIG | {"vision_config": VISION, "boi_token_id": BEGIN, "image_token_id": IMAGE, "eoi_token_id": END}
+WINDOW = 4  # shorter than an image
+IMAGE_CONFIG = CONFIG | {"vision_config": VISION, "text_config": TEXT | {"sliding_window": WINDOW},
+                         "boi_token_id": BEGIN, "image_token_id": IMAGE, "eoi_token_id": END}
 WIDTH, HEIGHT = 36, 24  # pixels: 9 x 6 patches, 3 x 2 embeddings
 THETA = 100.0
 TOWER = "model.encoder.vision_tower."
@@ -92,7 +94,7 @@ def start(ck, ties):
     """The model with its image, and the prompt."""
     rows = features(ck)
     model = Model(ck, ties)
-    model.image = (7, rows)
+    model.image, model.window = (7, rows), WINDOW
     return model, prompt_ids(len(rows)), rows
 
 
