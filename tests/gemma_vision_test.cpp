@@ -151,7 +151,6 @@ TEST(GemmaVision, PassesAfterAnImageAgreeToOneInTenThousand) {
   EXPECT_LT(deviation(all, golden_numbers(false)), 1e-4);
 }
 
-/// A prefix that ends in an image, as another request may have left it.
 TEST(GemmaVision, RowsOfAnImageMayComeFromACache) {
   Reader reader;
   const std::vector<float> whole = reader.context(0);
