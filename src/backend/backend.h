@@ -31,6 +31,9 @@ class Backend {
   virtual const ModelDesc& desc() const = 0;
   /// Whether plans may have shadow rows. Methods that need them are refused where this is false.
   virtual bool runs_shadows() const { return false; }
+  /// Whether a row may read a mixture in place of its token (RowMixture::instead). Methods that need it are refused
+  /// where this is false.
+  virtual bool runs_soft_tokens() const { return false; }
   /// Whether caches may be branches of others (KvCache::follow()). A batch may then run a cache and its branches, each
   /// after what it follows, and at most kMostBranchDepth deep. Methods that need them are refused where this is false.
   virtual bool runs_branches() const { return false; }

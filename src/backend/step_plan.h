@@ -29,6 +29,9 @@ struct MixedToken {
 struct RowMixture {
   std::int32_t row = 0;  ///< index into StepPlan::rows
   std::vector<MixedToken> tokens;
+  /// The mixture in place of the row's token: x = s sum of weight E[mixed token], s such that |x| is the sum of
+  /// weight |E[mixed token]| (weights are not negative). Only for Backend::runs_soft_tokens().
+  bool instead = false;
 };
 
 /// A second row at a position: the model reads `row.token` there, but nobody sees it, as it stores no K/V. So one pass

@@ -120,7 +120,7 @@ void Executor::begin(std::span<const SequenceStep> batch) {
       const PlanRow& row = plan.row(i);
       const bool mixed = mixture != plan.mixtures.end() && i == mixture->row;
       const bool shadow = static_cast<std::size_t>(i) >= plan.rows.size();
-      rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr,
+      rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &*mixture++ : nullptr,
                        plan.region, shadow, plan.hidden.data() + static_cast<std::size_t>(i) * hidden});
       last_position_ = std::max(last_position_, row.position);
     }

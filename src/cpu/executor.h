@@ -82,7 +82,7 @@ class Executor {
     std::int32_t sequence;
     Position position;
     TokenId token;
-    const std::vector<MixedToken>* mixture;  ///< borrowed from the plan; nullptr: none
+    const RowMixture* mixture;  ///< borrowed from the plan; nullptr: none
     Region region;
     bool shadow;          ///< stores no K/V
     const float* hidden;  ///< borrowed from the plan, for graphs that read it; nullptr: of a shadow row

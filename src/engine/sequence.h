@@ -72,6 +72,7 @@ class Sequence {
                                         const ResolvedOptions& resolved, const Given& given);
   Expected<void> make_caches(Position capacity, Position kept);
   void hold_records(const Canvas& canvas);
+  Expected<void> check_backend(const ModelDesc& desc, const ResolvedOptions& resolved) const;
   Expected<void> begin_loop(Canvas canvas, const CommitSchedule* replay);
   bool is_cut() const;
   bool goes_on() const;
@@ -100,7 +101,7 @@ class Sequence {
   const Position begin_;  ///< of the answer
   Position size_ = 0;     ///< of the canvases so far, without text given after the answer
   std::unique_ptr<KvCache> cache_, unconditional_, side_;
-  std::vector<std::unique_ptr<KvCache>> branches_;  ///< of cache_, for decoders with guesses()
+  std::vector<std::unique_ptr<KvCache>> branches_;  ///< of cache_, for decoders that have passes on branches
   /// Masks are filled, canvases refined, or one of several modes runs: the loops have the same calls.
   using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>, std::unique_ptr<ModeLoop>>;
   template <class F>

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 #include "base/to_size.h"
 #include "base/try.h"
+#include "decode/loop/check_steps.h"
 #include "decode/registry.h"
 #include "engine/method.h"
 #include "engine/replay.h"
@@ -170,8 +172,10 @@ Expected<void> Sequence::make_caches(Position capacity, Position kept) {
   for (auto* const cache : {&cache_, &unconditional_, &side_}) cache->reset();  // before more memory is asked for
   branches_.clear();
   DLLM_TRY(cache_, host_.backend.make_cache(capacity));
-  const std::int32_t branches =
-      host_.backend.runs_branches() ? traits_of(decoders(), result_.options.decoder).branches : 0;
+  const MethodTraits traits = traits_of(decoders(), result_.options.decoder);
+  std::int32_t branches = host_.backend.runs_branches() ? traits.branches : 0;
+  if (host_.backend.runs_branches() && host_.backend.desc().modes.empty())
+    branches = std::max(branches, check_branches(host_.backend.desc(), traits.checks));
   for (std::int32_t i = 0; i < branches; ++i) {
     DLLM_TRY(branches_.emplace_back(), host_.backend.make_cache(capacity));
   }
@@ -188,6 +192,26 @@ void Sequence::hold_records(const Canvas& canvas) {
   result_.confidence.resize(positions, 0.0);
 }
 
+/// Whether the backend, and the loop of models of several modes, can do what the decoder asks of a pass.
+Expected<void> Sequence::check_backend(const ModelDesc& desc, const ResolvedOptions& resolved) const {
+  const MethodTraits traits = traits_of(decoders(), resolved.decoder);
+  const Backend& backend = host_.backend;
+  const bool modes = !desc.modes.empty();
+  const auto refused = [&](std::string_view what, std::string_view how) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("'{}' {}, which {} not {}", resolved.decoder.name, what,
+                             modes ? "models of several modes do" : "this backend does", how),
+                 "--algorithm", "give another algorithm, or --backend cpu"};
+  };
+  if (traits.branches > 0 && (modes || !backend.runs_branches()))
+    return refused("forwards several states in one pass", "do");
+  if (traits.checks > 0 && !modes && !backend.runs_branches()) return refused("checks drafts on branches", "have");
+  if (traits.soft && (modes || !backend.runs_soft_tokens())) return refused("reads tokens as mixtures", "do");
+  if (traits.shadows && (modes || !backend.runs_shadows()))
+    return refused("judges tokens by rows of their own", "have");
+  return {};
+}
+
 /// A loop of its own for every canvas: methods keep what they know of one canvas, and see an earlier one as prompt.
 Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay) {
   const ModelDesc& desc = host_.backend.desc();
@@ -199,16 +223,7 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
     loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *cache_);
     return {};
   }
-  if (traits_of(decoders(), resolved.decoder).branches > 0 && (!host_.backend.runs_branches() || !desc.modes.empty()))
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("'{}' forwards several states in one pass, which {} not do", resolved.decoder.name,
-                             desc.modes.empty() ? "this backend does" : "models of several modes do"),
-                 "--algorithm", "give another algorithm, or --backend cpu"};
-  if (traits_of(decoders(), resolved.decoder).shadows && (!host_.backend.runs_shadows() || !desc.modes.empty()))
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("'{}' judges tokens by rows of their own, which {} not have", resolved.decoder.name,
-                             desc.modes.empty() ? "this backend does" : "models of several modes do"),
-                 "--algorithm", "give another algorithm, or --backend cpu"};
+  DLLM_CHECK_OK(check_backend(desc, resolved));
   DLLM_TRY(Method method, make_method(resolved, desc, host_.latency));
   if (!desc.modes.empty() && !needs_plain_steps(desc, resolved)) {
     const ModeStart start{desc, resolved, host_.latency, replay};

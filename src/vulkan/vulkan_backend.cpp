@@ -114,6 +114,7 @@ class DeviceBackend final : public VulkanBackend {
   const ModelDesc& desc() const override { return desc_; }
   bool runs_shadows() const override { return true; }
   bool runs_branches() const override { return true; }
+  bool runs_soft_tokens() const override { return true; }
   const std::string& device() const override { return device_->facts().name; }
   std::string_view arithmetic() const override { return "exact"; }
   const std::string& rounding() const override { return rounding_; }
