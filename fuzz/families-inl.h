@@ -10,8 +10,10 @@
 
 namespace dllm::fuzz {
 
-std::vector<Family> families_of_texts();  ///< requests, schemas, templates, tokenizers
-std::vector<Family> families_of_files();  ///< of models, evaluations and the NPU
+std::vector<Family> families_of_texts();          ///< requests, schemas, and those of the next two
+std::vector<Family> families_of_conversations();  ///< in requests
+std::vector<Family> families_of_templates();      ///< and of tokenizers
+std::vector<Family> families_of_files();          ///< of models, evaluations and the NPU
 
 namespace {
 
@@ -25,7 +27,9 @@ string replaced(string text, std::string_view what, std::string_view with) {
   return text;
 }
 
-/// `one` n times with `between` in between; "#" in it is its number, "+" the next one's.
+/// `one` n times with `between` in between; "#" in it is its number, "+" the next one's. Names begin alike and are
+/// long, so that a search that compares each with all others takes its time: short ones of different lengths are told
+/// apart at once, and where their number is limited such a search stays within what growth.h allows.
 string several(std::size_t n, std::string_view one, std::string_view between = "") {
   const bool plain = one.find_first_of("#+") == one.npos;
   string text;

@@ -58,11 +58,35 @@ void append_numbered(std::string& to, std::string_view piece, std::size_t number
   }
 }
 
+/// Whether what seemed too much does not go on: neither the end of a cache nor a limit that is reached between the two
+/// sizes is growth.
+bool is_no_growth(const Make& make, const Call& call, std::size_t parts, double large, const GrowthLimits& limits) {
+  if (large > limits.limit_seconds) return false;
+  const double twice = seconds_of(call, make(2 * parts), 1);
+  if (twice > limits.factor * large || twice > limits.limit_seconds) return false;
+  // Some budget is used up, and the next input costs no more.
+  if (twice > 0.5 * large && twice <= 1.5 * large) return true;
+  if (twice > large) {
+    const std::string four = make(4 * parts);
+    return four.size() > limits.most_bytes || seconds_of(call, four, 1) <= limits.factor * limits.factor * large;
+  }
+  // Twice as much is refused at once: what grows comes to its most just below.
+  std::size_t low = parts, high = 2 * parts;
+  double most = large;
+  for (int i = 0; i < 5; ++i) {
+    const std::size_t middle = low + (high - low) / 2;
+    const double seconds = seconds_of(call, make(middle), 1);
+    most = std::max(most, seconds);
+    (seconds > large / 2 ? low : high) = middle;
+  }
+  return most <= limits.refused_seconds;
+}
+
 }  // namespace
 
 std::string growth_problem(const Make& make, const Call& call, const GrowthLimits& limits) {
   constexpr std::size_t kFirst = 8, kMost = std::size_t{1} << 30;
-  constexpr int kSmallCalls = 4, kAttempts = 3;
+  constexpr int kSmallCalls = 4, kAttempts = 3, kFurther = 2;
   std::size_t parts = kFirst;
   std::string input;
   double large = 0;
@@ -72,19 +96,28 @@ std::string growth_problem(const Make& make, const Call& call, const GrowthLimit
     large = seconds_of(call, input, 1);
     if (large >= limits.enough_seconds) break;
   }
-  const std::string quarter = make(parts / 4);
   const double most = limits.factor * limits.factor;
+  std::string quarter = make(parts / 4);
   double small = 0;
-  const auto exceeds = [&] { return large > most * std::max(small, limits.floor_seconds); };
+  const auto exceeds = [&](double share) { return large > share * most * std::max(small, limits.floor_seconds); };
+  int further = 0;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const double again = seconds_of(call, quarter, kSmallCalls);
     small = attempt == 0 ? again : std::min(small, again);
-    if (!exceeds()) return "";
-    // What takes so long is not measured wrongly by as much.
-    if (large < 20 * limits.enough_seconds) large = std::min(large, seconds_of(call, input, 1));
+    if (exceeds(1)) {
+      // What takes so long is not measured wrongly by as much.
+      if (large < 20 * limits.enough_seconds) large = std::min(large, seconds_of(call, input, 1));
+      continue;
+    }
+    if (!exceeds(0.6) || further == kFurther) return "";
+    // What grows with the square beside something linear shows it better in longer inputs.
+    ++further, parts *= 2, attempt = -1;
+    input = make(parts);
+    if (input.size() > limits.most_bytes) return "";
+    quarter = make(parts / 4);
+    large = seconds_of(call, input, 1);
   }
-  // Neither a limit that is reached between the two sizes nor the end of a cache is growth: it does not go on.
-  if (large <= limits.limit_seconds && seconds_of(call, make(2 * parts), 1) <= limits.factor * large) return "";
+  if (is_no_growth(make, call, parts, large, limits)) return "";
   char text[200];
   std::snprintf(text, sizeof text, "%zu parts (%zu bytes) take %.1f ms, 4 times as many (%zu bytes) %.1f ms", parts / 4,
                 quarter.size(), 1e3 * small, input.size(), 1e3 * large);

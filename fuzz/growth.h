@@ -19,7 +19,8 @@ struct GrowthLimits {
   double floor_seconds = 0.003;                   ///< what takes less counts as this
   std::size_t most_bytes = std::size_t{4} << 20;  ///< longer inputs are not read; if all others are quick, all is well
   double factor = 3;                              ///< per doubling: 2 is linear, 4 quadratic
-  double limit_seconds = 0.6;  ///< what an input may cost that comes to some limit, on slow and busy machines too
+  double limit_seconds = 0.6;     ///< what an input may cost that comes to some limit, on slow and busy machines too
+  double refused_seconds = 0.25;  ///< the same of what grows too fast up to a size that is refused
 };
 
 /// Doubles the input until a call takes `enough_seconds` or `most_bytes` are reached, and compares its time with that

@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # module lists only modules that are above it in this table.
 ALLOWED: dict[str, list[str]] = {
     "base": [],
+    "image": ["base"],
     "hub": ["base"],
     "numerics": ["base"],
     "format": ["numerics", "base"],
@@ -40,7 +41,7 @@ ALLOWED: dict[str, list[str]] = {
     "npu_backend": ["npu_compiler", "npu_core", "backend", "model", "graph", "format", "numerics", "base"],
     "decode": ["backend", "constrain", "model", "base"],
     "engine": ["decode", "npu_backend", "npu_compiler", "npu_core", "vulkan", "cpu", "ranks", "backend", "model", "graph",
-               "constrain", "text", "format", "base"],
+               "constrain", "text", "format", "image", "base"],
     "browser": ["engine", "text", "base"],
     "eval": ["engine", "model", "text", "format", "base"],
     "serve": ["eval", "engine", "constrain", "text", "base"],

@@ -146,3 +146,15 @@ def chosen(lists: list[FaultList], only: list[str], sample: int | None, seed: st
         return every
     drawn = sorted(every, key=lambda pair: hashlib.sha256(f"{seed} {pair[1].id}".encode()).digest())[:sample]
     return [pair for pair in every if pair in drawn]
+
+
+def in_turn(pairs: list[tuple[FaultList, Fault]], judged: list[str], seed: str) -> list[tuple[FaultList, Fault]]:
+    """For a run that judges a part of them: those that no earlier run has judged come first, list by list, so that the
+    tests of few lists are built; then the others, the longest ago first. `judged`: ids in the order of earlier runs.
+    `seed` draws the order of the lists, so that machines that begin anew do not all judge the same part."""
+    last = {fault: place for place, fault in enumerate(judged)}
+
+    def turn(pair: tuple[FaultList, Fault]) -> tuple[int, bytes]:
+        return last.get(pair[1].id, -1), hashlib.sha256(f"{seed} {pair[0].path}".encode()).digest()
+
+    return sorted(pairs, key=turn)

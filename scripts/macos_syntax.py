@@ -22,8 +22,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ZIG = ROOT / "build" / "zig" / "bin" / "python"
 BUILD = ROOT / "build" / "macos"
 # Of /usr/include and its folder for this machine. No more: their neighbours are the headers of Linux.
-LIBRARIES = ("CLI", "boost", "curl", "editline", "fmt", "histedit.h", "nlohmann", "openssl", "pcre2.h", "sqlite3.h", "toml++",
-             "utf8proc.h", "zmq.h")
+LIBRARIES = ("CLI", "boost", "curl", "editline", "fmt", "histedit.h", "jconfig.h", "jerror.h", "jmorecfg.h", "jpeglib.h",
+             "nlohmann", "openssl", "pcre2.h", "png.h", "pngconf.h", "pnglibconf.h", "sqlite3.h", "toml++", "utf8proc.h", "webp",
+             "zmq.h")
 KEPT = re.compile(r"-(D|I|std=|W(all|extra|shadow|conversion|no-))")
 # What `zig c++` gives to clang, which itself makes a file of its own in any case.
 INSIDE = ("libcxx/include", "libcxxabi/include", "include", "libc/include/any-darwin-any")

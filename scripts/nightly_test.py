@@ -59,6 +59,7 @@ class Steps(Case):
         steps[1] = self.counted("b")
         self.assertEqual(self.run_steps(steps)[0], 0)
         self.assertEqual([self.runs(name) for name in "abc"], [1, 2, 1])
+        self.assertRegex(self.run_steps(steps)[1], r"a +passed in \d+\.\d min \(\d+\.\d of processors\)")
         self.assertEqual(self.run_steps(steps, "--fresh")[0], 0)
         self.assertEqual([self.runs(name) for name in "abc"], [2, 3, 2])
 
@@ -106,7 +107,8 @@ class Steps(Case):
             time.sleep(0.05)
         self.fail(f"process {pid} is still running")
 
-    def test_a_killed_run_goes_on(self):
+    def killed(self, kill):
+        """A run that is ended in its second step; then another one."""
         program = (f"import sys; sys.path.insert(0, {str(pathlib.Path(nightly.__file__).parent)!r})\n"
                    "import nightly\n"
                    f"steps = (nightly.Step('a', '', 1, 'echo ran >>build/a.count'),\n"
@@ -116,12 +118,19 @@ class Steps(Case):
         while not (self.root / "build/pid").exists():
             time.sleep(0.02)
         self.assertEqual(self.run_steps([self.counted("a")])[0], 2, "two nights at once")
-        process.terminate()
+        kill(process)
         process.wait()
-        self.gone(int((self.root / "build/pid").read_text()))
+        step = int((self.root / "build/pid").read_text())
         status, text = self.run_steps([self.counted("a"), self.counted("b")])
         self.assertEqual(status, 0, text)
+        self.gone(step)
         self.assertEqual((self.runs("a"), self.runs("b")), (1, 1))
+
+    def test_a_run_that_is_told_to_end_goes_on(self):
+        self.killed(subprocess.Popen.terminate)
+
+    def test_a_killed_run_goes_on_without_what_it_left(self):
+        self.killed(subprocess.Popen.kill)
 
     def test_what_is_skipped_is_named(self):
         status, text = self.run_steps([self.counted("a"), self.counted("b", "exit 77")])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants faults in a copy of this tree, one at a time, and counts how many of them the tests notice.
 
-    scripts/plant_faults.py [LIST.toml …] [--only ID …] [--sample N] [--fresh] [--threshold 95]
+    scripts/plant_faults.py [LIST.toml …] [--only ID …] [--sample N] [--minutes N] [--fresh] [--threshold 95]
     scripts/plant_faults.py --check [LIST.toml …]      only whether the lists still fit the code: less than a second
 
 A list (tests/faults/*.toml; without names: all of them) says which text of which file is replaced, what that breaks, and
@@ -14,8 +14,9 @@ are built there, and the tests run, each with a time limit. The outcomes:
     no build    the changed code does not compile, so it proves nothing: mend the list
 
 Results are kept in build/faults/results.jsonl; a run that was interrupted goes on where it stopped, unless the tree has
-changed since. Exit status: 0; 1 if fewer than --threshold per cent were caught; 2 if a list is wrong, or if a test fails
-without any fault.
+changed since. With --minutes N no fault is begun after N minutes: the faults that were not judged for longest come
+first, so that runs on different trees go through all of them in turn, and the summary says how many are left. Exit
+status: 0; 1 if fewer than --threshold per cent were caught; 2 if a list is wrong, or if a test fails without any fault.
 """
 
 import argparse
@@ -27,13 +28,12 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import time
-import typing
 
-from fault_lists import Fault, FaultList, ListError, Test, chosen, misfits, read_list
+from fault_lists import Fault, FaultList, ListError, Test, chosen, in_turn, misfits, read_list
+from running_group import RunningGroup, StillRunning
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LISTS = "tests/faults"
@@ -95,7 +95,7 @@ class Workshop:
 
     def __init__(self, root: pathlib.Path, work: pathlib.Path, jobs: int):
         self.root, self.work, self.tree, self.jobs = root, work, work / "tree", jobs
-        self.scratch, self.logs, self.running = work / "tmp", work / "logs", work / "running"
+        self.scratch, self.logs, self.running = work / "tmp", work / "logs", RunningGroup(work / "running")
         # Objects of equal sources are shared with other trees; what tests write is not.
         self.for_builds = {**os.environ, "CCACHE_BASEDIR": str(self.tree), "CCACHE_NOHASHDIR": "1"}
         self.for_tests = {**os.environ, "TMPDIR": str(self.scratch), "XDG_CACHE_HOME": str(self.scratch / "cache")}
@@ -108,37 +108,6 @@ class Workshop:
     def build_dir(self, one: FaultList) -> pathlib.Path:
         return self.tree / "build" / one.build
 
-    def start(self, command: list[str], environment: dict[str, str], output: typing.TextIO) -> subprocess.Popen[bytes]:
-        """In a process group of its own, which keeps `running` locked while any of it lives: see end_left_behind()."""
-        self.running.unlink(missing_ok=True)  # a daemon that a test has left behind may hold the old one for ever
-        with self.running.open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            process = subprocess.Popen(command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-                                       stderr=subprocess.STDOUT, start_new_session=True, pass_fds=(held.fileno(),))
-            held.write(str(process.pid))
-        return process
-
-    def end_left_behind(self) -> None:
-        """What a killed run has started goes on without it: a build would still write the objects of its fault. The lock
-        says that the group whose number the file holds is that one and not a later one with the same number."""
-        end = time.monotonic() + LEAST_LIMIT
-        with self.running.open("a+") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
-                except BlockingIOError:
-                    file.seek(0)
-                    group = file.read()
-                if time.monotonic() > end:
-                    raise ListError(f"processes of an earlier run (group {group or 'unknown'}) do not end")
-                if group:
-                    try:
-                        os.killpg(int(group), signal.SIGKILL)
-                    except ProcessLookupError:
-                        return  # the lock is a daemon's, which has left the group
-                time.sleep(0.02)
-
     def run(self, command: list[str], log: pathlib.Path, environment: dict[str, str],
             seconds: float | None = None) -> tuple[int | None, float]:
         """Exit status, None after `seconds`; whatever the command has started ends with it."""
@@ -147,17 +116,13 @@ class Workshop:
         with log.open("a") as output:
             output.write(f"$ {' '.join(command)}\n")
             output.flush()
-            process = self.start(command, environment, output)
+            process = self.running.start(command, self.tree, environment, output)
             try:
                 status: int | None = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 status = None
             finally:
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                process.wait()
+                self.running.end(process)
         taken = time.monotonic() - start
         shutil.rmtree(self.scratch, ignore_errors=True)
         return status, taken
@@ -213,10 +178,12 @@ class Results:
     def __init__(self, path: pathlib.Path):
         self.path = path
         self.known: dict[str, tuple[str, Outcome]] = {}
+        self.order: list[str] = []  # of the keys, as they were judged
         for line in path.read_text().splitlines() if path.is_file() else []:
             try:
                 one = json.loads(line)
                 self.known[one["key"]] = one["digest"], Outcome(one["verdict"], one["seconds"], one["by"])
+                self.order.append(one["key"])
             except (json.JSONDecodeError, KeyError, TypeError):
                 continue  # the last line of a run that was killed
 
@@ -265,12 +232,16 @@ class Planter:
         self.results.put(key, digest, outcome)
         return outcome
 
+    def known(self, one: FaultList, fault: Fault) -> Outcome | None:
+        """The outcome that an earlier run has found on this tree."""
+        return self.results.get(fault.id, fault_digest(self.tree_digest, one, fault, one.tests_of(fault)))
+
     def judge(self, one: FaultList, fault: Fault) -> Outcome:
-        tests = one.tests_of(fault)
-        digest = fault_digest(self.tree_digest, one, fault, tests)
-        known = self.results.get(fault.id, digest)
+        known = self.known(one, fault)
         if known is not None:
             return known
+        tests = one.tests_of(fault)
+        digest = fault_digest(self.tree_digest, one, fault, tests)
         usual = {test.name: self.unharmed(one, test).seconds for test in tests}
         log = self.shop.logs / f"{fault.id}.log"
         log.unlink(missing_ok=True)
@@ -295,8 +266,8 @@ class Planter:
         return Outcome("survived", time.monotonic() - start)
 
 
-def summary(judged: list[tuple[FaultList, Fault, Outcome]], threshold: float) -> tuple[str, bool]:
-    """The text, and whether enough were caught."""
+def summary(judged: list[tuple[FaultList, Fault, Outcome]], threshold: float, every: int) -> tuple[str, bool]:
+    """The text, and whether enough were caught of those that were judged, of `every`."""
     lines = []
     counts: dict[str, collections.Counter[str]] = {}
     for one, _, outcome in judged:
@@ -311,12 +282,18 @@ def summary(judged: list[tuple[FaultList, Fault, Outcome]], threshold: float) ->
     good = sum(outcome.verdict in CAUGHT for _, _, outcome in judged)
     share = 100 * good / max(1, len(judged))
     lines.append(f"{good} of {len(judged)} faults caught: {share:.1f} % (at least {threshold:g} % are wanted)")
+    if len(judged) < every:
+        lines.append(f"{every - len(judged)} of {every} faults are left: the time was up, and the next run begins with them")
     return "\n".join(lines), bool(judged) and share >= threshold
 
 
-def plant_all(pairs: list[tuple[FaultList, Fault]], planter: Planter) -> list[tuple[FaultList, Fault, Outcome]]:
+def plant_all(pairs: list[tuple[FaultList, Fault]], planter: Planter,
+              end: float = float("inf")) -> list[tuple[FaultList, Fault, Outcome]]:
+    """`end`: time (monotonic) after which no fault is begun."""
     judged = []
     for number, (one, fault) in enumerate(pairs, 1):
+        if time.monotonic() >= end and planter.known(one, fault) is None:
+            continue
         outcome = planter.judge(one, fault)
         by = f" by {outcome.by}" if outcome.by else ""
         print(f"{number}/{len(pairs)} {fault.id}: {outcome.verdict}{by} ({outcome.seconds:.0f} s)", flush=True)
@@ -325,6 +302,7 @@ def plant_all(pairs: list[tuple[FaultList, Fault]], planter: Planter) -> list[tu
 
 
 def work(options: argparse.Namespace) -> int:
+    end = time.monotonic() + 60 * options.minutes if options.minutes is not None else float("inf")
     root = options.root.resolve()
     every = sorted((root / LISTS).glob("*.toml"))
     lists = [read_list(path) for path in options.lists or every]
@@ -348,10 +326,13 @@ def work(options: argparse.Namespace) -> int:
             (base / "results.jsonl").unlink(missing_ok=True)
         shop = Workshop(root, base, options.jobs)
         shop.logs.mkdir(exist_ok=True)
-        shop.end_left_behind()
+        shop.running.end_left_behind()
         tree_digest = copy_tree(root, shop.tree)
-        text, enough = summary(plant_all(pairs, Planter(shop, Results(base / "results.jsonl"), tree_digest)),
-                               options.threshold)
+        results = Results(base / "results.jsonl")
+        if options.minutes is not None:
+            pairs = in_turn(pairs, results.order, options.seed or time.strftime("%Y-%m-%d"))
+        judged = plant_all(pairs, Planter(shop, results, tree_digest), end)
+        text, enough = summary(judged, options.threshold, len(pairs))
     print(text)
     return 0 if enough else 1
 
@@ -362,14 +343,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="plant nothing; whether the lists fit the code")
     parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="these faults")
     parser.add_argument("--sample", type=int, metavar="N", help="N faults, drawn by --seed")
-    parser.add_argument("--seed", default="", help="another seed draws another sample")
+    parser.add_argument("--minutes", type=float, metavar="N", help="begin no fault after N minutes; see above")
+    parser.add_argument("--seed", default="", help="another seed draws another sample, and another order with --minutes")
     parser.add_argument("--fresh", action="store_true", help="forget the results of earlier runs")
     parser.add_argument("--threshold", type=float, default=95, help="per cent that must be caught (95)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help=argparse.SUPPRESS)
     try:
         return work(parser.parse_args(arguments))
-    except ListError as error:
+    except (ListError, StillRunning) as error:
         print(f"plant_faults: {error}", file=sys.stderr)
         return 2
 

@@ -137,6 +137,36 @@ class Lists(Case):
         with self.assertRaises(pf.ListError):
             pf.chosen(self.lists(text), ["f3", "none"], None, "")
 
+    def test_runs_with_a_time_limit_take_turns(self):
+        lists = [self.lists(TESTS + "".join(fault(f"{name}{i}", "n < 0", f"n < {name}") for i in range(3)), f"{name}.toml")[0]
+                 for name in ("k", "l", "m")]
+        every = pf.chosen(lists, [], None, "")
+
+        def turn(judged, seed=""):
+            return [fault.id for _, fault in pf.in_turn(every, judged, seed)]
+        self.assertEqual(sorted(turn([])), sorted(fault.id for _, fault in every))
+        self.assertEqual(turn([]), turn([]))
+        self.assertGreater(len({tuple(turn([], str(seed))) for seed in range(20)}), 1)
+        for seed in range(5):  # list by list
+            names = [name[0] for name in turn([], str(seed))]
+            self.assertEqual([names[0], names[3], names[6]], list(dict.fromkeys(names)))
+        self.assertEqual(turn(["k1", "m2", "k1", "a test", "l0"])[-3:], ["m2", "k1", "l0"])
+
+    def test_a_run_with_a_time_limit_says_what_is_left(self):
+        self.put(TESTS + CAUGHT + fault("least", "n < 0", "n < 4"))
+        status, text = self.run_tool("--minutes", "0")
+        self.assertEqual(status, 1, text)
+        self.assertIn("2 of 2 faults are left", text)
+        self.assertEqual(self.run_tool("--only", "wrong-limit")[0], 0)
+        status, text = self.run_tool("--minutes", "0")  # what is known takes no time
+        self.assertEqual(status, 0, text)
+        self.assertIn("1 of 1 faults caught", text)
+        self.assertIn("1 of 2 faults are left", text)
+        status, text = self.run_tool("--minutes", "60", "--threshold", "50")
+        self.assertEqual(status, 0, text)
+        self.assertLess(text.index("least"), text.index("wrong-limit"))
+        self.assertNotIn("left", text)
+
     def test_a_program_that_runs_no_test(self):
         running = "[==========] Running {} tests from 2 test suites.\n"
         self.assertTrue(pf.nothing_ran(running.format(0)))
@@ -229,7 +259,7 @@ class Runs(Case):
             time.sleep(0.02)
         process.kill()
         process.wait()
-        pf.Workshop(self.root, work, 1).end_left_behind()
+        pf.Workshop(self.root, work, 1).running.end_left_behind()
         time.sleep(2.1)
         self.assertFalse((work / "tree/late").exists())
 

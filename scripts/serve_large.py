@@ -18,7 +18,7 @@ def many_keys(count):
 
 def large(rng):
     """A body in which something could be searched, copied or compared again and again, or that is dear to compile."""
-    kind, many = rng.randrange(10), many_keys(rng.choice((280_000, 60_000, 5_000)))
+    kind, many = rng.randrange(12), many_keys(rng.choice((280_000, 60_000, 5_000)))
     if kind == 0:
         return CHAT, {**ASK, "metadata": many}
     if kind == 1:
@@ -39,6 +39,13 @@ def large(rng):
         return "/tokenize", {"content": rng.choice(("a", " ", "\u00e9", "aB ")) * 900_000}
     if kind == 8:
         return "/detokenize", {"tokens": [7] * rng.choice((200_000, 900_000))}
+    if kind == 9:
+        names = [{"name": f"f{i}"} for i in range(rng.choice((9_000, 900)))]
+        choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": names[::-1] * 3}}
+        return CHAT, {**ASK, "tools": [{"type": "function", "function": one} for one in names], "tool_choice": choice}
+    if kind == 10:
+        carets = {"type": "string", "pattern": "^" * 31_000 + "a"}
+        return CHAT, {**ASK, "json_schema": {"type": "object", "properties": {f"k{i}": carets for i in range(8)}}}
     return "/v1/responses", {"input": "3+4=", "max_output_tokens": 8, "metadata": many}
 
 

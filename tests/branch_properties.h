@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/backend.h"
+#include "drawn_plans.h"
 
 namespace dllm::test {
 
@@ -22,7 +26,10 @@ class BranchProperties {
   std::vector<std::vector<float>> check() {
     chains_are_passes_one_after_the_other();
     branches_live_on();
-    return variants_are_separate_requests();
+    std::vector<std::vector<float>> all = variants_are_separate_requests();
+    for (const std::uint64_t seed : plan_seeds())
+      for (std::vector<float>& one : drawn_trees_are_paths(seed)) all.push_back(std::move(one));
+    return all;
   }
 
  private:
@@ -166,6 +173,37 @@ class BranchProperties {
     left->follow(*base);
     for (Position p = 0; p < kLength; ++p) EXPECT_EQ(&left->holder(p), base.get());
     EXPECT_EQ(run({{left.get(), after}})[0], run({{warm().get(), after}})[0]);
+  }
+
+  /// A drawn tree of branches in one pass: each node is the last of the passes from the root to it, made one after the
+  /// other on one cache.
+  std::vector<std::vector<float>> drawn_trees_are_paths(std::uint64_t seed) const {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    DrawnPlans draws(seed, kLength, block_);
+    std::vector<StepPlan> plans;
+    std::vector<std::size_t> parent;
+    for (std::size_t i = 0; i < 5; ++i) {
+      plans.push_back(draws.plan());
+      parent.push_back(i == 0 ? 0 : static_cast<std::size_t>(draws.below(static_cast<int>(i))));
+    }
+    std::vector<Cache> caches;
+    caches.push_back(warm());
+    std::vector<std::pair<KvCache*, StepPlan>> together{{caches[0].get(), plans[0]}};
+    for (std::size_t i = 1; i < plans.size(); ++i) {
+      caches.push_back(branch_of(*caches[parent[i]], plans[parent[i]].rows));
+      together.emplace_back(caches.back().get(), plans[i]);
+    }
+    const auto logits = run(together);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      std::vector<std::size_t> path{i};
+      while (path.back() != 0) path.push_back(parent[path.back()]);
+      const Cache alone = warm();
+      std::vector<float> last;
+      for (auto node = path.rbegin(); node != path.rend(); ++node) last = run({{alone.get(), plans[*node]}})[0];
+      EXPECT_EQ(logits[i], last) << "node " << i;
+      expect_same_rows(*caches[i], *alone);
+    }
+    return logits;
   }
 
   static void expect_same_rows(const KvCache& actual, const KvCache& expected) {

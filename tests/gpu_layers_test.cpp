@@ -189,7 +189,7 @@ TEST_F(GpuLayers, ACardThatIsTooSmallSaysHowManyLayersFit) {
       device_options);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kResource);
-  EXPECT_EQ(refused.error().hint.substr(0, 34), "give -ngl 2 for its last layers, q") << refused.error().hint;
+  EXPECT_EQ(refused.error().hint.substr(0, 42), "give --gpu-layers 2 for its last layers, q") << refused.error().hint;
   const auto fits = vulkan::make_backend_on(small, *arithmetic_, model->desc(), part_of(*model, 2, false),
                                             model->weights(), device_options);
   EXPECT_TRUE(fits) << fits.error().message();

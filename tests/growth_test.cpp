@@ -123,6 +123,8 @@ TEST(GrowthHarness, TellsPowersApart) {
   EXPECT_NE(problem([](double n) { return std::exp2(std::min(n, 30.0)); }), "");
   EXPECT_EQ(problem([](double) { return 1e5; }), "");
   EXPECT_EQ(problem([](double n) { return n > 1000 ? 1e3 : 1e3 * n; }), "") << "what is too long may be refused";
+  // A limit just above the size that decides hides nothing that is dear there.
+  EXPECT_NE(problem([](double n) { return n > 8000 ? 1e3 : 8 * n * n; }), "");
   // A budget that is used up at once by inputs of a certain kind: 0.1 s, and more than a second.
   EXPECT_EQ(problem([](double n) { return n > 1000 ? 7e7 : 1.0; }), "");
   EXPECT_NE(problem([](double n) { return n > 1000 ? 1e9 : 1.0; }), "");

@@ -146,7 +146,7 @@ TEST(Invariants, EveryDecoderAnswersTheSameAtAnyThreadCount) {
     EXPECT_LE(a.stats.nfe, 32 + 2 * 16) << name;
     EXPECT_EQ(a.stats.committed_tokens, 32) << name;
   }
-  EXPECT_LE(refused, 1) << "levenshtein: the model names no edit tokens";
+  EXPECT_LE(refused, 2) << "levenshtein: the model names no edit tokens; s2d2: it sees in all directions";
 }
 
 TEST(Invariants, OneBlockEqualsTheWholeWindow) {

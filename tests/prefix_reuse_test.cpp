@@ -92,12 +92,20 @@ class PrefixReuse : public ::testing::TestWithParam<const char*> {
       return {{{"mode", "ar"}},
               {{"mode", "self-speculation"}},
               {{"mode", "diffusion"}},
+              {{"mode", "diffusion"}, {"algorithm", "s2d2"}, {"check_cost", "0"}, {"threshold", "2"}},
               {{"mode", "ar"}, {"temperature", "0.9"}, {"seed", "3"}}};
     if (refines()) return {{}, {{"exact_length", "true"}}, {{"seed", "3"}}};
-    return {{},
-            {{"exact_length", "true"}},
-            {{"temperature", "0.8"}, {"seed", "3"}},
-            {{"exact_length", "true"}, {"settle", "1"}}};
+    std::vector<std::vector<std::pair<const char*, const char*>>> all = {{},
+                                                                         {{"exact_length", "true"}},
+                                                                         {{"temperature", "0.8"}, {"seed", "3"}},
+                                                                         {{"exact_length", "true"}, {"settle", "1"}}};
+    if (std::string(GetParam()) != "qwen3")
+      all.push_back({{"algorithm", "s2d2"},
+                     {"check_cost", "0"},
+                     {"threshold", "2"},
+                     {"exact_length", "true"},
+                     {"temperature", "0.8"}});
+    return all;
   }
 
   test::GoldenModel golden_;

@@ -1,6 +1,14 @@
 // A model on several ranks gives the bits of one process: every architecture, weight type, split and number of ranks.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/hash.h"
 #include "random_model.h"
 #include "ranks/command.h"
 #include "ranks/ranked_backend.h"
@@ -138,6 +146,54 @@ TEST(Ranks, ExpertsOfBlocksAndGroups) {
   for (const ExpertsDesc& kind : kinds)
     expect_same_bits(*model_of({.architecture = "llada2", .width = 96, .experts = kind}), with_logits(), {2, 3},
                      "experts");
+}
+
+/// An adapter of every product of a model, whose matrices have `rank` inner columns.
+Adapter adapter_of(const Model& model, std::int64_t rank, bool drafts_only, std::vector<std::vector<float>>& memory) {
+  Adapter adapter{"a test's", drafts_only, {}};
+  const Graph graph = model.build({1, 1});
+  const auto matrix = [&](std::string name, std::int64_t columns, std::int64_t rows) {
+    std::vector<float>& values = memory.emplace_back(static_cast<std::size_t>(columns * rows));
+    std::uint64_t state = memory.size();
+    for (float& value : values) value = static_cast<float>(splitmix64(state) >> 40) * 0x1p-24f - 0.5f;
+    return SourceTensor{std::move(name), TensorType::kF32, {columns, rows}, std::as_bytes(std::span(values))};
+  };
+  for (const Op& op : graph.ops) {
+    const auto* const linear = std::get_if<op::Linear>(&op);
+    if (linear == nullptr) continue;
+    const WeightDecl& decl = graph.weight(linear->weight);
+    const std::string name = "adapter" + std::to_string(rank) + "." + decl.name;
+    adapter.parts.push_back({decl.name, 0.25f, matrix(name + ".lora_a", decl.shape[0], rank),
+                             matrix(name + ".lora_b", rank, decl.shape[1])});
+  }
+  return adapter;
+}
+
+/// Of every product, B is split as the product that it is added to. A is on all ranks if it is narrow, and split if it
+/// is wide.
+TEST(Ranks, AdaptersHaveTheBitsOfOneProcess) {
+  const Script script = [](Backend& backend) {
+    ScoreRequest request;
+    request.logits = true;
+    Trace trace = run_steps(backend, request);
+    const auto cache = *backend.make_cache(64);
+    SequenceStep step{cache.get(), plan_of({0, kPrompt}, {0, kPrompt}, 80, 0), request, {}};
+    step.plan.region = Region::kCanvas;
+    trace.push_back((*backend.forward({&step, 1}))[0]);
+    return trace;
+  };
+  for (const char* architecture : {"llada", "qwen3", "llada-moe"}) {
+    const RandomModel spec{.architecture = architecture, .width = 128, .layers = 3, .heads = 8, .kv_heads = 4};
+    const auto plain = model_of(spec);
+    std::vector<std::vector<float>> memory;
+    memory.reserve(1000);  // tensors are views of them
+    std::vector<Adapter> adapters;
+    adapters.push_back(adapter_of(*plain, 4, false, memory));
+    adapters.push_back(adapter_of(*plain, 100, true, memory));
+    const auto adapted = *Model::load(test::random_source(spec), Log(), {}, std::move(adapters));
+    ASSERT_NE(test::difference(test::run_alone(*plain, script), test::run_alone(*adapted, script)), "");
+    expect_same_bits(*adapted, script, {2, 3, 4}, std::string("adapters of ") + architecture);
+  }
 }
 
 /// Everything that a head can be asked for, over five chunks of the vocabulary.

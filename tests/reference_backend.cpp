@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "numerics/tensor_type.h"
+#include "reference_mixture.h"
 #include "reference_rows.h"
 #include "reference_score.h"
 
@@ -51,10 +52,7 @@ class Pass {
       for (const RowMixture& mixture : ref.step->plan.mixtures)
         if (o.part != EmbedPart::kToken && ref.shadow == nullptr &&
             ref.step->plan.rows[static_cast<std::size_t>(mixture.row)].position == ref.row.position)
-          for (const MixedToken& mixed : mixture.tokens)
-            for (std::size_t i = 0; i < width; ++i)
-              value(o.out).back()[i] += static_cast<double>(mixed.weight) *
-                                        weight(o.table)[static_cast<std::size_t>(mixed.token) * width + i];
+          mix(mixture, weight(o.table), value(o.out).back());
       for (double& x : value(o.out).back()) x *= static_cast<double>(o.scale);
     }
   }

@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/backend.h"
+#include "drawn_plans.h"
 
 namespace dllm::test {
 
@@ -25,7 +29,12 @@ class ShadowProperties {
     a_shadow_of_a_row_is_that_row();
     a_hidden_position_does_not_matter();
     others_do_not_matter();
-    return logits(*warm(), with_shadows(), 3);
+    std::vector<float> all = logits(*warm(), with_shadows(), 3);
+    for (const std::uint64_t seed : plan_seeds()) {
+      const std::vector<float> drawn = drawn_plans_agree(seed);
+      all.insert(all.end(), drawn.begin(), drawn.end());
+    }
+    return all;
   }
 
  private:
@@ -154,6 +163,35 @@ class ShadowProperties {
     const auto scores = *backend_.forward(batch);
     EXPECT_EQ(tail(scores[1].logits, 7, 3), expected);
     EXPECT_EQ(scores[0].logits, scores[2].logits) << "an unscored shadow row has no effect";
+  }
+
+  /// A drawn plan: its rows as without shadow rows, and each of these as if it were the only one, in a batch too.
+  std::vector<float> drawn_plans_agree(std::uint64_t seed) const {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    DrawnPlans draws(seed, kLength, block_);
+    StepPlan with = draws.plan();
+    const StepPlan without_any = with;
+    for (Position p = 0; p < kLength; ++p)
+      if (draws.below(6) == 0) with.shadows.push_back(draws.shadow(p));
+    const auto rows = static_cast<std::int32_t>(with.rows.size());
+    const std::size_t scored = with.scored.size();
+    for (std::size_t i = 0; i < with.shadows.size(); ++i) with.scored.push_back(rows + static_cast<std::int32_t>(i));
+    const std::vector<float> plain = logits(*warm(), without_any, 0), all = logits(*warm(), with, 0);
+    EXPECT_TRUE(std::equal(plain.begin(), plain.end(), all.begin())) << "rows keep their bits";
+    std::vector<float> apart = plain;
+    for (const ShadowRow& shadow : with.shadows) {
+      StepPlan one = without_any;
+      one.shadows = {shadow};
+      one.scored.push_back(rows);
+      const std::vector<float> own = logits(*warm(), one, scored);
+      apart.insert(apart.end(), own.begin(), own.end());
+    }
+    EXPECT_EQ(apart, all);
+    const auto first = warm(), second = warm();
+    std::vector<SequenceStep> batch{{first.get(), draws.plan(), {}, {}}, {second.get(), with, {}, {}}};
+    for (SequenceStep& step : batch) step.request.logits = true;
+    EXPECT_EQ((*backend_.forward(batch))[1].logits, all);
+    return all;
   }
 
   Backend& backend_;

@@ -56,6 +56,9 @@ struct LoadOptions {
   /// Low-rank adapters, "FILE" or "FILE:SCALE": a GGUF adapter, or a PEFT folder. Those of `lora` change every pass,
   /// those of `lora_draft` the drafts of self-speculation and the passes over masks of the mode `diffusion`.
   std::vector<std::string> lora, lora_draft;
+  /// A model's vision tower: a GGUF file in llama.cpp's form ("mmproj"), or the Hugging Face directory that has it.
+  /// Prompts may then have images. Empty: they may not.
+  std::string mmproj;
   /// A drafter (DFlash) that was trained for the model, or the same model in another quantization, which computes those
   /// passes. Neither changes what self-speculation answers. Empty: the model itself.
   std::string draft_model;
@@ -92,12 +95,17 @@ Expected<std::vector<DeviceInfo>> list_devices(const std::string& backend = "");
 struct ChatTurn {
   std::string role;  ///< system, user, assistant
   std::string content;
+  std::vector<std::string> images{};  ///< bytes of PNG, JPEG or WebP files, which stand before the text
 };
+
+class PromptImages;  ///< what a model reads in place of a prompt's images
 
 /// A conversation as the chat template writes it.
 struct TemplatedPrompt {
   std::vector<std::int32_t> ids;
   std::string opening;  ///< what the template writes after the last text of the conversation: how the answer begins
+  /// Of the positions in `ids`, which mean nothing without them; null: none.
+  std::shared_ptr<const PromptImages> images{};
 };
 
 /// A text in which some tokens are to be predicted.
@@ -207,7 +215,11 @@ class LanguageModel {
   /// `add_generation_prompt`, ...; the model's special tokens are added. With tools, a template of the file that is
   /// named "tool_use" is taken. Texts in the variables are content, which never becomes control tokens. Errors: kUsage.
   Expected<std::vector<std::int32_t>> apply_template_variables(const std::string& variables) const;
-  Expected<TemplatedPrompt> render_template(const std::string& variables) const;
+  /// `images`: bytes of image files, in the order in which the messages have parts of the type "image".
+  Expected<TemplatedPrompt> render_template(const std::string& variables,
+                                            const std::vector<std::string>& images = {}) const;
+  /// Whether prompts may have images (LoadOptions::mmproj).
+  bool reads_images() const;
   /// Variables for every conversation, a JSON object, which those of a call replace. Errors: kUsage (no object; names
   /// that the model or the conversation sets).
   Expected<void> set_template_variables(const std::string& variables);

@@ -41,6 +41,7 @@ using DoneCallback = std::function<void(Expected<Generation>)>;
 struct ScheduledRequest {
   std::vector<std::int32_t> prompt;  ///< token ids
   GenerateOptions options;
+  std::shared_ptr<const PromptImages> images{};  ///< of the prompt (TemplatedPrompt::images); null: none
   /// Token ids after the answer: given, visible from the first step on, and never changed. For bidirectional models and
   /// methods that revise nothing (else kUsage, kUnsupported).
   std::vector<std::int32_t> suffix{};

@@ -42,6 +42,8 @@ class Options(TypedDict, total=False):
         "t2m",
         "freedave",
         "order-token",
+        "s2d2",
+        "dmax",
         "native",
         "confidence-ref",
         "cumulative-error",
@@ -82,6 +84,10 @@ class Options(TypedDict, total=False):
     cache_warmup: int | None
     #: classifier-free guidance, two forward passes per step; 0: off
     cfg_scale: float | None
+    #: a check is made if it promises more tokens per pass than the threshold rule, at this cost
+    check_cost: float | None
+    #: most that a check reads
+    checked_tokens: int | None
     #: behave like the reference implementation where dllm differs
     compat: bool | None
     #: maximum length of prompt and canvas together
@@ -156,6 +162,8 @@ class Options(TypedDict, total=False):
     grow_step: int | None
     #: their confidence at which the answer is long enough
     grow_threshold: float | None
+    #: tokens are read as they are
+    hard_tokens: bool | None
     #: token id that inserts a mask before its position when predicted
     insert_token: int | None
     #: the answer is JSON that this JSON Schema accepts
@@ -201,8 +209,12 @@ class Options(TypedDict, total=False):
     min_p: float | None
     #: confidence below which the factor rule does not help
     min_threshold: float | None
+    #: likeliest tokens that a mixture has
+    mixed_tokens: int | None
     #: how a model decodes that was trained for several ways
     mode: Literal["self-speculation", "ar", "diffusion"] | None
+    #: of a block: tokens may alternate
+    most_passes: int | None
     #: how often a position of a block may become a mask again
     most_remasks: int | None
     #: tokens that one pass judges at most
@@ -281,6 +293,8 @@ class Options(TypedDict, total=False):
     smooth_step: float | None
     #: likeliest tokens that the expectation sums over; 0: the whole vocabulary
     smooth_top: int | None
+    #: at temperature 0, accept by min(1, q / p) of the probabilities instead of the same arg-max
+    soft_acceptance: bool | None
     #: confidence from which a token is final
     stable_threshold: float | None
     #: denoising steps over the whole answer
@@ -293,6 +307,8 @@ class Options(TypedDict, total=False):
     suffix_near: int | None
     #: never choose end-of-sequence tokens (LLaDA's logits_eos_inf)
     suppress_eos: bool | None
+    #: a block ends when all of its tokens have this probability, or none changes
+    sure_threshold: float | None
     #: which tokens become masks again: those of a low probability, those that a confident other token would
     #: replace, or those whose probability has fallen
     suspect: Literal["unlikely", "overruled", "falling"] | None
@@ -344,7 +360,8 @@ class LoadOptions(TypedDict, total=False):
     #: the same model in a cheaper quantization; if left out: the model itself
     draft_model: str | os.PathLike[str] | None
     #: so many of the model's last layers run on the GPU, with the head, and the others on this processor; 0:
-    #: all of them do; if left out: all on the GPU, or an error if it has no room
+    #: all layers run on this processor; as many as the model has, or more: all run on the GPU; if left out: all
+    #: on the GPU, or an error if it has no room
     gpu_layers: int | None
     #: kernel set; 'list' shows the sets that this machine supports; if left out: the best
     isa: str | None
@@ -355,6 +372,9 @@ class LoadOptions(TypedDict, total=False):
     lora: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
     #: the same for drafts only, with --mode; may be repeated
     lora_draft: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
+    #: vision tower of the model, a GGUF file or the Hugging Face folder that has it, for prompts with images;
+    #: if left out: none: prompts have no images
+    mmproj: str | os.PathLike[str] | None
     #: the device's LM head computes every row, not only those that are scored (--all-logits)
     npu_all_logits: bool | None
     #: without the device's memory runtime: weights outside its window are paged (--no-somr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -60,7 +61,8 @@ class Decoder:
         model.generate("3+4=", algorithm="surest", surest_count=3)
 
     Defining a class of the same name again, as in a notebook, replaces it. Options are attributes of the object, and so
-    are `length` (of the answer) and `block_length`. There is one object per answer, which may keep state between steps.
+    are `length` (of the answer) and `block_length`. There is one object per answer, which may keep state between steps:
+    `__init__` may set it up, without arguments, when all these attributes are there.
     """
 
     name: ClassVar[str] = ""
@@ -85,6 +87,17 @@ class Decoder:
     def __init__(self, **options: Any) -> None:
         for key, value in options.items():
             setattr(self, key, value)
+
+    @classmethod
+    def _made(cls, options: dict[str, Any], length: int, block_length: int) -> Decoder:
+        """An object for one answer. Its attributes are set before its __init__, which gets the options that it takes."""
+        made = cls.__new__(cls)
+        for key, value in {**options, "length": length, "block_length": block_length}.items():
+            setattr(made, key, value)
+        taken = inspect.signature(cls.__init__).parameters
+        everything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
+        cls.__init__(made, **{key: value for key, value in options.items() if everything or key in taken})
+        return made
 
     def wanted(self, context: Context) -> Iterable[int]:
         """The positions of the window whose predictions decode() gets in this step, or a mask over those after the

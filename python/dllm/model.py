@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from ._dllm import Answer, Choice, Step, Stream
     from ._options import LoadOptions, Options
 
-    #: What is asked: a user's message, a conversation [{"role": "user", "content": "…"}], or token ids as they are.
-    Prompt: TypeAlias = str | Sequence[Mapping[str, str]] | Sequence[int] | npt.NDArray[np.integer[Any]]
+    #: What is asked: a user's message, a conversation [{"role": "user", "content": "…"}], or token ids as they are. A turn
+    #: may have "images": a list of paths, or of the bytes of PNG, JPEG or WebP files, which stand before its text.
+    Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 class Score(NamedTuple):
@@ -62,16 +63,33 @@ def _text_or_ids(model: _dllm.Model, value: str | Sequence[int], where: str, beg
     return model.prompt_ids(text, False) if begins else model.tokenize(text, False)
 
 
-def _turns(prompt: Any) -> list[tuple[str, str]] | None:
+def _images(images: Any, where: str) -> list[bytes]:
+    """The files' bytes."""
+    if isinstance(images, (str, bytes, os.PathLike)) or not isinstance(images, Sequence):
+        raise UsageError("it must be a list of paths or of bytes", where)
+    files = []
+    for i, image in enumerate(images):
+        if isinstance(image, (bytes, bytearray, memoryview)):
+            files.append(bytes(image))
+        elif isinstance(image, (str, os.PathLike)):
+            with open(image, "rb") as file:
+                files.append(file.read())
+        else:
+            raise UsageError(f"it is a {type(image).__name__}", f"{where}[{i}]", "give a path, or a file's bytes")
+    return files
+
+
+def _turns(prompt: Any) -> list[tuple[str, str, list[bytes]]] | None:
     """The conversation; None if the prompt is token ids."""
     if isinstance(prompt, str):
-        return [("user", _text(prompt, "prompt"))]
+        return [("user", _text(prompt, "prompt"), [])]
     if isinstance(prompt, Sequence) and len(prompt) > 0 and all(isinstance(turn, Mapping) for turn in prompt):
         turns = []
         for i, turn in enumerate(prompt):
-            if set(turn) != {"role", "content"}:
-                raise UsageError("a turn has a role and a content, both str", f"prompt[{i}]")
-            turns.append((_text(turn["role"], f"prompt[{i}].role"), _text(turn["content"], f"prompt[{i}].content")))
+            if set(turn) - {"images"} != {"role", "content"}:
+                raise UsageError("a turn has a role and a content, both str, and maybe images", f"prompt[{i}]")
+            role, content = (_text(turn[name], f"prompt[{i}].{name}") for name in ("role", "content"))
+            turns.append((role, content, _images(turn.get("images", []), f"prompt[{i}].images")))
         return turns
     return None
 
@@ -81,6 +99,17 @@ def _prompt(prompt: Any) -> Any:
     if turns is not None:
         return turns
     return _token_ids(prompt, "prompt", "a str, a list of turns, or a list of token ids")
+
+
+def _with_images(prompt: Any, images: Sequence[Any]) -> Any:
+    """The prompt, whose last turn has these images too."""
+    files = _images(images, "images")
+    if not files:
+        return prompt
+    if not isinstance(prompt[-1], tuple):
+        raise UsageError("token ids have no places for images", "images", "give a text or a conversation")
+    role, content, own = prompt[-1]
+    return [*prompt[:-1], (role, content, own + files)]
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,16 +186,22 @@ class Model:
         return cls(_dllm.Model.load("" if path is None else os.fspath(path), given, progress))
 
     def generate(
-        self, prompt: Prompt, *, on_step: Callable[[Step], bool | None] | None = None, **options: Unpack[Options]
+        self,
+        prompt: Prompt,
+        *,
+        images: Sequence[Any] = (),
+        on_step: Callable[[Step], bool | None] | None = None,
+        **options: Unpack[Options],
     ) -> Answer:
         """Answers the prompt. `on_step` is called after each step; if it returns False, the generation ends with what
-        is committed. Options are those of dllm.options(); one that the chosen method does not read is a UsageError."""
+        is committed. Options are those of dllm.options(); one that the chosen method does not read is a UsageError.
+        `images`: of the last turn, before its text (load the model with `mmproj`)."""
         for key in ("samples", "seeds"):
             if key in options:
                 raise UsageError("generate() makes one answer", key, "generate_batch([prompt], ...) makes several")
-        return self._inner.generate(_prompt(prompt), _options(options), on_step)
+        return self._inner.generate(_with_images(_prompt(prompt), images), _options(options), on_step)
 
-    def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:
+    def stream(self, prompt: Prompt, *, images: Sequence[Any] = (), **options: Unpack[Options]) -> Stream:
         """Iterates over the steps while another thread computes them; `answer` of the iterator is the result::
 
         with model.stream("3+4=") as stream:
@@ -174,11 +209,11 @@ class Model:
                 print(step.text)
         print(stream.answer.text)
         """
-        return _dllm.Stream(self._inner, _prompt(prompt), _options(options))
+        return _dllm.Stream(self._inner, _with_images(_prompt(prompt), images), _options(options))
 
     def generate_batch(
         self,
-        prompts: Sequence[str | Sequence[Mapping[str, str]]],
+        prompts: Sequence[str | Sequence[Mapping[str, Any]]],
         *,
         batch: int = 8,
         samples: int = 1,
@@ -258,7 +293,7 @@ class Model:
         """Bytes that are not UTF-8 become U+FFFD. `special`: control tokens are written too."""
         return self._inner.detokenize(_token_ids(ids, "ids"), special).decode("utf-8", "replace")
 
-    def apply_template(self, turns: Sequence[Mapping[str, str]]) -> list[int]:
+    def apply_template(self, turns: Sequence[Mapping[str, Any]]) -> list[int]:
         """Token ids of a conversation, through the chat template."""
         pairs = _turns(turns)
         if pairs is None:

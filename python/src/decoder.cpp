@@ -236,9 +236,7 @@ void register_class(const nb::object& type) {
     const Gil gil;
     nb::dict given;
     for (const auto& row : rows) given[row.info.key.c_str()] = to_python(*row.load(options));
-    nb::object self = nb::borrow(kept)(**given);
-    self.attr("length") = context.length;
-    self.attr("block_length") = context.block_length;
+    nb::object self = nb::borrow(kept).attr("_made")(given, context.length, context.block_length);
     auto decoder = std::make_unique<PythonDecoder>(std::move(self), name);
     decoder->check_declared(traits);
     return decoder;

@@ -79,15 +79,15 @@ StepCallback watched(const nb::object& on_step) {
   };
 }
 
-Generation generate(const Model& self, const Prompt& prompt, const Dict& given, const nb::object& on_step) {
+Generation generate(const Model& self, const PythonPrompt& asked, const Dict& given, const nb::object& on_step) {
+  const Prompt prompt = to_prompt(asked);
   const GenerateOptions options = to_options(given);
   const StepCallback callback = watched(on_step);
   return take(unlocked([&] { return run_generate(*self.model, prompt, options, callback, {}); }));
 }
 
-std::vector<Generation> generate_batch(const Model& self,
-                                       const std::vector<std::vector<std::pair<std::string, std::string>>>& prompts,
-                                       const Dict& given, std::int32_t batch, const nb::object& on_answer,
+std::vector<Generation> generate_batch(const Model& self, const std::vector<PythonTurns>& prompts, const Dict& given,
+                                       std::int32_t batch, const nb::object& on_answer,
                                        const std::vector<std::uint64_t>& seeds) {
   const GenerateOptions options = to_options(given);
   std::vector<std::vector<ChatTurn>> conversations;
@@ -153,16 +153,24 @@ Dict special_tokens(const Model& self) {
 
 }  // namespace
 
-std::vector<ChatTurn> to_turns(const std::vector<std::pair<std::string, std::string>>& turns) {
+std::vector<ChatTurn> to_turns(const PythonTurns& turns) {
   std::vector<ChatTurn> result;
-  for (const auto& [role, content] : turns) result.push_back({role, content});
+  for (const auto& [role, content, images] : turns) {
+    result.push_back({role, content});
+    for (const nb::bytes& image : images) result.back().images.emplace_back(image.c_str(), image.size());
+  }
   return result;
+}
+
+Prompt to_prompt(PythonPrompt prompt) {
+  if (auto* ids = std::get_if<Ids>(&prompt)) return std::move(*ids);
+  return to_turns(std::get<0>(prompt));
 }
 
 Expected<Generation> run_generate(const LanguageModel& model, const Prompt& prompt, const GenerateOptions& options,
                                   const StepCallback& on_step, std::stop_token stop) {
   if (const auto* ids = std::get_if<Ids>(&prompt)) return model.generate_ids(*ids, options, on_step, std::move(stop));
-  return model.generate(to_turns(std::get<0>(prompt)), options, on_step, std::move(stop));
+  return model.generate(std::get<0>(prompt), options, on_step, std::move(stop));
 }
 
 void bind_model(nb::module_& module) {
@@ -200,10 +208,8 @@ void bind_model(nb::module_& module) {
              const std::string text = take(self.model->detokenize(ids, special));
              return nb::bytes(text.data(), text.size());
            })
-      .def("apply_template",
-           [](const Model& self, const std::vector<std::pair<std::string, std::string>>& turns) {
-             return take(self.model->apply_template(to_turns(turns)));
-           })
+      .def("apply_template", [](const Model& self,
+                                const PythonTurns& turns) { return take(self.model->apply_template(to_turns(turns))); })
       .def("special_tokens", &special_tokens)
       .def_prop_rw(
           "chat_template", [](const Model& self) { return self.model->chat_template(); },

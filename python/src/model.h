@@ -2,7 +2,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -10,10 +13,14 @@
 
 namespace dllm::python {
 
-/// What is asked: a conversation as (role, content), or token ids as they are.
-using Prompt = std::variant<std::vector<std::pair<std::string, std::string>>, std::vector<std::int32_t>>;
+/// What is asked: a conversation, or token ids as they are. As Python gives it, turns are (role, content, image files).
+using Prompt = std::variant<std::vector<ChatTurn>, std::vector<std::int32_t>>;
+using PythonTurns = std::vector<std::tuple<std::string, std::string, std::vector<nanobind::bytes>>>;
+using PythonPrompt = std::variant<PythonTurns, std::vector<std::int32_t>>;
 
-std::vector<ChatTurn> to_turns(const std::vector<std::pair<std::string, std::string>>& turns);
+// With the GIL.
+std::vector<ChatTurn> to_turns(const PythonTurns& turns);
+Prompt to_prompt(PythonPrompt prompt);
 
 /// Runs without the GIL. `on_step` may take it.
 Expected<Generation> run_generate(const LanguageModel& model, const Prompt& prompt, const GenerateOptions& options,

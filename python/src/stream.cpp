@@ -1,6 +1,7 @@
 // dllm.Stream: a generation in a thread of its own, whose steps Python takes one by one.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
@@ -190,8 +191,10 @@ class Stream {
 
 void bind_stream(nb::module_& module) {
   nb::class_<Stream>(module, "Stream", "An iterator over the steps of a generation; `answer` has its result.")
-      .def("__init__", [](Stream* self, const Model& model, Prompt prompt,
-                          const Dict& given) { new (self) Stream(model.model, std::move(prompt), to_options(given)); })
+      .def("__init__",
+           [](Stream* self, const Model& model, PythonPrompt prompt, const Dict& given) {
+             new (self) Stream(model.model, to_prompt(std::move(prompt)), to_options(given));
+           })
       .def(
           "__iter__", [](nb::object self) { return self; }, nb::sig("def __iter__(self) -> Stream"))
       .def(

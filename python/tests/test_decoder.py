@@ -73,6 +73,35 @@ class DecoderTest(unittest.TestCase):
             cache="dual",
         )
 
+    def test_states_are_set_up_before_the_first_step(self):
+        seen = []
+
+        class Plain(Surest):
+            name = "test-plain-init"
+
+            def __init__(self):
+                seen.append((self.surest_count, self.length, self.block_length))
+
+        class Named(Surest):
+            name = "test-named-init"
+
+            def __init__(self, surest_count):
+                super().__init__(surest_count=surest_count + 1)
+
+        class Others(Surest):
+            name = "test-others-init"
+
+            def __init__(self, **options):
+                super().__init__(**options)
+                self.left = self.length
+
+        for name, passes in (("test-plain-init", 8), ("test-named-init", 6), ("test-others-init", 8)):
+            answer = self.model.generate(
+                "3+4=", algorithm=name, surest_count=2, length=16, block_length=16, exact_length=True
+            )
+            self.assertEqual(answer.stats.nfe, passes, name)
+        self.assertEqual(seen, [(2, 16, 16)])
+
     def test_streams_and_batches(self):
         with self.model.stream("3+4=", algorithm="test-surest", length=16) as stream:
             self.assertEqual(len(list(stream)), 16)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from . import data, schedule, tasks
+from .blocks import rows as block_rows
+from .blocks import schedule as block_schedule
 from .decode import METHODS
 from .harder import data as harder_data
 from .harder import draw as harder_draw
@@ -74,4 +76,5 @@ RECIPES = {r.name: r for r in (
     replace(HARDER, name="harder-second", budget=10_000_000, stage=harder_schedule.second_stage),
     replace(HARDER, name="tri", budget=5_000_000, stage=tri_schedule.stage, draw_batches=tri_rows.draw_batches,
             modes=True),
+    replace(HARDER, name="blocks", budget=2_000_000, stage=block_schedule.stage, draw_batches=block_rows.draw_batches),
 )}

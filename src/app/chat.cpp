@@ -23,6 +23,7 @@ constexpr std::string_view kHelp =
     "/retry           another answer to the last message, with the next seed\n"
     "/set KEY VALUE   change an option, named as its flag: /set temp 0.7; without more: what was changed\n"
     "/system TEXT     set the system message; without TEXT: remove it\n"
+    "/image FILE      add an image to the next message\n"
     "/save FILE       write the conversation as JSON\n"
     "/stats           figures of the last answer and of the session\n"
     "/help            this text\n"
@@ -42,6 +43,10 @@ class Conversation {
       : model_(model), options_(options), live_(live), session_(session) {}
 
   void set_system(std::string text) { system_ = std::move(text); }
+  /// They stand before the next message.
+  void add_images(std::vector<std::string> files) {
+    for (std::string& file : files) images_.push_back(std::move(file));
+  }
   void clear() {
     turns_.clear();
     first_ = 0;
@@ -50,7 +55,7 @@ class Conversation {
   /// On failure the conversation is unchanged.
   Expected<void> say(const std::string& message) {
     const std::size_t first = first_;
-    turns_.push_back({"user", message});
+    turns_.push_back({"user", message, images_});
     if (auto fits = forget_what_does_not_fit(); !fits) {
       turns_.pop_back();
       return fits;
@@ -70,6 +75,7 @@ class Conversation {
       err << fmt::format("(the context is full: the first {} turns are forgotten, {} are not)\n", first_,
                          turns_.size() - first_);
     turns_.push_back({"assistant", answer->text});
+    images_.clear();
     total_.nfe += answer->stats.nfe;
     total_.steps += answer->stats.steps;
     total_.answer_tokens += answer->stats.answer_tokens;
@@ -90,6 +96,7 @@ class Conversation {
     if (turns_.empty()) return Error{ErrorCode::kUsage, "there is no message to answer again", "/retry", ""};
     const std::vector<ChatTurn> before = turns_;
     const std::string message = turns_[turns_.size() - 2].content;
+    images_ = turns_[turns_.size() - 2].images;
     turns_.resize(turns_.size() - 2);
     first_ = std::min(first_, turns_.size());
     options_.seed = options_.seed.value_or(0) + 1;
@@ -169,7 +176,8 @@ class Conversation {
   Session& session_;
   std::string system_;
   std::vector<ChatTurn> turns_;
-  std::size_t first_ = 0;  ///< earlier turns are not sent to the model; /save still has them
+  std::vector<std::string> images_;  ///< of the next message
+  std::size_t first_ = 0;            ///< earlier turns are not sent to the model; /save still has them
   std::map<std::string, std::string> changed_;
   Generation last_;
   GenerateStats total_;
@@ -181,6 +189,7 @@ class Chat final : public Verb {
     flags.group("Input");
     flags.add(
         {.names = {"--system-prompt", "-sys"}, .value = "TEXT", .help = "system message", .apply = into(system_)});
+    add_image_flag(flags, images_);
     model_.add_template(flags);
     add_generate_flags(flags, options_);
     model_.add_loading(flags);
@@ -192,6 +201,8 @@ class Chat final : public Verb {
     DLLM_TRY(const LanguageModel model, model_.open(session));
     Conversation conversation(model, options_, live_, session);
     conversation.set_system(system_);
+    DLLM_TRY(std::vector<std::string> images, read_images(images_));
+    conversation.add_images(std::move(images));
     LineReader reader(session.terminal, session.interrupt);
     std::ostream& err = session.terminal.err;
     if (session.terminal.in_tty)
@@ -269,6 +280,14 @@ class Chat final : public Verb {
       DLLM_CHECK_OK(conversation.set(rest));
     } else if (name == "/system") {
       conversation.set_system(rest);
+    } else if (name == "/image") {
+      if (rest.empty()) return Error{ErrorCode::kUsage, "a file name is missing", "/image", ""};
+      if (!model.reads_images())
+        return Error{ErrorCode::kUsage, "the model was loaded without a vision tower", "/image",
+                     "name its tower with --mmproj, if it has one"};
+      DLLM_TRY(std::vector<std::string> images, read_images({rest}));
+      conversation.add_images(std::move(images));
+      err << "(the next message has this image)\n";
     } else if (name == "/stats") {
       err << conversation.stats();
     } else if (name == "/save") {
@@ -277,14 +296,15 @@ class Chat final : public Verb {
       DLLM_CHECK_OK(conversation.save(rest, run_config(model, model_, resolved, session.command)));
       err << "(saved to " << sanitize(rest) << ")\n";
     } else {
-      const std::vector<std::string> known = {"/clear", "/retry", "/set",  "/system", "/save",
-                                              "/stats", "/help",  "/quit", "/bye"};
+      const std::vector<std::string> known = {"/clear", "/retry", "/set",  "/system", "/image",
+                                              "/save",  "/stats", "/help", "/quit",   "/bye"};
       return Error{ErrorCode::kUsage, "unknown command", std::string(name), choice_hint(name, known)};
     }
     return true;
   }
 
   std::string system_;
+  std::vector<std::string> images_;
   ModelFlags model_;
   GenerateOptions options_;
   LiveFlags live_;

@@ -17,7 +17,9 @@
 #include "base/try.h"
 #include "engine/backends.h"
 #include "model/source.h"
+#include "model/vision.h"
 #include "quant/calibrated.h"
+#include "quant/write_vision.h"
 
 namespace dllm::app {
 namespace {
@@ -90,6 +92,9 @@ class WriteVerb : public Verb {
     output_.add(flags);
   }
 
+  int writing_threads() const { return output_.threads(); }
+  bool replaces() const { return output_.replace(); }
+
   WriteOptions options_;
   CalibrationOptions calibration_;
 
@@ -114,6 +119,12 @@ class Convert final : public WriteVerb {
                .default_text = "F16, with --layout the device's",
                .choices = recipe_names(),
                .apply = into(type_)});
+    flags.add({.names = {"--mmproj"},
+               .value = "FILE",
+               .help = "write the model's vision tower too, to this GGUF file: matrices in F32, BF16 or Q8_0 if that "
+                       "is the type, else in F16",
+               .takes_path = true,
+               .apply = into(mmproj_)});
     flags.add({.names = {"--layout"}, .value = "DEVICE", .help = layout_help(), .apply = into(layout_)});
     add_shared(flags);
   }
@@ -131,10 +142,22 @@ class Convert final : public WriteVerb {
       if (directory == ".") directory = fs::current_path(failure);
       output_ = fmt::format("{}-{}.gguf", directory.filename().string(), lower(std::string(recipe->name)));
     }
+    if (!mmproj_.empty()) DLLM_CHECK_OK(write_tower(recipe->name, session.terminal));
     return write(input_[0], output_, session);
   }
 
  private:
+  /// Before the model: what is wrong with the tower is known before minutes are spent.
+  Expected<void> write_tower(std::string_view type, Terminal& terminal) {
+    std::error_code ignored;
+    if (mmproj_ == output_ || fs::equivalent(mmproj_, output_, ignored))
+      return Error{ErrorCode::kUsage, "the tower and the model would be one file", "--mmproj", "give another name"};
+    DLLM_TRY(const ModelSource tower, vision_source(input_[0]));
+    DLLM_CHECK_OK(write_vision(tower, std::string(type), writing_threads(), replaces(), mmproj_));
+    terminal.err << fmt::format("{} tensors of the vision tower are in {}\n", tower.tensors.size(), mmproj_);
+    return {};
+  }
+
   Expected<void> finish(const std::string& output, Terminal& terminal) override {
     if (tiles_ == nullptr) return {};
     auto report = tiles_->write(output, layout_);
@@ -178,7 +201,7 @@ class Convert final : public WriteVerb {
   }
 
   std::vector<std::string> input_;
-  std::string output_, type_, layout_;
+  std::string output_, type_, layout_, mmproj_;
   const DeviceTiles* tiles_ = nullptr;  ///< of --layout
 };
 

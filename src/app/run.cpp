@@ -28,6 +28,7 @@ class Run final : public Verb {
                .value = "TEXT",
                .help = "system message before the prompt",
                .apply = into(system_)});
+    add_image_flag(flags, images_);
     model_.add_template(flags);
     add_generate_flags(flags, options_);
     model_.add_loading(flags);
@@ -67,7 +68,8 @@ class Run final : public Verb {
     DLLM_TRY(const LanguageModel model, model_.open(session));
     std::vector<ChatTurn> turns;
     if (!system_.empty()) turns.push_back({"system", system_});
-    turns.push_back({"user", prompt});
+    DLLM_TRY(std::vector<std::string> images, read_images(images_));
+    turns.push_back({"user", prompt, std::move(images)});
 
     if (samples_.asked()) return several(model, turns, session);
     const AnswerForm form = output_ == "text"    ? AnswerForm::kText
@@ -130,6 +132,7 @@ class Run final : public Verb {
 
   TextFlags text_;
   std::string system_, output_, trace_, perfetto_;
+  std::vector<std::string> images_;
   ModelFlags model_;
   GenerateOptions options_;
   LiveFlags live_;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <ostream>
+#include <utility>
 
 #include "app/cli/model_file.h"
 #include "app/cli/verb.h"
@@ -67,12 +68,13 @@ class WorkerVerb final : public Verb {
     std::shared_ptr<const Model> model;
     if (!path_.empty()) {
       DLLM_TRY(model, Model::load(path_));
+      worker_.model_path = path_;
     }
     if (worker_.cache.empty() && !cache_directory().empty()) worker_.cache = cache_directory() + "/ranks";
     worker_.cache_bytes = static_cast<std::uint64_t>(cache_gb_ * 1e9);
     worker_.ready = [&session](int port) { session.terminal.out << "listening on port " << port << std::endl; };
     worker_.tell = [&session](const std::string& text) { session.terminal.out << text << std::endl; };
-    DLLM_CHECK_OK(run_rank_worker(model.get(), worker_, Log()));
+    DLLM_CHECK_OK(run_rank_worker(std::move(model), worker_, Log()));
     return kExitOk;
   }
 

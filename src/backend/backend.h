@@ -31,10 +31,15 @@ class Backend {
   virtual const ModelDesc& desc() const = 0;
   /// Whether plans may have shadow rows. Methods that need them are refused where this is false.
   virtual bool runs_shadows() const { return false; }
+  /// Whether a row may read a mixture in place of its token (RowMixture::instead). Methods that need it are refused
+  /// where this is false.
+  virtual bool runs_soft_tokens() const { return false; }
   /// Whether caches may be branches of others (KvCache::follow()). A batch may then run a cache and its branches, each
   /// after what it follows, and at most kMostBranchDepth deep. Methods that need them are refused where this is false.
   virtual bool runs_branches() const { return false; }
   static constexpr std::int32_t kMostBranchDepth = 16;
+  /// Whether plans may have given embeddings and groups. Prompts with images are refused where this is false.
+  virtual bool takes_embeddings() const { return false; }
   /// Cache for positions [0, capacity). Errors: kResource.
   virtual Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) = 0;
   /// One forward pass; Scores per sequence. Plans are trusted (the loop builds them): a malformed one is a bug.

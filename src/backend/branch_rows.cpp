@@ -14,6 +14,18 @@ std::optional<std::size_t> written_row(const StepPlan& plan, Position position) 
   return static_cast<std::size_t>(std::distance(plan.rows.begin(), found));
 }
 
+/// What any row of the plan may attend to.
+std::vector<bool> visible_positions(const StepPlan& plan, Position capacity) {
+  std::vector<bool> visible(static_cast<std::size_t>(capacity));
+  const auto mark = [&visible](const std::vector<PositionRange>& ranges) {
+    for (const PositionRange& range : ranges)
+      std::fill(visible.begin() + range.begin, visible.begin() + range.end, true);
+  };
+  mark(plan.visible);
+  for (const ShadowRow& shadow : plan.shadows) mark(shadow.visible);
+  return visible;
+}
+
 }  // namespace
 
 BranchRows branch_rows(std::span<const SequenceStep> batch) {
@@ -21,7 +33,9 @@ BranchRows branch_rows(std::span<const SequenceStep> batch) {
   for (const SequenceStep& step : batch) {
     KvCache& cache = *step.cache;
     if (cache.parent() == nullptr) continue;
+    const std::vector<bool> visible = visible_positions(step.plan, cache.capacity());
     for (Position p = 0; p < cache.capacity(); ++p) {
+      if (!visible[static_cast<std::size_t>(p)]) continue;
       const KvCache* const holder = &cache.holder(p);
       if (holder == &cache || !cache.holds({p, p + 1})) continue;
       const auto writer = std::ranges::find(batch, holder, &SequenceStep::cache);

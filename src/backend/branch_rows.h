@@ -31,7 +31,8 @@ struct BranchRows {
   bool empty() const { return copies.empty() && stores.empty(); }
 };
 
-/// Every row that a branch of the batch holds and has not written. Precondition: the batch's rows are recorded.
+/// Every row that a branch of the batch holds, has not written and sees in this pass. Precondition: the batch's rows
+/// are recorded.
 BranchRows branch_rows(std::span<const SequenceStep> batch);
 
 }  // namespace dllm

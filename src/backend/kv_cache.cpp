@@ -21,8 +21,13 @@ void KvCache::copy(const KvCache&, PositionRange, Position) {
   assert(false && "this kind of cache gives no rows away");
 }
 
-void KvCache::take(const KvCache&, std::span<const PositionRange>) {
+void KvCache::copy_rows(const KvCache&, std::span<const Position>) {
+  assert(false && "this kind of cache is of no second path");
+}
+
+bool KvCache::take(const KvCache&, std::span<const PositionRange>) {
   assert(false && "this kind of cache has no branches");
+  return false;
 }
 
 void KvCache::follow(const KvCache& parent, std::span<const PlanRow> pending) {
@@ -53,10 +58,15 @@ void KvCache::adopt(KvCache& branch) {
       rows.push_back({p, p + 1});
     if (parent_ != nullptr) own_[static_cast<std::size_t>(p)] = 1;
   }
-  take(branch, rows);
+  const bool taken = take(branch, rows);
   entries_ = branch.entries_;
   epoch_ = branch.epoch_;
   branch.own_.assign(entries_.size(), 0);
+  if (taken) return;
+  for (const PositionRange& range : rows) {
+    invalidate(range);
+    branch.invalidate(range);  // which shows this cache's rows now
+  }
 }
 
 const KvCache& KvCache::holder(Position position) const {

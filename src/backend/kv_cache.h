@@ -45,13 +45,18 @@ class KvCache {
   /// forward pass would have written them.
   virtual void copy(const KvCache& from, PositionRange rows, Position to);
 
+  /// The same for ascending positions, which stay what they are, as one pass would have written them. Only for backends
+  /// with a second path.
+  virtual void copy_rows(const KvCache& from, std::span<const Position> positions);
+
   /// Makes this cache a branch of `parent`, which has the same capacity, without rows of its own. `pending`: the rows
   /// that the coming pass, in which the branch runs too, writes to the parent. The branch sees their new K and V, and
   /// its record already says so, as if that pass had been made. The parent must stay where it is until the branch
   /// follows another cache or ends.
   void follow(const KvCache& parent, std::span<const PlanRow> pending = {});
   /// Takes over the rows that `branch` has written, as if its passes had been made on this cache. The branch follows
-  /// this cache, directly or through branches that have no rows of their own. Afterwards it has none either.
+  /// this cache, directly or through branches that have no rows of their own. Afterwards it has none either. Rows of
+  /// which K and V could not be copied are empty then.
   void adopt(KvCache& branch);
   bool can_adopt(const KvCache& branch) const;
   const KvCache* parent() const { return parent_; }
@@ -64,8 +69,9 @@ class KvCache {
   virtual void followed(const KvCache&, std::span<const PlanRow>) {}
   /// Called by the backend once per forward pass that stores these rows.
   void record(std::span<const PlanRow> rows);
-  /// adopt()'s copy of K and V. Only for backends that run branches.
-  virtual void take(const KvCache& branch, std::span<const PositionRange> rows);
+  /// adopt()'s copy of K and V; false: it failed, and adopt() invalidates the rows. Only for backends that run
+  /// branches.
+  virtual bool take(const KvCache& branch, std::span<const PositionRange> rows);
 
  private:
   struct Entry {

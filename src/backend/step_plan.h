@@ -29,6 +29,16 @@ struct MixedToken {
 struct RowMixture {
   std::int32_t row = 0;  ///< index into StepPlan::rows
   std::vector<MixedToken> tokens;
+  /// The mixture in place of the row's token: x = s sum of weight E[mixed token], s such that |x| is the sum of
+  /// weight |E[mixed token]| (weights are not negative). Only for Backend::runs_soft_tokens().
+  bool instead = false;
+};
+
+/// The input of a row in place of its token's embedding, which the model reads as it is: what a vision tower makes of a
+/// part of an image. The cache records the row's token, which must therefore differ between images.
+struct GivenEmbedding {
+  std::int32_t row = 0;           ///< index into StepPlan::rows
+  const float* values = nullptr;  ///< as wide as the model; borrowed until the pass has ended
 };
 
 /// A second row at a position: the model reads `row.token` there, but nobody sees it, as it stores no K/V. So one pass
@@ -63,6 +73,14 @@ struct StepPlan {
   /// By ascending position; a plan with some has rows too. They change nothing in the results of `rows`. Experts that a
   /// block's rows share (op::Route::capacity) are chosen for shadow rows apart. Only for Backend::runs_shadows().
   std::vector<ShadowRow> shadows{};
+  /// By ascending row, in models that read their tokens by EmbedPart::kRow or kToken. Only for
+  /// Backend::takes_embeddings().
+  std::vector<GivenEmbedding> given{};
+  /// Of a plan with causal blocks of 1: positions of a range see each other in both directions, an image's. In layers
+  /// with a window, each of them also sees what its own window and that of the range's first position show. Sorted,
+  /// disjoint; all rows from a range's first one in this plan to its end are in this plan.
+  std::vector<PositionRange> groups{};
+  std::int32_t columns = 0;  ///< of the grid that op::Rope::grid reads; 0: none
 
   std::int64_t row_count() const { return static_cast<std::int64_t>(rows.size() + shadows.size()); }
   /// `rows`, then those of `shadows`.

@@ -196,7 +196,14 @@ TEST(Counted, LongStringsMayBeNeeded) {
     EXPECT_TRUE(dfa->matches(text(1200, one))) << one;
     EXPECT_FALSE(dfa->matches(text(1199, one))) << one;
   }
-  EXPECT_FALSE(dfa_of(3000).has_value());
+  // So long ones begin with characters of ASCII.
+  const auto longer = dfa_of(4500);
+  ASSERT_TRUE(longer.has_value()) << longer.error().message();
+  EXPECT_TRUE(longer->matches(text(4500, "a")));
+  EXPECT_TRUE(longer->matches(text(4500, "\\n")));
+  EXPECT_FALSE(longer->matches(text(4499, "a")));
+  EXPECT_FALSE(longer->matches(text(4500, "é")));
+  EXPECT_FALSE(dfa_of(6000).has_value());
 }
 
 TEST(Counted, CharactersAreCounted) {

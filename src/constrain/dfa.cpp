@@ -18,9 +18,14 @@ namespace {
 /// and up to 35 of the other.
 constexpr std::int32_t kNfaStates = 6;
 
-Error too_large(const std::string& what) {
-  return {ErrorCode::kUsage, "the automaton is too large: " + what, "",
+Error too_large(const std::string& what, const std::string& where = "") {
+  return {ErrorCode::kUsage, "the automaton is too large: " + what, where,
           "fewer or smaller bounded repeats and lengths make it smaller; unbounded ones cost nothing"};
+}
+
+Error too_large_at(Error error, const std::string& where) {
+  error.where = where;
+  return error;
 }
 
 Error stopped() { return {ErrorCode::kCancelled, "the structure was not compiled to its end", "", ""}; }
@@ -135,20 +140,42 @@ class Subsets {
 struct Compiled {
   bool conflicts = false;
   std::int64_t work = 0;
+  std::string largest{};  ///< the place that has the most states
 };
 
-Expected<Dfa> compile_once(const Pattern& pattern, const DfaLimits& limits, bool counts, Compiled& told) {
+Expected<Dfa> compile_once(const Pattern& pattern, const DfaLimits& limits, bool counts, Compiled& told,
+                           Products& products) {
   const std::int32_t most = limits.states * kNfaStates;
   if (pattern.depth > kDeepestPattern) return too_large("its parts are nested too deep");
-  const auto nfa = build_nfa(
-      pattern,
-      {.states = most, .visits = limits.work, .counts = counts, .product_states = limits.states, .stop = limits.stop});
+  const NfaLimits own{
+      .states = most, .visits = limits.work, .counts = counts, .product_states = limits.states, .stop = limits.stop};
+  const auto nfa = build_nfa(pattern, own, products);
   if (limits.stop.stop_requested()) return stopped();
-  if (!nfa) return too_large(fmt::format("more than {} states before it is deterministic", most));
+  told = {false, products.visits, nfa ? nfa->largest : nfa.error().where};
+  if (!nfa) return too_large(fmt::format("more than {} states before it is deterministic", most), told.largest);
   Subsets subsets(*nfa, limits);
   auto made = subsets.run();
-  told = {subsets.conflicts(), nfa->visits + subsets.work()};
+  told.conflicts = subsets.conflicts();
+  told.work = nfa->visits + subsets.work();
+  if (!made && made.error().code == ErrorCode::kUsage) return too_large_at(std::move(made).error(), told.largest);
   return made;
+}
+
+/// The automaton with as few states as possible; no states: it matches nothing.
+Expected<Dfa> compile_minimal(const Pattern& pattern, const DfaLimits& limits, std::int64_t& work) {
+  Compiled told;
+  Products products;
+  auto subsets = compile_once(pattern, limits, /*counts=*/true, told, products);
+  work -= told.work;
+  if (told.conflicts) {
+    subsets = compile_once(pattern, limits, /*counts=*/false, told, products);
+    work -= told.work;
+  }
+  if (!subsets) return subsets;
+  Dfa dfa = minimize(*subsets);
+  if (dfa.states > limits.states)
+    return too_large(fmt::format("{} states, and at most {}", dfa.states, limits.states), told.largest);
+  return dfa;
 }
 
 }  // namespace
@@ -171,24 +198,31 @@ bool Dfa::matches(std::string_view text) const {
 }
 
 Expected<Dfa> compile(const Pattern& pattern, const DfaLimits& limits) {
-  Compiled told;
-  auto subsets = compile_once(pattern, limits, /*counts=*/true, told);
-  if (told.conflicts) subsets = compile_once(pattern, limits, /*counts=*/false, told);
-  if (!subsets) return subsets;
-  Dfa dfa = minimize(*subsets);
-  if (dfa.states == 0) return Error{ErrorCode::kUsage, "no text matches", "", ""};
-  if (dfa.states > limits.states) return too_large(fmt::format("{} states, and at most {}", dfa.states, limits.states));
+  constexpr std::int32_t kShorter[] = {64, 40, 24};
+  std::int64_t work = limits.work * 2;
+  auto dfa = compile_minimal(pattern, limits, work);
+  const PatternPtr whole(&pattern, [](const Pattern*) {});  // not its owner
+  for (const std::int32_t most : kShorter) {
+    if (dfa || dfa.error().code != ErrorCode::kUsage || work <= 0 || pattern.depth > kDeepestPattern) break;
+    const PatternPtr shorter = with_shorter_products(whole, most);
+    if (shorter == whole) break;
+    DfaLimits rest = limits;
+    rest.work = std::min(limits.work, work);
+    if (auto made = compile_minimal(*shorter, rest, work); made && made->states > 0) dfa = std::move(made);
+  }
+  if (dfa && dfa->states == 0) return Error{ErrorCode::kUsage, "no text matches", "", ""};
   return dfa;
 }
 
-Expected<Dfa> language(const Pattern& pattern, const DfaLimits& limits, std::int64_t& work) {
+Expected<Dfa> language(const Pattern& pattern, const DfaLimits& limits, std::int64_t& work, Products& products) {
   DfaLimits own = limits;
   own.work = work;
   Compiled told;
-  DLLM_TRY(const Dfa subsets, compile_once(pattern, own, /*counts=*/false, told));
+  DLLM_TRY(const Dfa subsets, compile_once(pattern, own, /*counts=*/false, told, products));
   work -= told.work;
   Dfa dfa = minimize(subsets);
-  if (work < 0 || dfa.states > limits.states) return too_large(fmt::format("{} states within it", dfa.states));
+  if (work < 0 || dfa.states > limits.states)
+    return too_large(fmt::format("{} states within it", dfa.states), told.largest);
   return dfa;
 }
 

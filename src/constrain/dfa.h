@@ -46,11 +46,17 @@ struct DfaLimits {
   std::stop_token stop{};          ///< ends the compilation with kCancelled
 };
 
-/// Errors: kUsage (it matches nothing; larger than the limits; deeper than kDeepestPattern), kCancelled.
+/// An automaton that is too large because of products, which lengths beside an expression are, accepts fewer texts
+/// instead: what may be repeated a limited number of times within them is repeated less often. Errors: kUsage (it
+/// matches nothing; larger than the limits, `where` is the place that has the most states; deeper than
+/// kDeepestPattern), kCancelled.
 Expected<Dfa> compile(const Pattern& pattern, const DfaLimits& limits = {});
 
-/// As compile(), but nothing is counted, and no states say that it matches nothing. `work`: what may be visited,
-/// instead of the limits'; it is reduced by what was.
-Expected<Dfa> language(const Pattern& pattern, const DfaLimits& limits, std::int64_t& work);
+struct Products;
+
+/// As compile(), but nothing is counted, nothing is left out, and no states say that it matches nothing. `work`: what
+/// may be visited, instead of the limits'; it is reduced by what was. `products`: of parts that are known; new ones are
+/// added.
+Expected<Dfa> language(const Pattern& pattern, const DfaLimits& limits, std::int64_t& work, Products& products);
 
 }  // namespace dllm::constrain

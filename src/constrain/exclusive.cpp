@@ -19,9 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Unordered objects compare by their members.
-using Plain = nlohmann::json;
-
 /// In steps along lists of hashes, a nanosecond or two each: 20 ms at most.
 constexpr std::int64_t kMostWork = 10'000'000;
 constexpr std::int64_t kPropertyWork = 16, kPairWork = 32;
@@ -162,8 +159,7 @@ namespace {
 /// The integers between bounds, if a schema says nothing else about them and they are few.
 std::optional<std::vector<Json>> few_integers(const Json& schema) {
   constexpr std::int64_t kMostIntegers = 1000;
-  for (const char* other : {"multipleOf", "allOf", "anyOf", "oneOf", "not", "if"})
-    if (schema.contains(other)) return std::nullopt;
+  if (schema.contains("multipleOf")) return std::nullopt;
   std::optional<std::int64_t> low, high;
   for (const char* key : {"minimum", "exclusiveMinimum"}) {
     if (!schema.contains(key)) continue;
@@ -190,7 +186,9 @@ std::optional<std::vector<Json>> few_integers(const Json& schema) {
 
 std::optional<std::vector<Json>> few_values(const Json& schema, const Json& root) {
   const Json& place = target(schema, root);
-  if (!place.is_object() || place.contains("$ref")) return std::nullopt;
+  if (!place.is_object()) return std::nullopt;
+  for (const char* other : {"$ref", "allOf", "anyOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas"})
+    if (place.contains(other)) return std::nullopt;
   std::vector<Json> values;
   if (place.contains("const")) {
     values.push_back(place["const"]);
@@ -212,10 +210,10 @@ std::optional<std::vector<Json>> few_values(const Json& schema, const Json& root
     }
   }
   std::vector<Json> different;
-  std::set<Plain> seen;
+  ValueSet seen;
   for (const Json& value : values) {
     const auto fits = SchemaNode{place, ""}.type_admits(value);
-    if (fits && *fits && seen.insert(Plain(value)).second) different.push_back(value);
+    if (fits && *fits && seen.insert(value)) different.push_back(value);
   }
   return different;
 }

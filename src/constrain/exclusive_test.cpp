@@ -21,8 +21,13 @@ TEST(Exclusion, ManyLongListsAreComparedByHash) {
     schema["oneOf"].push_back({{"enum", values}});
   }
   EXPECT_TRUE(schema_pattern(schema).has_value());
-  schema["oneOf"][119]["enum"].push_back(17.0);  // the first list has 17
-  EXPECT_FALSE(schema_pattern(schema).has_value());
+  schema["oneOf"][119]["enum"].push_back(17.0);  // the first list has 17, so that it fits two
+  const auto pattern = schema_pattern(schema);
+  ASSERT_TRUE(pattern.has_value()) << pattern.error().message();
+  const Dfa dfa = *compile(**pattern);
+  EXPECT_TRUE(dfa.matches("16"));
+  EXPECT_FALSE(dfa.matches("17"));
+  EXPECT_FALSE(dfa.matches("17.0"));
 }
 
 /// The limits are counts, so that no clock is needed.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json_reader.h"
@@ -12,8 +13,11 @@
 #include "constrain/exclusive.h"
 #include "constrain/json_number.h"
 #include "constrain/json_text.h"
+#include "constrain/listed_values.h"
+#include "constrain/schema_anchors.h"
 #include "constrain/schema_keywords.h"
 #include "constrain/schema_merge.h"
+#include "constrain/schema_negation.h"
 #include "constrain/schema_reader.h"
 
 namespace dllm::constrain {
@@ -25,7 +29,7 @@ constexpr int kMostNesting = 64;
 /// Schemas that are read. A schema beside alternatives counts once for each alternative. With so many the automaton is
 /// nearly always too large.
 constexpr int kMostRead = 4000;
-constexpr std::int64_t kMostMerged = 20'000;  ///< JSON values of all schemas that are merged
+constexpr std::int64_t kMostMerged = 150'000;  ///< JSON values of all schemas that are merged
 
 /// What a schema may take to read: it is kept with the requests that ask for it, and in a cache.
 constexpr std::size_t kMostSchemaBytes = std::size_t{256} << 10U;
@@ -34,11 +38,15 @@ constexpr int kMostSchemaLevels = 60;
 
 std::vector<std::string> all_types() { return {schema_types().begin(), schema_types().end()}; }
 
-std::string type_of(const nlohmann::ordered_json& value) { return value.is_number() ? "number" : value.type_name(); }
+Error overlap(const SchemaNode& list, std::size_t a, std::size_t b) {
+  return list.bad(fmt::format("a value may fit schemas {} and {}, and must fit one", std::min(a, b), std::max(a, b)),
+                  "give anyOf, or different types, or a required property with different constants");
+}
 
 }  // namespace
 
-SchemaReader::SchemaReader(const nlohmann::ordered_json& root) : root_(root), merge_budget_(kMostMerged) {}
+SchemaReader::SchemaReader(const nlohmann::ordered_json& root, std::string path)
+    : root_(root), path_(std::move(path)), merge_budget_(kMostMerged) {}
 SchemaReader::~SchemaReader() = default;
 
 Expected<PatternPtr> SchemaReader::read(const SchemaNode& node) {
@@ -46,8 +54,9 @@ Expected<PatternPtr> SchemaReader::read(const SchemaNode& node) {
   if (++read_ > kMostRead) return node.bad(fmt::format("more than {} schemas", kMostRead));
   auto result = any_of(node);
   --depth_;
-  if (result && (*result)->depth > kDeepestPattern) return node.bad("too many schemas within each other");
-  return result;
+  if (!result) return result;
+  if ((*result)->depth > kDeepestPattern) return node.bad("too many schemas within each other");
+  return at_place(*result, path_ + node.path.substr(1));
 }
 
 Expected<PatternPtr> SchemaReader::any_of(const SchemaNode& node) {
@@ -55,7 +64,7 @@ Expected<PatternPtr> SchemaReader::any_of(const SchemaNode& node) {
   if (node.json == Json(false)) return either({});
   if (!node.json.is_object()) return node.bad("a schema is an object, true or false", "write {\"type\": ...}");
   if (node.json.contains("$ref") && !restricts_beside(node.json, "$ref")) return reference(node);
-  if (node.json.contains("$ref") || node.json.contains("allOf")) return all_of(node);
+  if (needs_flattening(node.json)) return all_of(node);
   if (node.json.contains("const")) return constant(node);
   if (node.json.contains("enum")) return enumeration(node);
   for (const char* key : {"oneOf", "anyOf"})
@@ -91,29 +100,26 @@ Expected<PatternPtr> SchemaReader::reference(const SchemaNode& node) {
 
 Expected<PatternPtr> SchemaReader::constant(const SchemaNode& node) const {
   const Json& value = node.json["const"];
-  const std::string_view read[] = {"const", "type"};
-  const std::string type[] = {type_of(value)};
-  DLLM_CHECK_OK(check_keywords(node, read, type));
-  DLLM_TRY(const bool fits, node.type_admits(value));
-  if (!fits) return node.at("const").bad("the value is not of the type that \"type\" names");
-  return json_value(value);
+  DLLM_TRY(const bool typed, node.type_admits(value));
+  if (!typed) return node.at("const").bad("the value is not of the type that \"type\" names");
+  DLLM_TRY(const bool fits, ListedValues(node).admit(value));
+  return fits ? json_value(value) : either({});
 }
 
-/// Values of another type than `type` names fit nothing, and are left out.
+/// Values that do not fit the other keywords are left out. It may be all of them, if schemas were merged.
 Expected<PatternPtr> SchemaReader::enumeration(const SchemaNode& node) const {
   const SchemaNode own = node.at("enum");
   if (!own.json.is_array() || own.json.empty()) return own.bad("it must be a list of values");
+  ListedValues listed(node);
   std::vector<PatternPtr> ways;
-  std::vector<std::string> types;
+  bool typed = false;
   for (const Json& value : own.json) {
-    DLLM_TRY(const bool fits, node.type_admits(value));
-    if (!fits) continue;
-    ways.push_back(json_value(value));
-    if (std::ranges::count(types, type_of(value)) == 0) types.push_back(type_of(value));
+    DLLM_TRY(const bool of_type, node.type_admits(value));
+    DLLM_TRY(const bool fits, listed.admit(value));
+    typed = typed || of_type;
+    if (fits) ways.push_back(json_value(value));
   }
-  if (ways.empty()) return own.bad("no value is of the type that \"type\" names");
-  const std::string_view read[] = {"enum", "type"};
-  DLLM_CHECK_OK(check_keywords(node, read, types));
+  if (!typed) return own.bad("no value is of the type that \"type\" names");
   return either(std::move(ways));
 }
 
@@ -134,21 +140,47 @@ Expected<PatternPtr> SchemaReader::branches(const SchemaNode& node, const char* 
   const Json rest = keywords_beside(node.json, key);
   Exclusion exclusion(root_);
   std::vector<PatternPtr> ways;
+  std::vector<std::vector<std::size_t>> overlaps(list.size());  // schemas that a value may fit too
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!rest.empty()) made_.push_back({{"allOf", Json::array({list[i], rest})}});
     DLLM_TRY(PatternPtr way, read({rest.empty() ? list[i] : made_.back(), fmt::format("{}[{}]", own.path, i)}));
     ways.push_back(std::move(way));
     for (std::size_t j = 0; j < i && key == std::string_view("oneOf"); ++j)
-      if (!exclusion.holds(list[i], list[j]))
-        return own.bad(fmt::format("a value may fit schemas {} and {}, and must fit one", j, i),
-                       "give anyOf, or different types, or a required property with different constants");
+      if (!exclusion.holds(list[i], list[j])) overlaps[i].push_back(j), overlaps[j].push_back(i);
   }
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (overlaps[i].empty()) continue;
+    DLLM_TRY(ways[i], only_one(own, i, overlaps[i], rest));
+  }
+  const auto never = [&](std::size_t i) { return ways[i]->kind == Pattern::Kind::kEither && ways[i]->parts.empty(); };
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (!overlaps[i].empty() && never(i) && std::ranges::all_of(overlaps[i], never))
+      return overlap(own, overlaps[i].front(), i);
   return either(std::move(ways));
 }
 
+/// Values that fit a schema of "oneOf", the keywords beside the list, and none of these others.
+Expected<PatternPtr> SchemaReader::only_one(const SchemaNode& list, std::size_t one,
+                                            const std::vector<std::size_t>& others, const Json& rest) {
+  const auto path = [&](std::size_t i) { return fmt::format("{}[{}]", list.path, i); };
+  Json all = Json::array({list.json[one], rest});
+  for (const std::size_t other : others) {
+    auto none = negated_schema({list.json[other], path(other)}, root_, merge_budget_);
+    if (!none) return overlap(list, one, other);
+    all.push_back(*std::move(none));
+  }
+  made_.push_back({{"allOf", std::move(all)}});
+  auto pattern = read({made_.back(), path(one)});
+  return pattern ? pattern : overlap(list, one, others.front());
+}
+
 Expected<PatternPtr> SchemaReader::typed(const SchemaNode& node) {
-  DLLM_TRY(const std::vector<std::string> types, node.types());
+  DLLM_TRY(std::vector<std::string> types, node.types());
   static constexpr std::string_view kRead[] = {"type",
+                                               "not",
+                                               "contains",
+                                               "minContains",
+                                               "maxContains",
                                                "minLength",
                                                "maxLength",
                                                "pattern",
@@ -172,7 +204,8 @@ Expected<PatternPtr> SchemaReader::typed(const SchemaNode& node) {
                                                "additionalProperties",
                                                "patternProperties"};
   DLLM_CHECK_OK(check_keywords(node, kRead, types.empty() ? all_types() : types));
-  if (types.empty()) return open_value();
+  if (types.empty() && !node.json.contains("not")) return open_value();
+  if (types.empty()) types = {"string", "number", "boolean", "null", "array", "object"};
   std::vector<PatternPtr> ways;
   for (const std::string& type : types) {
     DLLM_TRY(PatternPtr way, of_type(node, type));
@@ -185,10 +218,22 @@ Expected<PatternPtr> SchemaReader::of_type(const SchemaNode& node, const std::st
   if (type == "string") return string(node);
   if (type == "integer") return integer(node);
   if (type == "number") return number(node);
-  if (type == "boolean") return json_boolean();
-  if (type == "null") return literal("null");
-  if (type == "array") return array(node);
-  return object(node);
+  const std::vector<Json> excluded = excluded_values(node);
+  if (type == "boolean" || type == "null") {
+    std::vector<PatternPtr> ways;
+    for (const Json& value : type == "null" ? Json::array({nullptr}) : Json::array({true, false}))
+      if (std::ranges::count(excluded, value) == 0) ways.push_back(json_value(value));
+    return either(std::move(ways));
+  }
+  if (std::ranges::any_of(excluded, [&](const Json& value) { return value.type_name() == type; }))
+    return node.at("not").bad(fmt::format("values of type {} cannot be excluded", type), "name scalars only");
+  return type == "array" ? array(node) : object(node);
+}
+
+std::vector<nlohmann::ordered_json> SchemaReader::excluded_values(const SchemaNode& node) {
+  if (!node.json.contains("not")) return {};
+  const Json& list = node.json["not"]["enum"];
+  return {list.begin(), list.end()};
 }
 
 /// An upper bound beyond the largest count stands for this: no answer reaches it.
@@ -200,8 +245,17 @@ Expected<SchemaReader::Bounds> SchemaReader::bounds(const SchemaNode& node, cons
                 to ? static_cast<std::int32_t>(std::min(*to, kMostCount)) : Pattern::kUnbounded};
 }
 
-Expected<PatternPtr> schema_pattern(const nlohmann::ordered_json& schema) {
-  return SchemaReader(schema).read({schema, "$"});
+Expected<PatternPtr> schema_pattern(const nlohmann::ordered_json& schema, const std::string& path) {
+  const auto at_path = [&](Error error) {
+    error.where = path + error.where.substr(1);
+    return error;
+  };
+  auto resolved = without_anchors(schema);
+  if (!resolved) return at_path(std::move(resolved).error());
+  const nlohmann::ordered_json& root = *resolved ? **resolved : schema;
+  auto pattern = SchemaReader(root, path).read({root, "$"});
+  if (!pattern) return at_path(std::move(pattern).error());
+  return pattern;
 }
 
 Expected<PatternPtr> parse_schema(std::string_view text) {

@@ -8,16 +8,15 @@
 #include <string>
 
 #include "constrain/dfa.h"
-#include "constrain/testing/random_match.h"
 #include "constrain/testing/schema_dfa.h"
-#include "constrain/testing/validate.h"
+#include "constrain/testing/walks.h"
 
 namespace dllm::constrain {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-using test::distances, test::random_match, test::schema_dfa;
+using test::schema_dfa;
 
 const char* const kSchemas[] = {
     R"({"type": "string", "minLength": 2, "maxLength": 5})",
@@ -92,19 +91,8 @@ const char* const kSchemas[] = {
 
 TEST(JsonSchema, WhatTheAutomatonAcceptsParsesAndValidates) {
   std::mt19937 rng(3);
-  for (const char* text : kSchemas) {
-    const Dfa dfa = schema_dfa(text);
-    const Json schema = Json::parse(text);
-    const std::vector<std::int32_t> far = distances(dfa);
-    // 20,000 of all schemas together.
-    for (std::size_t i = 0; i < 1 + 20'000 / std::size(kSchemas); ++i) {
-      const std::string answer = random_match(dfa, far, rng);
-      ASSERT_TRUE(dfa.matches(answer));
-      const Json value = Json::parse(answer, nullptr, /*allow_exceptions=*/false);
-      ASSERT_FALSE(value.is_discarded()) << text << "\n" << answer;
-      EXPECT_TRUE(test::validates(value, schema, schema)) << text << "\n" << answer;
-    }
-  }
+  // 20,000 of all schemas together.
+  for (const char* text : kSchemas) test::expect_walks_validate(text, 1 + 20'000 / std::size(kSchemas), rng);
 }
 
 TEST(JsonSchema, AcceptsWhatItShould) {
@@ -328,7 +316,7 @@ TEST(JsonSchema, ErrorsNameThePath) {
       {R"({"type": "number", "minimum": 1, "exclusiveMaximum": 1})", "$"},
       {R"({"type": "number", "minimum": 0.1234567890123456})", "$.minimum"},
       {R"({"type": "integer", "minimum": 9223372036854775808})", "$.minimum"},
-      {R"({"not": {}})", "$.not"},
+      {R"({"unevaluatedItems": {}})", "$.unevaluatedItems"},
       {R"({"$ref": "#/$defs/a%2", "$defs": {}})", "$.$ref"},
       {R"({"type": "string", "minLength": 3, "maxLength": 2})", "$.maxLength"},
       {R"({"type": "string", "minLength": -1})", "$.minLength"},
@@ -337,6 +325,7 @@ TEST(JsonSchema, ErrorsNameThePath) {
       {R"({"enum": []})", "$.enum"},
       {R"({"type": "string", "enum": [1, 2]})", "$.enum"},
       {R"({"type": "string", "const": 1})", "$.const"},
+      {R"({"const": 4, "multipleOf": 0.5})", "$.multipleOf"},
       {R"({"$ref": "#/$defs/a", "$defs": {"b": {}}})", "$.$ref"},
       {R"({"$ref": "http://example.org/a"})", "$.$ref"},
       {R"({"type": "integer", "minimum": 4, "maximum": 3})", "$"},
@@ -361,8 +350,8 @@ TEST(JsonSchema, ErrorsOfContainersNameThePath) {
       {R"({"type": "object", "minProperties": 2})", "$.minProperties"},
       {R"({"type": "object", "maxProperties": 1, "properties": {"a": {}, "b": {}}})", "$.maxProperties"},
       {R"({"type": "object", "propertyNames": {"type": "integer"}})", "$.propertyNames"},
-      {R"({"type": "object", "dependentRequired": {}})", "$.dependentRequired"},
-      {R"({"contains": {}})", "$.contains"},
+      {R"({"type": "object", "unevaluatedProperties": {}})", "$.unevaluatedProperties"},
+      {R"({"type": "array", "contains": {"format": "date"}, "maxContains": 1})", "$.contains.format"},
       {R"({"type": "array", "prefixItems": {}})", "$.prefixItems"},
       {R"({"type": "array", "items": false, "minItems": 1})", "$.minItems"},
       {R"({"type": "array", "items": {"enum": [1, 1]}, "uniqueItems": true, "minItems": 2})", "$.minItems"},
@@ -370,9 +359,7 @@ TEST(JsonSchema, ErrorsOfContainersNameThePath) {
       {R"({"type": "array", "uniqueItems": true})", "$.uniqueItems"},
       {R"({"anyOf": [{"type": "null"}, {"type": "text"}]})", "$.anyOf[1].type"},
       {R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", "$.oneOf"},
-      {R"({"oneOf": [{"enum": [3, {"a": 1, "b": [2]}]}, {"enum": [4, {"b": [2.0], "a": 1}]}]})", "$.oneOf"},
-      {R"({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]})", "$.oneOf"},
-      {R"({"oneOf": [{"properties": {"a": {}}}, {"type": "string"}]})", "$.oneOf"},
+      {R"({"oneOf": [{"properties": {"a": {"format": "date"}}}, {"properties": {"a": {"const": 2}}}]})", "$.oneOf"},
   });
 }
 

@@ -58,6 +58,13 @@ const PatternPtr& frugal_string_char() {
   return pattern;
 }
 
+/// The characters of strings that must be very long: two states each. They are those of ASCII, without \\u.
+const PatternPtr& ascii_string_char() {
+  static const PatternPtr pattern =
+      either({one_of(plain_chars().common({0, 0x7F})), sequence({literal("\\"), one_of(chars_of("\"\\/bfnrt"))})});
+  return pattern;
+}
+
 /// How one character of a set is written in a string.
 PatternPtr escaped_chars(const CharSet& set) {
   std::vector<PatternPtr> ways;
@@ -78,8 +85,11 @@ PatternPtr json_colon() { return sequence({literal(":"), maybe(literal(" "))}); 
 
 PatternPtr json_string(std::int32_t least, std::int32_t most) {
   // A state for each of a few characters is less than counting.
-  constexpr std::int32_t kFew = 8, kMany = 200;
-  const PatternPtr needed = repeat(least > kMany ? frugal_string_char() : string_char(), least, least);
+  constexpr std::int32_t kFew = 8, kMany = 200, kVeryMany = 1350;
+  const PatternPtr& one = least > kVeryMany ? ascii_string_char()
+                          : least > kMany   ? frugal_string_char()
+                                            : string_char();
+  const PatternPtr needed = repeat(one, least, least);
   const std::int32_t more = most == Pattern::kUnbounded ? most : most - least;
   const PatternPtr rest = more > kFew ? counted(string_char(), more) : repeat(string_char(), 0, more);
   return sequence({literal("\""), needed, rest, literal("\"")});

@@ -1,8 +1,11 @@
 #include "constrain/nfa.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/to_size.h"
@@ -20,13 +23,16 @@ constexpr std::int32_t kLongestRepeat = 200;
 /// exists once, so that the optional members of an object cost as many states as they are, and not their square.
 class NfaBuilder {
  public:
-  explicit NfaBuilder(const NfaLimits& limits) : limits_(limits) {}
+  NfaBuilder(const NfaLimits& limits, Products& products) : limits_(limits), products_(products) {}
 
-  std::optional<Nfa> run(const Pattern& pattern) {
+  Expected<Nfa> run(const Pattern& pattern) {
     nfa_.accepting = add();
     nfa_.start = entry(pattern, nfa_.accepting);
-    if (full_) return std::nullopt;
+    products_.visits = visits_;
+    const auto largest = std::ranges::max_element(sizes_, {}, &Size::states);
+    if (full_) return Error{ErrorCode::kUsage, "the automaton is too large", full_at_.value_or(*largest->place), ""};
     nfa_.visits = visits_;
+    nfa_.largest = *largest->place;
     return std::move(nfa_);
   }
 
@@ -37,6 +43,7 @@ class NfaBuilder {
       return 0;
     }
     nfa_.states.emplace_back();
+    ++sizes_[place_].states;
     return static_cast<std::int32_t>(nfa_.states.size()) - 1;
   }
   Nfa::State& state(std::int32_t i) { return nfa_.states[static_cast<std::size_t>(i)]; }
@@ -48,7 +55,13 @@ class NfaBuilder {
     if (full_) return 0;
     const auto key = std::pair(&pattern, next);
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    const std::size_t outer = place_;
+    if (!pattern.place.empty()) {
+      place_ = sizes_.size();
+      sizes_.push_back({&pattern.place, 0});
+    }
     const std::int32_t made = make(pattern, next);
+    place_ = outer;
     known_.emplace(key, made);
     return made;
   }
@@ -147,14 +160,15 @@ class NfaBuilder {
   }
 
   std::int32_t automaton(const Pattern& pattern, Product kind, std::int32_t next) {
-    auto known = products_.find(&pattern);
-    if (known == products_.end()) {
+    auto known = products_.made.find(&pattern);
+    if (known == products_.made.end()) {
       auto made = product_of(pattern, kind);
       if (!made) {
         full_ = true;
+        full_at_ = made.error().where.empty() ? *sizes_[place_].place : made.error().where;
         return 0;
       }
-      known = products_.emplace(&pattern, *std::move(made)).first;
+      known = products_.made.emplace(&pattern, *std::move(made)).first;
     }
     const Dfa& dfa = known->second;
     const auto first = static_cast<std::int32_t>(nfa_.states.size());
@@ -170,9 +184,9 @@ class NfaBuilder {
   Expected<Dfa> product_of(const Pattern& pattern, Product kind) {
     std::int64_t work = limits_.visits - visits_;
     const DfaLimits limits{.states = limits_.product_states, .stop = limits_.stop};
-    auto made = language(*pattern.parts[0], limits, work);
+    auto made = language(*pattern.parts[0], limits, work, products_);
     if (made) {
-      auto second = language(*pattern.parts[1], limits, work);
+      auto second = language(*pattern.parts[1], limits, work, products_);
       if (second) second = product(*made, *second, kind, limits.states, work);
       made = std::move(second);
     }
@@ -209,13 +223,22 @@ class NfaBuilder {
   Nfa nfa_;
   std::unordered_map<std::pair<const Pattern*, std::int32_t>, std::int32_t, KeyHash> known_;
   std::unordered_map<const CharSet*, std::vector<ByteRanges>> bytes_;  ///< by the pattern's set
-  std::unordered_map<const Pattern*, Dfa> products_;
+  Products& products_;
+  /// States that parts with a place take, without the parts within them that have one. First: those without a place.
+  struct Size {
+    const std::string* place;
+    std::int64_t states;
+  };
+  const std::string nowhere_{};
+  std::vector<Size> sizes_ = {{&nowhere_, 0}};
+  std::size_t place_ = 0;
+  std::optional<std::string> full_at_{};  ///< of a product that is too large
 };
 
 }  // namespace
 
-std::optional<Nfa> build_nfa(const Pattern& pattern, const NfaLimits& limits) {
-  return NfaBuilder(limits).run(pattern);
+Expected<Nfa> build_nfa(const Pattern& pattern, const NfaLimits& limits, Products& products) {
+  return NfaBuilder(limits, products).run(pattern);
 }
 
 }  // namespace dllm::constrain

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <stop_token>
-#include <utility>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "constrain/dfa.h"
 #include "constrain/pattern.h"
+#include "dllm/error.h"
 
 namespace dllm::constrain {
 
@@ -30,6 +32,14 @@ struct Nfa {
   std::int32_t start = 0;
   std::int32_t accepting = 0;
   std::int64_t visits = 0;  ///< that it took: see NfaLimits
+  std::string largest{};    ///< the place of the pattern that has the most states
+};
+
+/// The automata of parts that are products, by part: such a part may be within several others. The patterns must
+/// outlive them.
+struct Products {
+  std::unordered_map<const Pattern*, Dfa> made{};
+  std::int64_t visits = 0;  ///< that the last automaton took, finished or not
 };
 
 struct NfaLimits {
@@ -40,9 +50,10 @@ struct NfaLimits {
   std::stop_token stop{};
 };
 
-/// Parts that are products of automata are made into automata first, which also counts as visits.
-/// nullopt: it exceeds a limit, or was stopped. The time is that of the limits whatever the pattern, which may stand
-/// for exponentially many states. Precondition: the pattern is at most kDeepestPattern deep.
-std::optional<Nfa> build_nfa(const Pattern& pattern, const NfaLimits& limits);
+/// Parts that are products of automata are made into automata first, which also counts as visits. The time is that of
+/// the limits whatever the pattern, which may stand for exponentially many states. Errors: kUsage, it exceeds a limit,
+/// or was stopped; `where` is the place that has the most states, or whose product is too large. Precondition: the
+/// pattern is at most kDeepestPattern deep.
+Expected<Nfa> build_nfa(const Pattern& pattern, const NfaLimits& limits, Products& products);
 
 }  // namespace dllm::constrain

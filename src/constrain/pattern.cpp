@@ -53,6 +53,12 @@ PatternPtr except(PatternPtr first, PatternPtr second) {
   return make_pattern(Pattern::Kind::kExcept, {std::move(first), std::move(second)});
 }
 
+PatternPtr at_place(const PatternPtr& pattern, std::string place) {
+  auto named = std::make_shared<Pattern>(*pattern);
+  named->place = std::move(place);
+  return named;
+}
+
 namespace {
 
 class CharReplacement {
@@ -97,6 +103,42 @@ class CharReplacement {
 
 PatternPtr replace_chars(const PatternPtr& pattern, const std::function<PatternPtr(const CharSet&)>& replace) {
   return CharReplacement(replace).of(pattern);
+}
+
+namespace {
+
+class ShorterProducts {
+ public:
+  explicit ShorterProducts(std::int32_t most) : most_(most) {}
+
+  PatternPtr of(const PatternPtr& pattern, bool within) {
+    if (pattern->parts.empty()) return pattern;
+    PatternPtr& known = done_[{pattern.get(), within}];
+    if (known != nullptr) return known;
+    using Kind = Pattern::Kind;
+    const bool product = pattern->kind == Kind::kBoth || pattern->kind == Kind::kExcept;
+    auto copy = std::make_shared<Pattern>(*pattern);
+    for (std::size_t i = 0; i < copy->parts.size(); ++i) {
+      // Of what may not match, less would be more.
+      if (pattern->kind == Kind::kExcept && i > 0) continue;
+      copy->parts[i] = of(pattern->parts[i], within || product);
+    }
+    const bool repeats = pattern->kind == Kind::kRepeat || pattern->kind == Kind::kCounted;
+    if (within && repeats && copy->most != Pattern::kUnbounded)
+      copy->most = std::min(copy->most, std::max(copy->least, most_));
+    const bool same = copy->parts == pattern->parts && copy->most == pattern->most;
+    return done_[{pattern.get(), within}] = same ? pattern : PatternPtr(std::move(copy));
+  }
+
+ private:
+  const std::int32_t most_;
+  std::map<std::pair<const Pattern*, bool>, PatternPtr> done_;
+};
+
+}  // namespace
+
+PatternPtr with_shorter_products(const PatternPtr& pattern, std::int32_t most) {
+  return ShorterProducts(most).of(pattern, /*within=*/false);
 }
 
 }  // namespace dllm::constrain

@@ -37,6 +37,7 @@ struct Pattern {
   /// Of the longest way down to a part without parts. What walks a pattern recurses, so that readers of untrusted texts
   /// limit it; parts that are shared make patterns deeper than any text is nested.
   std::int32_t depth = 0;
+  std::string place{};  ///< of a schema: what it is called in errors about its size
 };
 
 /// The deepest pattern that is compiled: recursion then takes less than 2 MB of stack.
@@ -56,10 +57,16 @@ PatternPtr counted(PatternPtr part, std::int32_t most);
 /// which nothing is counted, and their product.
 PatternPtr both(PatternPtr first, PatternPtr second);
 PatternPtr except(PatternPtr first, PatternPtr second);
+/// The pattern with a name for errors.
+PatternPtr at_place(const PatternPtr& pattern, std::string place);
 inline PatternPtr maybe(PatternPtr part) { return repeat(std::move(part), 0, 1); }
 
 /// The pattern with every set of characters, and every character of a text, replaced by what `replace` makes of it.
 /// Parts stay shared.
 PatternPtr replace_chars(const PatternPtr& pattern, const std::function<PatternPtr(const CharSet&)>& replace);
+
+/// A pattern that matches fewer texts, with a smaller automaton: within both() and except(), parts that may be repeated
+/// a limited number of times are repeated at most `most` times, or as often as they must be. Parts stay shared.
+PatternPtr with_shorter_products(const PatternPtr& pattern, std::int32_t most);
 
 }  // namespace dllm::constrain

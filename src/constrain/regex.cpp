@@ -90,16 +90,17 @@ class RegexParser {
 
   Expected<RegexTerm> terms(int depth) {
     std::vector<RegexTerm> parts;
+    bool began = false;  // after something that takes characters
     bool ended = false;  // after a '$'
     while (!done() && !see('|') && !see(')')) {
-      if (see('^') && !std::ranges::all_of(parts, asserts))
-        return bad("'^' is supported at the beginning only", "write \\^");
+      if (see('^') && began) return bad("'^' is supported at the beginning only", "write \\^");
       const std::size_t begin = at_;
       DLLM_TRY(parts.emplace_back(), term(depth));
       if (ended && !asserts(parts.back())) {
         at_ = begin;
         return bad("'$' is supported at the end only", "write \\$");
       }
+      began = began || !asserts(parts.back());
       ended = ended || parts.back().kind == RegexTerm::Kind::kEnd;
     }
     return sequence_term(std::move(parts));

@@ -163,10 +163,11 @@ TEST(Regex, SpacesAreThoseOfEcmaScript) {
 TEST(Regex, CompilingCanBeStoppedBeforeTheAutomatonIsDeterministic) {
   const auto pattern = parse_regex("(abcd){2000}");
   std::stop_source stop;
+  Products products;
   const NfaLimits limits{.states = 100'000, .visits = 100'000, .stop = stop.get_token()};
-  EXPECT_TRUE(build_nfa(**pattern, limits).has_value());
+  EXPECT_TRUE(build_nfa(**pattern, limits, products).has_value());
   stop.request_stop();
-  EXPECT_FALSE(build_nfa(**pattern, limits).has_value());
+  EXPECT_FALSE(build_nfa(**pattern, limits, products).has_value());
 }
 
 TEST(Regex, SizeIsLimited) {

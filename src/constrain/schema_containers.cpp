@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/try.h"
 #include "constrain/dfa.h"
@@ -13,6 +14,8 @@
 #include "constrain/json_text.h"
 #include "constrain/regex.h"
 #include "constrain/schema_keywords.h"
+#include "constrain/schema_merge.h"
+#include "constrain/schema_negation.h"
 #include "constrain/schema_reader.h"
 
 namespace dllm::constrain {
@@ -113,6 +116,15 @@ Expected<PatternPtr> SchemaReader::array(const SchemaNode& node) {
     if (count.least > fixed) return node.at("minItems").bad(fmt::format("there are {} items at most", fixed));
     count.most = count.most == Pattern::kUnbounded ? fixed : std::min(count.most, fixed);
   }
+  if (!node.json.contains("contains")) return array_of(items, others, count);
+  DLLM_TRY(PatternPtr with, items_with(node, items, others));
+  const bool any_count = fixed == 0 && count.least == 0 && count.most == Pattern::kUnbounded;
+  return any_count ? with : both(with, array_of(items, others, count));
+}
+
+/// `others`: whether there may be more than the first items.
+PatternPtr SchemaReader::array_of(const ArrayItems& items, bool others, const Bounds& count) {
+  const auto fixed = static_cast<std::int32_t>(items.first.size());
   if (fixed == 0) return others ? json_array(items.others, count.least, count.most) : literal("[]");
   // From the last item to the first: what may follow i items.
   PatternPtr after = sequence({});
@@ -128,11 +140,62 @@ Expected<PatternPtr> SchemaReader::array(const SchemaNode& node) {
   return sequence({literal("["), after, literal("]")});
 }
 
+/// Lists of which at least `minContains` items fit "contains", and at most `maxContains`. Their order and their number
+/// are what array_of() says.
+Expected<PatternPtr> SchemaReader::items_with(const SchemaNode& node, const ArrayItems& items, bool others) {
+  constexpr std::int64_t kMostContained = 64;
+  DLLM_TRY(const auto least, node.integer("minContains", 0, kMostContained));
+  DLLM_TRY(const auto most, node.integer("maxContains", 0, kMostContained));
+  const std::int64_t from = least.value_or(1);
+  std::vector<Json> schemas;
+  std::string key;
+  if (const Json* tuple = tuple_of(node.json, key)) schemas.assign(tuple->begin(), tuple->end());
+  const char* rest = key == "items" && !schemas.empty() ? "additionalItems" : "items";
+  if (others) schemas.push_back(node.json.contains(rest) ? node.json[rest] : Json(true));
+  const SchemaNode own = node.at("contains");
+  Json fails;
+  if (most) {
+    DLLM_TRY(fails, negated_schema(own, root_, merge_budget_));
+  }
+  // Any item, those that fit, and those that do not.
+  std::vector<PatternPtr> any = items.first, fit, unfit;
+  if (others) any.push_back(items.others);
+  const auto beside = [&](const Json& item, const Json& schema) -> Expected<PatternPtr> {
+    made_.push_back({{"allOf", Json::array({item, schema})}});
+    return read({made_.back(), own.path});
+  };
+  for (const Json& schema : schemas) {
+    DLLM_TRY(fit.emplace_back(), beside(schema, own.json));
+    if (!most) continue;
+    DLLM_TRY(unfit.emplace_back(), beside(schema, fails));
+  }
+  const PatternPtr item = either(any), one = either(fit), other = most ? either(unfit) : item;
+  // From the last to the first: what may follow some item, if so many fitted before.
+  const auto more = [](const PatternPtr& next) { return sequence({json_comma(), next}); };
+  const std::int64_t last = most ? *most : from;
+  if (last < from) return either({});
+  PatternPtr after, before;
+  for (std::int64_t fitted = last; fitted >= 0; --fitted) {
+    before = std::exchange(after, PatternPtr());
+    std::vector<PatternPtr> ways;
+    if (fitted >= from) ways.push_back(sequence({}));
+    if (fitted < last) ways.push_back(sequence({more(one), before}));
+    after = sequence({repeat(more(other), 0, Pattern::kUnbounded), either(std::move(ways))});
+  }
+  std::vector<PatternPtr> starts = {sequence({other, after})};
+  if (from == 0) starts.push_back(sequence({}));
+  if (last > 0) starts.push_back(sequence({one, before}));
+  return sequence({literal("["), either(std::move(starts)), literal("]")});
+}
+
 /// No regular language forbids that an arbitrary value occurs twice; with few values it is a list of some of them.
 Expected<PatternPtr> SchemaReader::unique_items(const SchemaNode& node, const Bounds& count) {
-  const auto values = node.json.contains("items") && !node.json.contains("prefixItems")
-                          ? few_values(node.json["items"], root_)
-                          : std::nullopt;
+  if (node.json.contains("contains")) return node.at("contains").bad("it is not supported beside uniqueItems");
+  Json item;
+  if (node.json.contains("items") && !node.json["items"].is_array() && !node.json.contains("prefixItems")) {
+    DLLM_TRY(item, flatten_schema(node.at("items"), root_, merge_budget_));
+  }
+  const auto values = few_values(item, root_);
   if (!values || values->size() > kMostUnique)
     return node.at("uniqueItems")
         .bad(fmt::format(
@@ -140,7 +203,7 @@ Expected<PatternPtr> SchemaReader::unique_items(const SchemaNode& node, const Bo
                  "remembers any value",
                  kMostUnique),
              "give items an \"enum\", or leave it out");
-  if (auto item = read(node.at("items")); !item) return item;  // its other keywords
+  if (auto checked = read(node.at("items")); !checked) return checked;  // its other keywords
   const auto most = static_cast<std::int32_t>(values->size());
   if (count.least > most) return node.at("minItems").bad(fmt::format("there are {} different items", most));
   std::vector<PatternPtr> texts;
@@ -174,8 +237,10 @@ Expected<std::vector<SchemaReader::Member>> SchemaReader::members(const SchemaNo
   std::vector<Member> result;
   std::set<std::string> declared;
   const auto add = [&](const std::string& name, const PatternPtr& value) {
-    result.push_back({sequence({literal(Json(name).dump()), json_colon(), value}), names.contains(name)});
     declared.insert(name);
+    const bool never = value->kind == Pattern::Kind::kEither && value->parts.empty();
+    if (never && !names.contains(name)) return;
+    result.push_back({sequence({literal(Json(name).dump()), json_colon(), value}), names.contains(name)});
   };
   for (const auto& [name, schema] : properties.items()) {
     DLLM_TRY(const PatternPtr value, read({schema, fmt::format("{}.properties.{}", node.path, name)}));
@@ -220,7 +285,10 @@ PatternPtr SchemaReader::in_order(const std::vector<Member>& members) {
 
 Expected<PatternPtr> SchemaReader::object(const SchemaNode& node) {
   DLLM_TRY(const std::vector<Member> all, members(node));
-  if (all.empty()) return map(node);
+  const bool declares = node.json.contains("properties") && !node.json["properties"].empty();
+  const bool only_excludes =
+      declares && std::ranges::all_of(node.json["properties"], [](const Json& one) { return one == Json(false); });
+  if (all.empty() && (!declares || only_excludes)) return map(node);
   if (node.json.contains("additionalProperties") && !node.json["additionalProperties"].is_boolean() &&
       !node.json["additionalProperties"].is_object())
     return node.at("additionalProperties").bad("it must be true, false or a schema");
@@ -236,7 +304,16 @@ Expected<PatternPtr> SchemaReader::object(const SchemaNode& node) {
 
 /// The name of an undeclared property.
 Expected<PatternPtr> SchemaReader::map_key(const SchemaNode& node) {
-  if (!node.json.contains("propertyNames")) return json_string();
+  std::vector<PatternPtr> excluded;
+  if (node.json.contains("properties"))
+    for (const auto& [name, schema] : node.json["properties"].items()) excluded.push_back(literal(name));
+  if (!node.json.contains("propertyNames")) {
+    if (excluded.empty()) return json_string();
+    const PatternPtr anything = repeat(one_of(CharSet::all()), 0, Pattern::kUnbounded);
+    return json_string_of(except(anything, either(std::move(excluded))));
+  }
+  if (!excluded.empty())
+    return node.at("propertyNames").bad("it is not supported next to properties that must be missing");
   const SchemaNode own = node.at("propertyNames");
   if (own.json == Json(true) ||
       (own.json.is_object() && implied_types(own.json).empty() && !own.json.contains("enum") &&
@@ -256,6 +333,9 @@ Expected<PatternPtr> SchemaReader::map(const SchemaNode& node) {
   const Json none = Json::object();
   const Json& patterns = node.json.contains("patternProperties") ? node.json["patternProperties"] : none;
   if (!patterns.is_object()) return node.at("patternProperties").bad("it must be an object");
+  const bool excludes = node.json.contains("properties") && !node.json["properties"].empty();
+  if (!patterns.empty() && excludes)
+    return node.at("patternProperties").bad("it is not supported next to properties that must be missing");
   if (patterns.size() > 1 || (!patterns.empty() && node.json.contains("propertyNames")))
     return node.at("patternProperties").bad("several patterns of names are not supported", "give one");
   for (const auto& [expression, schema] : patterns.items()) {

@@ -15,6 +15,7 @@
 #include "base/try.h"
 #include "constrain/regex.h"
 #include "constrain/schema_keywords.h"
+#include "constrain/schema_negation.h"
 #include "constrain/value_set.h"
 
 namespace dllm::constrain {
@@ -27,12 +28,8 @@ constexpr std::int64_t kLargestMultiple = 999'999'999'999'999;
 
 Json all_of(const Json& a, const Json& b) { return Json{{"allOf", Json::array({a, b})}}; }
 
-std::int64_t count_values(const Json& value) {
-  std::int64_t count = 1;
-  if (value.is_structured())
-    for (const Json& one : value) count += count_values(one);
-  return count;
-}
+/// Between several patterns in one text: no UTF-8 has these bytes.
+constexpr char kMatches = '\xFF', kMatchesNot = '\xFE';
 
 enum class Rule {
   kSame,     ///< one keyword says both only if they are the same
@@ -55,7 +52,7 @@ class Merge {
  public:
   Merge(const Json& root, std::int64_t& budget) : root_(root), budget_(budget) {}
 
-  /// The schema without "$ref" and "allOf".
+  /// As flatten_schema().
   Expected<Json> flat(const SchemaNode& node) {
     if (node.json.is_boolean()) return node.json;
     if (!node.json.is_object()) return node.bad("a schema is an object, true or false", "write {\"type\": ...}");
@@ -64,18 +61,66 @@ class Merge {
       const Json rest = keywords_beside(node.json, "$ref");
       return of({rest, node.path}, target);
     }
-    if (!node.json.contains("allOf")) return keywords_beside(node.json, "");
-    const SchemaNode list = node.at("allOf");
-    if (!list.json.is_array() || list.json.empty()) return list.bad("it must be a list of schemas");
-    Json all = keywords_beside(node.json, "allOf");
-    for (std::size_t i = 0; i < list.json.size(); ++i) {
-      DLLM_TRY(Json next, of({all, node.path}, {list.json[i], fmt::format("{}[{}]", list.path, i)}));
-      all = std::move(next);
+    Json all = plain_keywords(node.json);
+    if (node.json.contains("allOf")) {
+      const SchemaNode list = node.at("allOf");
+      if (!list.json.is_array() || list.json.empty()) return list.bad("it must be a list of schemas");
+      for (std::size_t i = 0; i < list.json.size(); ++i) {
+        DLLM_TRY(all, of({all, node.path}, {list.json[i], fmt::format("{}[{}]", list.path, i)}));
+      }
     }
+    if (has_conditions(node.json)) {
+      DLLM_TRY(const std::vector<Json> conditions, say_conditions(node, root_, budget_));
+      for (const Json& one : conditions) {
+        DLLM_TRY(all, of({all, node.path}, {one, node.path}));
+      }
+    }
+    if (!leave_out(all)) return Json(false);
     return all;
   }
 
  private:
+  /// The keywords without those that flat() resolves, and without those that mean nothing alone.
+  static Json plain_keywords(const Json& schema) {
+    Json plain = Json::object();
+    const bool contains = schema.contains("contains");
+    for (const auto& [name, value] : schema.items()) {
+      const bool excluded = name == "not" && is_excluded_list(value);
+      const bool alone = !contains && (name == "minContains" || name == "maxContains");
+      if (restricts(name) && name != "allOf" && (excluded || !is_condition(name)) && !alone) plain[name] = value;
+    }
+    return plain;
+  }
+
+  /// Leaves the values of "not" out of those of "enum" and "const". False: none is left.
+  static bool leave_out(Json& schema) {
+    if (!schema.is_object() || !schema.contains("not") || (!schema.contains("enum") && !schema.contains("const")))
+      return true;
+    const ValueSet excluded(schema["not"]["enum"]);
+    const bool one = schema.contains("const");
+    if (one && excluded.contains(schema["const"])) return false;
+    if (!one && schema["enum"].is_array()) {
+      Json left = Json::array();
+      for (const Json& value : schema["enum"])
+        if (!excluded.contains(value)) left.push_back(value);
+      if (left.empty() && !schema["enum"].empty()) return false;
+      schema["enum"] = std::move(left);
+    }
+    schema.erase("not");
+    return true;
+  }
+
+  /// Whether "type" admits one of the values of "enum" or "const".
+  static bool typed(const Json& schema) {
+    const auto admits = [&](const Json& value) {
+      const auto admitted = SchemaNode{schema, ""}.type_admits(value);
+      return !admitted || *admitted;  // an error is found when the schema is read
+    };
+    if (schema.contains("const")) return admits(schema["const"]);
+    if (!schema.contains("enum") || !schema["enum"].is_array() || schema["enum"].empty()) return true;
+    return std::ranges::any_of(schema["enum"], admits);
+  }
+
   Expected<Json> of(const SchemaNode& first, const SchemaNode& second) {
     if (++depth_ > kDeepestMerge)
       return second.bad(fmt::format("more than {} schemas within each other", kDeepestMerge));
@@ -94,6 +139,7 @@ class Merge {
     Json result = a.json;
     for (const auto& [key, value] : b.json.items()) {
       if (key == "const" || key == "enum" || key == "properties" || key == "additionalProperties") continue;
+      if (key == "anyOf" && result.contains(key)) continue;
       if (!result.contains(key)) {
         result[key] = value;
         continue;
@@ -102,7 +148,11 @@ class Merge {
       if (result[key].is_null()) return Json(false);
     }
     DLLM_CHECK_OK(properties(result, a, b));
-    if (!values(result, a.json, b.json)) return Json(false);
+    if (!values(result, a.json, b.json) || !leave_out(result) || !typed(result)) return Json(false);
+    if (a.json.contains("anyOf") && b.json.contains("anyOf")) {
+      DLLM_TRY(result["anyOf"], alternatives(result, b.at("anyOf")));
+      if (result["anyOf"].empty()) return Json(false);
+    }
     return result;
   }
 
@@ -137,10 +187,15 @@ class Merge {
       return names;
     }
     if (equal_values(first, second.json)) return first;
+    if (key == "not") {
+      Json excluded = first;
+      for (const Json& value : second.json["enum"]) excluded["enum"].push_back(value);
+      return excluded;
+    }
     if (key == "uniqueItems" && first.is_boolean() && second.json.is_boolean()) return Json(true);
     if (key == "multipleOf") return multiple(first, second);
     if (key == "pattern") return patterns(first, second);
-    if (key == "anyOf" || key == "oneOf") return alternatives(key, first, second);
+    if (key == "oneOf") return second.bad("two lists of oneOf are not supported", "write one list, or anyOf");
     switch (rule_of(key)) {
       case Rule::kBoth:
         return all_of(first, second.json);
@@ -154,17 +209,18 @@ class Merge {
     return second.bad("two schemas that must both hold have different ones", "write one that says both");
   }
 
-  /// One expression that looks for both: they may match at different places.
+  /// One text of all expressions: each may match at another place.
   static Expected<Json> patterns(const Json& first, const SchemaNode& second) {
-    std::string merged = "^";
+    std::string all;
     for (const Json* one : {&first, &second.json}) {
       if (!one->is_string()) return second.bad("it must be a text");
-      const auto& text = one->get_ref<const std::string&>();
-      if (auto parsed = parse_regex(text, RegexScope::kSearch); !parsed)
-        return second.bad(parsed.error().where + ": " + parsed.error().what, parsed.error().hint);
-      merged += "(?=[\\s\\S]*(?:" + text + "))";
+      for (const StringPattern& part : string_patterns(one->get_ref<const std::string&>())) {
+        const auto parsed = one == &first ? PatternPtr() : parse_regex(part.expression, RegexScope::kSearch);
+        if (!parsed) return second.bad(parsed.error().where + ": " + parsed.error().what, parsed.error().hint);
+        all += (part.negated ? kMatchesNot : kMatches) + part.expression;
+      }
     }
-    return Json(merged);
+    return Json(all);
   }
 
   static Expected<Json> types(const Json& first, const Json& second) {
@@ -194,17 +250,38 @@ class Merge {
     return Json(a * part);
   }
 
-  /// Every pair of alternatives. Pairs of alternatives that exclude each other do, too.
-  static Expected<Json> alternatives(const std::string& key, const Json& first, const SchemaNode& second) {
+  /// Every pair of alternatives that some value may fit, beside the other keywords of `schema`.
+  Expected<Json> alternatives(const Json& schema, const SchemaNode& second) {
     constexpr std::size_t kMostPairs = 256;
+    const Json& first = schema["anyOf"];
     if (!first.is_array() || !second.json.is_array()) return second.bad("it must be a list of schemas");
-    if (key == "oneOf") return second.bad("two lists of oneOf are not supported", "write one list, or anyOf");
     if (first.size() * second.json.size() > kMostPairs)
       return second.bad(fmt::format("more than {} pairs of alternatives", kMostPairs));
+    const Json rest = keywords_beside(schema, "anyOf");
     Json pairs = Json::array();
     for (const Json& a : first)
-      for (const Json& b : second.json) pairs.push_back(all_of(a, b));
+      for (const Json& b : second.json) {
+        DLLM_TRY(Json pair, of({a, second.path}, {b, second.path}));
+        DLLM_TRY(Json beside, of({pair, second.path}, {rest, second.path}));
+        DLLM_TRY(const bool possible, may_hold(beside, second.path));
+        if (possible) pairs.push_back(std::move(pair));
+      }
     return pairs;
+  }
+
+  /// Whether a flattened schema may fit a value, as far as its required properties tell.
+  Expected<bool> may_hold(const Json& schema, const std::string& path) {
+    if (!schema.is_object()) return schema == Json(true);
+    if (!schema.contains("properties") || !schema.contains("required") || schema.value("type", Json()) != "object")
+      return true;
+    const Json& properties = schema["properties"];
+    for (const Json& name : schema["required"]) {
+      const auto own = name.is_string() ? properties.find(name.get_ref<const std::string&>()) : properties.end();
+      if (own == properties.end()) continue;
+      DLLM_TRY(const Json value, flat({*own, path}));
+      if (value == Json(false)) return false;
+    }
+    return true;
   }
 
   /// A property that only one schema names is an additional one to the other.
@@ -271,6 +348,37 @@ class Merge {
 Expected<Json> flatten_schema(const SchemaNode& node, const Json& root, std::int64_t& budget) {
   return Merge(root, budget).flat(node);
 }
+
+bool needs_flattening(const Json& schema) {
+  return schema.contains("$ref") || schema.contains("allOf") || has_conditions(schema) ||
+         (schema.contains("not") && (schema.contains("enum") || schema.contains("const")));
+}
+
+std::int64_t count_values(const Json& value) {
+  constexpr std::size_t kText = 32;  // bytes that cost as much as a value
+  std::int64_t count = 1;
+  if (value.is_string()) count += static_cast<std::int64_t>(value.get_ref<const std::string&>().size() / kText);
+  if (value.is_array())
+    for (const Json& one : value) count += count_values(one);
+  if (value.is_object())
+    for (const auto& [name, one] : value.get_ref<const Json::object_t&>())
+      count += static_cast<std::int64_t>(name.size() / kText) + count_values(one);
+  return count;
+}
+
+std::vector<StringPattern> string_patterns(std::string_view text) {
+  if (!text.starts_with(kMatches) && !text.starts_with(kMatchesNot)) return {{std::string(text), false}};
+  std::vector<StringPattern> all;
+  for (std::size_t from = 0; from < text.size();) {
+    const char separators[] = {kMatches, kMatchesNot};
+    const std::size_t end = std::min(text.find_first_of(std::string_view(separators, 2), from + 1), text.size());
+    all.push_back({std::string(text.substr(from + 1, end - from - 1)), text[from] == kMatchesNot});
+    from = end;
+  }
+  return all;
+}
+
+std::string without_pattern(std::string_view text) { return kMatchesNot + std::string(text); }
 
 bool restricts_beside(const Json& schema, std::string_view key) {
   return std::ranges::any_of(schema.items(),

@@ -120,7 +120,7 @@ Expected<SchemaNode> SchemaNode::resolve(const nlohmann::ordered_json& root) con
   if (name == "#") return SchemaNode{root, "$"};
   std::string trail = "$";
   const nlohmann::ordered_json* place = &root;
-  if (!name.starts_with("#/")) return own.bad("anchors are not supported", "write \"#/$defs/NAME\"");
+  if (!name.starts_with("#/")) return own.bad(fmt::format("there is no '{}'", name), "write \"#/$defs/NAME\"");
   for (std::size_t from = 2; from <= name.size();) {
     const std::size_t end = std::min(name.find('/', from), name.size());
     const auto step = decoded_step(std::string_view(name).substr(from, end - from));

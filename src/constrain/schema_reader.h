@@ -21,7 +21,8 @@ namespace dllm::constrain {
 /// compile() has limits for that.
 class SchemaReader {
  public:
-  explicit SchemaReader(const nlohmann::ordered_json& root);
+  /// `path`: of the schema, for the names of its parts. The paths of nodes begin with "$" all the same.
+  SchemaReader(const nlohmann::ordered_json& root, std::string path);
   ~SchemaReader();
   SchemaReader(const SchemaReader&) = delete;
   SchemaReader& operator=(const SchemaReader&) = delete;
@@ -56,9 +57,13 @@ class SchemaReader {
   Expected<PatternPtr> constant(const SchemaNode& node) const;
   Expected<PatternPtr> enumeration(const SchemaNode& node) const;
   Expected<PatternPtr> branches(const SchemaNode& node, const char* key);
+  Expected<PatternPtr> only_one(const SchemaNode& list, std::size_t one, const std::vector<std::size_t>& others,
+                                const Json& rest);
   Expected<PatternPtr> typed(const SchemaNode& node);
   Expected<PatternPtr> of_type(const SchemaNode& node, const std::string& type);
   static Expected<void> only(const SchemaNode& node, std::initializer_list<std::string_view> read);
+  /// Of a flattened schema: those of "not".
+  static std::vector<Json> excluded_values(const SchemaNode& node);
   static Expected<Bounds> bounds(const SchemaNode& node, const char* least, const char* most);
 
   // schema_scalars.cpp
@@ -66,11 +71,14 @@ class SchemaReader {
   static Expected<PatternPtr> string_content(const SchemaNode& node);
   static Expected<PatternPtr> integer(const SchemaNode& node);
   static Expected<PatternPtr> number(const SchemaNode& node);
+  static Expected<PatternPtr> numbers_between(const SchemaNode& node);
 
   // schema_containers.cpp
   Expected<PatternPtr> array(const SchemaNode& node);
   Expected<ArrayItems> array_items(const SchemaNode& node);
   Expected<PatternPtr> unique_items(const SchemaNode& node, const Bounds& count);
+  static PatternPtr array_of(const ArrayItems& items, bool others, const Bounds& count);
+  Expected<PatternPtr> items_with(const SchemaNode& node, const ArrayItems& items, bool others);
   Expected<PatternPtr> object(const SchemaNode& node);
   Expected<std::vector<std::string>> required(const SchemaNode& node) const;
   Expected<std::vector<Member>> members(const SchemaNode& node);
@@ -79,6 +87,7 @@ class SchemaReader {
   static PatternPtr in_order(const std::vector<Member>& members);
 
   const Json& root_;
+  const std::string path_;
   std::map<std::pair<std::string, int>, PatternPtr> references_;  ///< by name and level of recursion
   std::set<std::string> open_;                                    ///< references that are being read
   int level_ = 0;                                                 ///< of recursion

@@ -1,14 +1,20 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/try.h"
 #include "constrain/json_multiples.h"
 #include "constrain/json_number.h"
 #include "constrain/json_text.h"
 #include "constrain/regex.h"
+#include "constrain/schema_merge.h"
 #include "constrain/schema_reader.h"
 #include "constrain/string_format.h"
 
@@ -20,6 +26,10 @@ Expected<void> check_number(const SchemaNode& node, const char* key) {
   if (!node.json.contains(key) || node.json[key].is_number()) return {};
   return node.at(key).bad("it must be a number", "exclusiveMinimum and exclusiveMaximum are bounds themselves");
 }
+
+PatternPtr any_text() { return repeat(one_of(CharSet::all()), 0, Pattern::kUnbounded); }
+
+constexpr std::int64_t kMostLength = 100'000;
 
 constexpr const char* kBounds[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
 
@@ -42,6 +52,16 @@ NumberBound narrower(const SchemaNode& node, const char* bound, const char* stri
     return difference >= 0 ? NumberBound{strict, true} : NumberBound{bound, false};
   }
   return has ? NumberBound{bound, false} : NumberBound{strict, true};
+}
+
+/// Whether a number is between the bounds of a schema.
+bool leaves_room(const nlohmann::ordered_json& schema) {
+  const SchemaNode node{schema, ""};
+  const NumberBound low = narrower(node, "minimum", "exclusiveMinimum", 1),
+                    high = narrower(node, "maximum", "exclusiveMaximum", -1);
+  if (low.key == nullptr || high.key == nullptr) return true;
+  const double from = schema[low.key].get<double>(), to = schema[high.key].get<double>();
+  return from < to || (from == to && !low.strict && !high.strict);
 }
 
 Expected<std::optional<Decimal>> decimal_bound(const SchemaNode& node, const NumberBound& bound) {
@@ -73,6 +93,13 @@ Expected<PatternPtr> multiples(const SchemaNode& node, const Multiple& multiple,
       .bad("no multiple is within the bounds, or their digits take too many states", "list the values in an \"enum\"");
 }
 
+Expected<PatternPtr> format_content(const SchemaNode& node) {
+  if (!node.json.contains("format")) return PatternPtr();
+  const SchemaNode own = node.at("format");
+  if (!own.json.is_string()) return own.bad("it must be a name");
+  return string_format(own.json.get_ref<const std::string&>());
+}
+
 }  // namespace
 
 /// What a string holds, unescaped; null: anything. A format beside a pattern is taken to be what the pattern says.
@@ -80,19 +107,36 @@ Expected<PatternPtr> SchemaReader::string_content(const SchemaNode& node) {
   if (node.json.contains("pattern")) {
     const SchemaNode own = node.at("pattern");
     if (!own.json.is_string()) return own.bad("it must be a text");
-    auto content = parse_regex(own.json.get_ref<const std::string&>(), RegexScope::kSearch);
-    if (!content) return own.bad(content.error().where + ": " + content.error().what, content.error().hint);
-    return *content;
+    const auto stated = string_patterns(own.json.get_ref<const std::string&>());
+    PatternPtr all;
+    if (std::ranges::all_of(stated, &StringPattern::negated)) {
+      DLLM_TRY(all, format_content(node));
+    }
+    for (const StringPattern& one : stated) {
+      auto content = parse_regex(one.expression, RegexScope::kSearch);
+      if (!content) return own.bad(content.error().where + ": " + content.error().what, content.error().hint);
+      if (one.negated)
+        all = except(all ? all : any_text(), *content);
+      else
+        all = all ? both(all, *content) : *content;
+    }
+    return all;
   }
-  if (!node.json.contains("format")) return PatternPtr();
-  const SchemaNode own = node.at("format");
-  if (!own.json.is_string()) return own.bad("it must be a name");
-  return string_format(own.json.get_ref<const std::string&>());
+  return format_content(node);
 }
 
 Expected<PatternPtr> SchemaReader::string(const SchemaNode& node) {
-  DLLM_TRY(const Bounds length, bounds(node, "minLength", "maxLength"));
-  DLLM_TRY(const PatternPtr content, string_content(node));
+  DLLM_TRY(Bounds length, bounds(node, "minLength", "maxLength"));
+  DLLM_TRY(PatternPtr content, string_content(node));
+  std::vector<PatternPtr> excluded;
+  for (const Json& value : excluded_values(node)) {
+    if (!value.is_string()) continue;
+    if (content || !value.get_ref<const std::string&>().empty())
+      excluded.push_back(literal(value.get_ref<const std::string&>()));
+    else
+      length.least = std::max(length.least, 1);
+  }
+  if (!excluded.empty()) content = except(content ? content : any_text(), either(std::move(excluded)));
   if (!content) return json_string(length.least, length.most);
   // Texts that have the lengths by themselves need not be counted.
   const TextLength texts = text_length(content);
@@ -105,7 +149,8 @@ Expected<PatternPtr> SchemaReader::string(const SchemaNode& node) {
     return node.at("minLength").bad("all texts of its form are shorter");
   // Each character is a state, or several, times those of the expression: of a wide bound a part is produced.
   constexpr std::int32_t kLongest = 200;
-  const std::int32_t most = std::min(length.most, std::max(length.least, kLongest));
+  const auto needed = static_cast<std::int32_t>(std::min<std::int64_t>(texts.least, kMostLength));
+  const std::int32_t most = std::min(length.most, std::max({length.least, needed, kLongest}));
   return json_string_of(content, short_ones ? length.least : 0, long_ones ? most : Pattern::kUnbounded);
 }
 
@@ -125,21 +170,59 @@ Expected<PatternPtr> SchemaReader::integer(const SchemaNode& node) {
     high = std::min(high.value_or(*greatest), *greatest);
   }
   if (low && high && *low > *high) return node.bad("no integer is within the bounds");
-  if (!node.json.contains("multipleOf")) return json_integer(low, high);
-  DLLM_TRY(const Multiple multiple, multiple_at(node));
-  return multiples(node, whole_multiple(multiple), decimal_of_integer(low), decimal_of_integer(high));
+  PatternPtr all;
+  if (node.json.contains("multipleOf")) {
+    DLLM_TRY(const Multiple multiple, multiple_at(node));
+    DLLM_TRY(all, multiples(node, whole_multiple(multiple), decimal_of_integer(low), decimal_of_integer(high)));
+  } else {
+    all = json_integer(low, high);
+  }
+  std::vector<PatternPtr> excluded;
+  for (const Json& value : excluded_values(node)) {
+    if (!value.is_number() || value.get<double>() != std::trunc(value.get<double>())) continue;
+    const auto same = least_integer(value, /*strict=*/false);
+    if (same) excluded.push_back(literal(std::to_string(*same)));
+    if (same == 0) excluded.push_back(literal("-0"));
+  }
+  return excluded.empty() ? all : except(all, either(std::move(excluded)));
 }
 
+/// Between the numbers that are excluded, each of which may be written in several ways.
 Expected<PatternPtr> SchemaReader::number(const SchemaNode& node) {
+  constexpr std::size_t kMostExcluded = 64;
+  std::vector<Json> excluded = excluded_values(node);
+  std::erase_if(excluded, [](const Json& value) { return !value.is_number(); });
+  if (excluded.empty()) return numbers_between(node);
+  if (excluded.size() > kMostExcluded) return node.at("not").bad(fmt::format("more than {} numbers", kMostExcluded));
+  DLLM_CHECK_OK(check_numbers(node));
+  std::ranges::sort(excluded, {}, [](const Json& value) { return value.get<double>(); });
+  const NumberBound low = narrower(node, "minimum", "exclusiveMinimum", 1),
+                    high = narrower(node, "maximum", "exclusiveMaximum", -1);
+  const Json plain = keywords_beside(node.json, "not");
+  std::vector<PatternPtr> ways;
+  std::optional<Error> wrong;
+  for (std::size_t i = 0; i <= excluded.size(); ++i) {
+    Json between = plain;
+    if (i > 0 && (low.key == nullptr || plain[low.key].get<double>() <= excluded[i - 1].get<double>()))
+      between.erase("minimum"), between["exclusiveMinimum"] = excluded[i - 1];
+    if (i < excluded.size() && (high.key == nullptr || plain[high.key].get<double>() >= excluded[i].get<double>()))
+      between.erase("maximum"), between["exclusiveMaximum"] = excluded[i];
+    if (!leaves_room(between)) continue;
+    auto way = numbers_between({between, node.path});
+    if (!way) wrong = std::move(way).error();  // perhaps no multiple is between two of them
+    if (way) ways.push_back(*std::move(way));
+  }
+  if (ways.empty() && wrong) return *wrong;
+  return either(std::move(ways));
+}
+
+Expected<PatternPtr> SchemaReader::numbers_between(const SchemaNode& node) {
   DLLM_CHECK_OK(check_numbers(node));
   const NumberBound low = narrower(node, "minimum", "exclusiveMinimum", 1),
                     high = narrower(node, "maximum", "exclusiveMaximum", -1);
   const bool multiple_given = node.json.contains("multipleOf");
   if (low.key == nullptr && high.key == nullptr && !multiple_given) return json_number();
-  if (low.key != nullptr && high.key != nullptr) {
-    const double from = node.json[low.key].get<double>(), to = node.json[high.key].get<double>();
-    if (from > to || (from == to && (low.strict || high.strict))) return node.bad("no number is within the bounds");
-  }
+  if (!leaves_room(node.json)) return node.bad("no number is within the bounds");
   DLLM_TRY(const auto least, decimal_bound(node, low));
   DLLM_TRY(const auto greatest, decimal_bound(node, high));
   if (!multiple_given) return json_number_between(least, greatest);

@@ -28,27 +28,23 @@ Expected<PatternPtr> call_pattern(const OrderedJson& tool, const std::string& pa
     return bad_calls("a tool is an object with a name", path);
   for (const auto& [key, value] : tool.items())
     if (key != "name" && key != "parameters") return bad_calls("there is no such key", path + "." + key);
-  auto arguments = arguments_pattern(tool.contains("parameters") ? tool["parameters"] : OrderedJson());
-  if (!arguments) {
-    Error error = std::move(arguments).error();
-    error.where = path + ".parameters" + error.where.substr(1);
-    return error;
-  }
+  DLLM_TRY(const PatternPtr arguments,
+           arguments_pattern(tool.contains("parameters") ? tool["parameters"] : OrderedJson(), path + ".parameters"));
   const PatternPtr newline = maybe(literal("\n"));
   return sequence({literal("<tool_call>"), newline, literal("{\"name\""), json_colon(), literal(tool["name"].dump()),
-                   json_comma(), literal("\"arguments\""), json_colon(), *arguments, literal("}"), newline,
+                   json_comma(), literal("\"arguments\""), json_colon(), arguments, literal("}"), newline,
                    literal("</tool_call>")});
 }
 
 }  // namespace
 
-Expected<PatternPtr> arguments_pattern(const OrderedJson& schema) {
+Expected<PatternPtr> arguments_pattern(const OrderedJson& schema, const std::string& path) {
   if (schema.is_null() || (schema.is_object() && schema.empty())) return json_any_object(kOpenLevels);
-  DLLM_TRY(PatternPtr pattern, schema_pattern(schema));
-  if (!schema.is_object()) return bad_calls("arguments are an object, and this schema allows other values", "$");
+  DLLM_TRY(PatternPtr pattern, schema_pattern(schema, path));
+  if (!schema.is_object()) return bad_calls("arguments are an object, and this schema allows other values", path);
   const bool implied = !schema.contains("type") && (schema.contains("properties") || schema.contains("required"));
   if (!implied && schema.value("type", OrderedJson()) != "object")
-    return bad_calls("arguments are an object, and this schema may allow other values", "$.type",
+    return bad_calls("arguments are an object, and this schema may allow other values", path + ".type",
                      "give \"type\": \"object\"");
   return pattern;
 }

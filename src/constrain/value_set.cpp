@@ -31,14 +31,17 @@ ValueSet::ValueSet(const Json& list) {
   for (const Json& value : list) insert(value);
 }
 
-bool ValueSet::contains(const Json& value) const {
-  const auto [first, last] = values_.equal_range(value_hash(value));
+bool ValueSet::contains(const Json& value) const { return contains(value_hash(value), value); }
+
+bool ValueSet::contains(std::uint64_t hash, const Json& value) const {
+  const auto [first, last] = values_.equal_range(hash);
   return std::any_of(first, last, [&](const auto& one) { return equal_values(*one.second, value); });
 }
 
 bool ValueSet::insert(const Json& value) {
-  if (contains(value)) return false;
-  values_.emplace(value_hash(value), &value);
+  const std::uint64_t hash = value_hash(value);
+  if (contains(hash, value)) return false;
+  values_.emplace(hash, &value);
   return true;
 }
 

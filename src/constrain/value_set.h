@@ -21,6 +21,8 @@ class ValueSet {
   bool insert(const nlohmann::ordered_json& value);
 
  private:
+  bool contains(std::uint64_t hash, const nlohmann::ordered_json& value) const;
+
   std::unordered_multimap<std::uint64_t, const nlohmann::ordered_json*> values_;
 };
 

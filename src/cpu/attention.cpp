@@ -9,6 +9,16 @@
 #include "cpu/cpu_kv_cache.h"
 
 namespace dllm::cpu {
+namespace {
+
+/// The group that a position belongs to; nullptr: none.
+const PositionRange* group_of(const StepPlan& plan, Position position) {
+  for (const PositionRange& group : plan.groups)
+    if (group.contains(position)) return &group;
+  return nullptr;
+}
+
+}  // namespace
 
 void AttentionRunner::begin(std::span<const SequenceStep> batch, UnitRange own) {
   own_ = own;
@@ -43,9 +53,13 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch, UnitRange own) 
     // j/B <= i/B means j < (i/B + 1) B.
     const std::int64_t block = plan.causal_block;
     constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
-    for (std::int32_t row = 0; row < plan.row_count(); ++row)
-      limits_.push_back(
-          static_cast<std::int32_t>(block > 0 ? std::min(kAll, (plan.row(row).position / block + 1) * block) : kAll));
+    for (std::int32_t row = 0; row < plan.row_count(); ++row) {
+      const Position position = plan.row(row).position;
+      const PositionRange* const group = group_of(plan, position);
+      limits_.push_back(group != nullptr ? group->end
+                                         : static_cast<std::int32_t>(
+                                               block > 0 ? std::min(kAll, (position / block + 1) * block) : kAll));
+    }
     sequences_.push_back(sequence);
   }
   whole_ranges_ = ranges_.size();
@@ -86,7 +100,10 @@ void AttentionRunner::find_segments(std::int32_t window) {
     const auto floor_of = [&](std::int64_t row) {
       const std::int64_t position = plan.row(static_cast<std::int32_t>(row)).position, block = plan.causal_block;
       const std::int64_t first = block > 0 ? position / block * block : plan.rows.front().position;
-      return window == 0 ? 0 : std::max<std::int64_t>(0, first - window + 1);
+      std::int64_t floor = window == 0 ? 0 : std::max<std::int64_t>(0, first - window + 1);
+      if (const PositionRange* const group = group_of(plan, plan.row(static_cast<std::int32_t>(row)).position))
+        floor = std::min<std::int64_t>(floor, group->begin);
+      return floor;
     };
     for (std::int64_t begin = 0, end = 0; begin < sequence.rows; begin = end) {
       const std::int64_t floor = floor_of(begin);

@@ -171,7 +171,7 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::beside(int threads) const {
 }
 
 void CpuBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
-  static_cast<cpu::CpuKvCache&>(to).copy_rows(static_cast<const cpu::CpuKvCache&>(from), positions);
+  to.copy_rows(from, positions);
 }
 
 const ModelDesc& CpuBackend::desc() const { return impl_->desc_; }

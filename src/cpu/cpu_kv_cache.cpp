@@ -50,7 +50,8 @@ Expected<std::unique_ptr<CpuKvCache>> CpuKvCache::create(Position capacity, cons
   }
 }
 
-void CpuKvCache::copy_rows(const CpuKvCache& from, std::span<const Position> positions) {
+void CpuKvCache::copy_rows(const KvCache& other, std::span<const Position> positions) {
+  const auto& from = static_cast<const CpuKvCache&>(other);
   assert(from.capacity() == capacity() && from.type_ == type_ && from.layers_.size() == layers_.size());
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer &to = layers_[l], &source = from.layers_[l];
@@ -86,8 +87,9 @@ void CpuKvCache::copy_bytes(const CpuKvCache& from, PositionRange rows, Position
   }
 }
 
-void CpuKvCache::take(const KvCache& branch, std::span<const PositionRange> rows) {
+bool CpuKvCache::take(const KvCache& branch, std::span<const PositionRange> rows) {
   for (const PositionRange& range : rows) copy_bytes(static_cast<const CpuKvCache&>(branch), range, range.begin);
+  return true;
 }
 
 void CpuKvCache::copy(const KvCache& from, PositionRange rows, Position to) {

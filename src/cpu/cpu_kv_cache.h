@@ -57,13 +57,12 @@ class CpuKvCache final : public KvCache {
   }
 
   using KvCache::record;
-  /// Copies the rows that `from`, a cache of the same shape, holds at these ascending positions, with their tokens.
-  void copy_rows(const CpuKvCache& from, std::span<const Position> positions);
+  void copy_rows(const KvCache& from, std::span<const Position> positions) override;
   std::int64_t bytes() const override;
   void copy(const KvCache& from, PositionRange rows, Position to) override;
 
  protected:
-  void take(const KvCache& branch, std::span<const PositionRange> rows) override;
+  bool take(const KvCache& branch, std::span<const PositionRange> rows) override;
 
  private:
   struct Layer {

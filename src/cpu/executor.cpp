@@ -11,6 +11,7 @@
 #include <string_view>
 #include <variant>
 
+#include "backend/failed_pass.h"
 #include "base/to_size.h"
 #include "cpu/embedding.h"
 #include "cpu/model_memory.h"
@@ -115,13 +116,15 @@ void Executor::begin(std::span<const SequenceStep> batch) {
   for (std::size_t s = 0; s < batch.size(); ++s) {
     const StepPlan& plan = batch[s].plan;
     auto mixture = plan.mixtures.begin();
+    auto given = plan.given.begin();
     const std::size_t hidden = plan.hidden.size() / to_size(std::max<std::int64_t>(1, plan.row_count()));
     for (std::int32_t i = 0; i < plan.row_count(); ++i) {
       const PlanRow& row = plan.row(i);
       const bool mixed = mixture != plan.mixtures.end() && i == mixture->row;
       const bool shadow = static_cast<std::size_t>(i) >= plan.rows.size();
-      rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &(mixture++)->tokens : nullptr,
-                       plan.region, shadow, plan.hidden.data() + static_cast<std::size_t>(i) * hidden});
+      rows_.push_back({static_cast<std::int32_t>(s), row.position, row.token, mixed ? &*mixture++ : nullptr,
+                       plan.region, shadow, plan.hidden.data() + static_cast<std::size_t>(i) * hidden,
+                       given != plan.given.end() && i == given->row ? (given++)->values : nullptr, plan.columns});
       last_position_ = std::max(last_position_, row.position);
     }
   }
@@ -143,6 +146,15 @@ void Executor::begin(std::span<const SequenceStep> batch) {
 }
 
 std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
+  try {
+    return run_pass(batch);
+  } catch (...) {
+    invalidate_rows(batch);
+    throw;
+  }
+}
+
+std::vector<Scores> Executor::run_pass(std::span<const SequenceStep> batch) {
   begin(batch);
   std::vector<Scores> scores(batch.size());
   scores_ = &scores;
@@ -152,15 +164,8 @@ std::vector<Scores> Executor::forward(std::span<const SequenceStep> batch) {
     kv.record(step.plan.rows);
     assert(std::ranges::all_of(step.plan.visible, [&](const PositionRange& range) { return kv.holds(range); }));
   }
-  try {
-    attention_.begin(batch, own_rows_);  // asks who stores which row
-    for (const OpRun& part : plan_->runs) run_part(part);
-  } catch (...) {
-    // Some layers hold the new rows and others the old ones: the rows are invalid.
-    for (const SequenceStep& step : batch)
-      for (const PlanRow& row : step.plan.rows) step.cache->invalidate({row.position, row.position + 1});
-    throw;
-  }
+  attention_.begin(batch, own_rows_);  // asks who stores which row
+  for (const OpRun& part : plan_->runs) run_part(part);
   scores_ = nullptr;
   batch_ = {};
   return scores;
@@ -272,6 +277,10 @@ void Executor::run_gated(const OpRun& part) {
 void Executor::row(const op::Embed& o, std::int64_t r) {
   const Row& at = rows_[to_size(r)];
   const std::int64_t n = width(o.out);
+  if (at.given != nullptr && o.part != EmbedPart::kMixture) {
+    std::copy_n(at.given, n, value(o.out) + r * n);
+    return;
+  }
   embed_row(o, weight(o.table), at.token, at.mixture, n, value(o.out) + r * n);
 }
 
@@ -280,24 +289,6 @@ void Executor::row(const op::RmsNorm& o, std::int64_t r) {
   const float *x = value(o.x), *gain = o.gain == kNoId ? ones_.data() : vector(o.gain);
   float* out = value(o.out);
   for (std::int64_t i = r * n; i < (r + 1) * n; i += slice) kernels_.rms_norm(x + i, gain, o.eps, slice, out + i);
-}
-
-RopeTable& Executor::rope_table(const op::Rope& o) {
-  for (RopeEntry& entry : ropes_)
-    if (entry.serves(o)) return entry.table;
-  const float* factors = vector(o.factors);
-  ropes_.push_back(
-      {o, RopeTable(o, factors == nullptr ? std::span<const float>() : std::span(factors, to_size(o.dims / 2)))});
-  return ropes_.back().table;
-}
-
-void Executor::row(const op::Rope& o, std::int64_t r) {
-  const RopeTable& table = rope_table(o);
-  const std::int64_t n = width(o.x);
-  const Position position = rows_[to_size(r)].position;
-  kernels_.rope(
-      {o.heads, o.head_dim, o.dims, o.layout == RopeLayout::kInterleaved, table.cos(position), table.sin(position)},
-      value(o.x) + r * n, value(o.out) + r * n);
 }
 
 void Executor::row(const op::Hadamard& o, std::int64_t r) {

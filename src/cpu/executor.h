@@ -82,10 +82,12 @@ class Executor {
     std::int32_t sequence;
     Position position;
     TokenId token;
-    const std::vector<MixedToken>* mixture;  ///< borrowed from the plan; nullptr: none
+    const RowMixture* mixture;  ///< borrowed from the plan; nullptr: none
     Region region;
-    bool shadow;          ///< stores no K/V
-    const float* hidden;  ///< borrowed from the plan, for graphs that read it; nullptr: of a shadow row
+    bool shadow;           ///< stores no K/V
+    const float* hidden;   ///< borrowed from the plan, for graphs that read it; nullptr: of a shadow row
+    const float* given;    ///< in place of the token's embedding; nullptr: none
+    std::int32_t columns;  ///< StepPlan::columns
 
     /// Whether both choose among the experts of one block.
     bool pools_with(const Row& other, std::int32_t block) const {
@@ -111,6 +113,7 @@ class Executor {
   };
 
   /// The runs of a plan, by their kind.
+  std::vector<Scores> run_pass(std::span<const SequenceStep> batch);
   void run_part(const OpRun& part);
   void run_rows(const OpRun& part);
   void run_products(const OpRun& part);

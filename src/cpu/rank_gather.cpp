@@ -119,47 +119,42 @@ bool RankGather::codes(const QuantizedRows& q, std::int64_t count, std::span<con
   return regular;
 }
 
-bool RankGather::code_rows(const QuantizedRows& q, std::int64_t k, std::span<const std::vector<std::int64_t>> by_rank) {
-  std::vector<std::size_t> sizes;
-  for (const std::vector<std::int64_t>& rows : by_rank) sizes.push_back(rows.size() * CodePart::bytes(k));
-  bool regular = true;
-  exchange(
-      sizes,
-      [&](std::byte* to) {
-        for (const std::int64_t row : by_rank[to_size(rank())]) {
-          CodePart(q, k, row, 0, k).put(to);
-          to += CodePart::bytes(k);
-        }
-      },
-      [&](int r, const std::byte* from) {
-        if (r == rank()) return;
-        for (const std::int64_t row : by_rank[to_size(r)]) {
-          regular = CodePart(q, k, row, 0, k).take(from) && regular;
-          from += CodePart::bytes(k);
-        }
-      });
-  return regular;
-}
-
-void RankGather::rows(std::span<const std::vector<std::int64_t>> by_rank, std::int64_t width, float* out) {
-  const std::size_t bytes = bytes_of<float>(width);
+/// Rows of `bytes` each, of which rank r has by_rank[r]: put(row, bytes of it), then take(row, its bytes) of others'.
+template <class Put, class Take>
+void RankGather::exchange_rows(std::span<const std::vector<std::int64_t>> by_rank, std::size_t bytes, const Put& put,
+                               const Take& take) {
   std::vector<std::size_t> sizes;
   for (const std::vector<std::int64_t>& rows : by_rank) sizes.push_back(rows.size() * bytes);
   exchange(
       sizes,
       [&](std::byte* to) {
         for (const std::int64_t row : by_rank[to_size(rank())]) {
-          std::memcpy(to, out + row * width, bytes);
+          put(row, to);
           to += bytes;
         }
       },
       [&](int r, const std::byte* from) {
         if (r == rank()) return;
         for (const std::int64_t row : by_rank[to_size(r)]) {
-          std::memcpy(out + row * width, from, bytes);
+          take(row, from);
           from += bytes;
         }
       });
+}
+
+bool RankGather::code_rows(const QuantizedRows& q, std::int64_t k, std::span<const std::vector<std::int64_t>> by_rank) {
+  bool regular = true;
+  exchange_rows(
+      by_rank, CodePart::bytes(k), [&](std::int64_t row, std::byte* to) { CodePart(q, k, row, 0, k).put(to); },
+      [&](std::int64_t row, const std::byte* from) { regular = CodePart(q, k, row, 0, k).take(from) && regular; });
+  return regular;
+}
+
+void RankGather::rows(std::span<const std::vector<std::int64_t>> by_rank, std::int64_t width, float* out) {
+  const std::size_t bytes = bytes_of<float>(width);
+  exchange_rows(
+      by_rank, bytes, [&](std::int64_t row, std::byte* to) { std::memcpy(to, out + row * width, bytes); },
+      [&](std::int64_t row, const std::byte* from) { std::memcpy(out + row * width, from, bytes); });
 }
 
 std::vector<std::vector<std::byte>> RankGather::blobs(std::span<const std::byte> own) {

@@ -65,6 +65,9 @@ class RankGather {
   std::vector<std::vector<std::byte>> blobs(std::span<const std::byte> own);
 
  private:
+  template <class Put, class Take>
+  void exchange_rows(std::span<const std::vector<std::int64_t>> by_rank, std::size_t bytes, const Put& put,
+                     const Take& take);
   void gather(std::span<const std::byte> own, std::span<const std::size_t> sizes, std::span<std::byte> all);
 
   Communicator* ranks_;

@@ -21,6 +21,8 @@ struct MethodTraits {
   /// How many states Decoder::guesses() or variants() names at most, which the loop forwards in the same pass on
   /// branches of the cache.
   std::int32_t branches = 0;
+  std::int32_t checks = 0;     ///< how many tokens Decoder::drafts() names at most
+  bool soft = false;           ///< Decoder::soft_tokens() names some
   bool commits_other = false;  ///< may commit or revise to another token than the candidate's, which breaks constraints
   ScoreDistribution distribution = ScoreDistribution::kRaw;  ///< that configure() asks for
   bool drains_fully = false;                                 ///< Reviser::drains_fully()

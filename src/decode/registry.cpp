@@ -40,6 +40,8 @@ namespace dllm {
   X(t2m_decoder)                 \
   X(freedave_decoder)            \
   X(order_token_decoder)         \
+  X(s2d2_decoder)                \
+  X(dmax_decoder)                \
   X(native_decoder)              \
   X(confidence_ref_decoder)      \
   X(cumulative_error_decoder)    \

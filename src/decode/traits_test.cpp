@@ -84,8 +84,8 @@ TEST(Traits, OfDecodersAreThoseOfTheirObjects) {
 
 /// What a decoder was seen to do.
 struct Seen {
-  bool revises = false, commits_other = false, shadows = false;
-  std::size_t branches = 0;
+  bool revises = false, commits_other = false, shadows = false, soft = false;
+  std::size_t branches = 0, checks = 0;
 };
 
 /// An answer from random predictions: every second one from new ones in every step, the others from ones that waver, so
@@ -102,6 +102,8 @@ void watch(Decoder& decoder, std::uint64_t seed, Seen& seen) {
     const DecodeContext context{canvas, {0, kTraitLength}, step, kTraitLength, static_cast<std::uint32_t>(step),
                                 {1, 0}};
     seen.shadows |= !decoder.shadowed(context).empty();
+    seen.soft |= !decoder.soft_tokens(context).empty();
+    seen.checks = std::max(seen.checks, decoder.drafts(context).size());
     seen.branches = std::max({seen.branches, decoder.variants(context).size(), decoder.guesses(context).size()});
     for (const Edit& edit : test::decode_rows(decoder, canvas, rows, step, kTraitLength)) {
       const TokenId own = test::reduce(edit.position, rows[static_cast<std::size_t>(edit.position)], kTraitMask).token;
@@ -117,8 +119,13 @@ void watch(Decoder& decoder, std::uint64_t seed, Seen& seen) {
 TEST(Traits, OnlyThoseWhoSaySoChangeTokensOrCommitOthers) {
   for (const DecoderEntry& entry : decoders()) {
     SCOPED_TRACE(entry.info.name);
-    const OptionMap options =
-        test::fitting(decoders(), entry.info.name, {{"delete_token", 3}, {"insert_token", 4}, {"steps", kTraitLength}});
+    const OptionMap options = test::fitting(decoders(), entry.info.name,
+                                            {{"delete_token", 3},
+                                             {"insert_token", 4},
+                                             {"steps", kTraitLength},
+                                             {"soft_acceptance", true},
+                                             {"check_cost", 0.0},
+                                             {"checked_tokens", 3}});
     const MethodTraits traits = traits_of(decoders(), {entry.info.name, options});
     Seen seen;
     for (std::uint64_t seed = 0; seed < 60; ++seed)
@@ -127,6 +134,8 @@ TEST(Traits, OnlyThoseWhoSaySoChangeTokensOrCommitOthers) {
     EXPECT_EQ(seen.shadows, traits.shadows);
     EXPECT_EQ(seen.branches, static_cast<std::size_t>(traits.branches));
     EXPECT_EQ(seen.commits_other, traits.commits_other);
+    EXPECT_EQ(seen.checks, static_cast<std::size_t>(traits.checks));
+    EXPECT_EQ(seen.soft, traits.soft);
   }
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "backend/prompt_images.h"
 #include "base/types.h"
 #include "dllm/error.h"
 #include "dllm/options.h"
@@ -18,7 +20,8 @@ struct Given {
   std::vector<TokenId> form{};    ///< the answer's positions, -1 where a token is to be found; empty: all are
   ConstraintPtr constraint{};     ///< the language of the answer, if its options ask for one
   std::vector<TokenId> shown{};   ///< control tokens whose texts are in the answer's
-  bool thinks = false;            ///< the language begins with thoughts (ScheduledRequest::preamble)
+  std::shared_ptr<const PromptImages> images{};  ///< of the prompt; null: none
+  bool thinks = false;                           ///< the language begins with thoughts (ScheduledRequest::preamble)
 };
 
 /// How long an answer may become. The canvas is how many masks the model sees; it reads their number as the length of

@@ -1,5 +1,8 @@
 #include "engine/cut_backend.h"
 
+#include <new>
+
+#include "backend/failed_pass.h"
 #include "base/try.h"
 
 namespace dllm {
@@ -38,10 +41,15 @@ class CutBackend::Cache final : public KvCache {
     front_->follow(*other.front_, pending);
     back_->follow(*other.back_, pending);
   }
-  void take(const KvCache& branch, std::span<const PositionRange>) override {
+  /// A part that fails empties its own rows.
+  bool take(const KvCache& branch, std::span<const PositionRange> rows) override {
     const auto& other = static_cast<const Cache&>(branch);
     front_->adopt(*other.front_);
     back_->adopt(*other.back_);
+    for (const PositionRange& range : rows)
+      for (Position p = range.begin; p < range.end; ++p)
+        if (branch.holds(p) && !(front_->holds(p) && back_->holds(p))) return false;
+    return true;
   }
 
  private:
@@ -55,13 +63,15 @@ Expected<std::unique_ptr<KvCache>> CutBackend::make_cache(Position capacity) {
 }
 
 Expected<std::vector<Scores>> CutBackend::forward(std::span<const SequenceStep> batch) {
-  auto scores = run(batch);
-  for (const SequenceStep& step : batch) {
-    static_cast<Cache&>(*step.cache).record(step.plan.rows);
-    if (scores) continue;
-    // Some layers hold the new rows and others the old ones.
-    for (const PlanRow& row : step.plan.rows) step.cache->invalidate({row.position, row.position + 1});
-  }
+  auto scores = [&]() -> Expected<std::vector<Scores>> {
+    try {
+      return run(batch);
+    } catch (const std::bad_alloc&) {
+      return Error{ErrorCode::kResource, "out of memory in a forward pass", "", "use fewer rows per step"};
+    }
+  }();
+  for (const SequenceStep& step : batch) static_cast<Cache&>(*step.cache).record(step.plan.rows);
+  if (!scores) invalidate_rows(batch);
   return scores;
 }
 

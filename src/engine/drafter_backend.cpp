@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "backend/failed_pass.h"
 #include "base/try.h"
 #include "decode/cache/cache_policy.h"
 
@@ -109,16 +110,15 @@ Expected<void> DrafterBackend::run_model(std::span<const SequenceStep> batch, st
       step.guidance->unconditional =
           static_cast<std::int32_t>(places[static_cast<std::size_t>(step.guidance->unconditional)]);
   auto scores = parts_.model->forward(own);
+  if (!scores) {
+    invalidate_rows(batch);
+    return std::move(scores).error();
+  }
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].plan.region == Region::kDraft) continue;
-    if (!scores) {
-      for (const PlanRow& row : batch[i].plan.rows) batch[i].cache->invalidate({row.position, row.position + 1});
-      continue;
-    }
     all[i] = std::move((*scores)[places[i]]);
     cache_of(batch[i]).wrote(batch[i].plan.rows, std::exchange(all[i].hidden, {}));
   }
-  if (!scores) return std::move(scores).error();
   // A pass longer than a block is a prompt's. Whoever keeps its rows for other requests does so before the first draft.
   std::vector<const SequenceStep*> prompts;
   for (const SequenceStep& step : batch)

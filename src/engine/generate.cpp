@@ -67,9 +67,10 @@ class Batch final : Rounds<BatchJob>::Owner {
     job.index = next_++;
     const bool own = !call_.seeds.empty();
     if (own) options_.push_back(with_seed(resolved_, call_.seeds[job.index]));
-    auto sequence =
-        Sequence::start(host_, prompts_[job.index], own ? options_.back() : resolved_, {.constraint = call_.constraint},
-                        call_.replays.empty() ? nullptr : &call_.replays[job.index]);
+    Given given{.constraint = call_.constraint};
+    if (!call_.images.empty()) given.images = call_.images[job.index];
+    auto sequence = Sequence::start(host_, prompts_[job.index], own ? options_.back() : resolved_, given,
+                                    call_.replays.empty() ? nullptr : &call_.replays[job.index]);
     if (!sequence) {
       failed(job, std::move(sequence).error());
       return std::nullopt;
@@ -127,6 +128,7 @@ Expected<Generation> generate(const AnswerHost& host, const std::vector<TokenId>
                               const ResolvedOptions& resolved, const GenerateCall& call) {
   BatchCall one{.stop = call.stop, .constraint = call.constraint};
   if (call.replay != nullptr) one.replays = {call.replay, 1};
+  if (call.images != nullptr) one.images = {&call.images, 1};
   Batch batch(host, {&prompt, 1}, resolved, one, &call);
   auto answers = batch.run();
   if (!answers) return std::move(answers).error();

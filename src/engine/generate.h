@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <vector>
 
+#include "backend/prompt_images.h"
 #include "base/types.h"
 #include "decode/decoder/replay_decoder.h"
 #include "dllm/error.h"
@@ -25,6 +27,7 @@ struct GenerateCall {
   std::stop_token stop{};
   const CommitSchedule* replay = nullptr;  ///< what is committed (see check_replayed()); null: the method chooses
   ConstraintPtr constraint{};              ///< of the options (Constraints::get)
+  std::shared_ptr<const PromptImages> images{};
 };
 
 /// One request on one backend: builds the method, runs the loop, reports every step. `resolved` comes from
@@ -40,6 +43,7 @@ struct BatchCall {
   std::span<const CommitSchedule> replays{};
   ConstraintPtr constraint{};
   std::span<const std::uint64_t> seeds{};
+  std::span<const std::shared_ptr<const PromptImages>> images{};  ///< one per request, or empty
 };
 
 /// Finished requests leave, and the next ones join. Each answer equals generate()'s, because no sequence's results

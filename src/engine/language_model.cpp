@@ -6,7 +6,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/to_size.h"
 #include "base/try.h"
+#include "engine/backend/cpu.h"
 #include "engine/choices.h"
 #include "engine/embedded_model.h"
 #include "engine/language_model_impl.h"
@@ -87,8 +89,21 @@ Expected<LanguageModel> LanguageModel::load_opened(Opened opened, const LoadOpti
   DLLM_TRY(impl->model, Model::load(std::move(source), impl->log, adapters));
   if (options.progress && !options.progress(0)) return stopped;
   DLLM_TRY(impl->running, entry->make(*impl->model, path, options, impl->log));
+  DLLM_CHECK_OK(impl->load_images(options));
   DLLM_CHECK_OK(impl->model->check());
   return LanguageModel(std::move(impl));
+}
+
+Expected<void> LanguageModel::Impl::load_images(const LoadOptions& options) {
+  if (options.mmproj.empty()) return {};
+  if (desc().canvas.length == 0 || !running.backend->takes_embeddings())
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{} reads no images", desc().canvas.length == 0 ? "this model" : "this backend"),
+                 "--mmproj", "DiffusionGemma does, with --backend cpu"};
+  DLLM_TRY(const Tokenizer* const known, tokenizer());
+  DLLM_TRY(images, Images::load(options.mmproj, desc().width, *known, cpu_options(options)));
+  running.files.insert(running.files.end(), images->files().begin(), images->files().end());
+  return {};
 }
 
 Expected<Generation> LanguageModel::generate(std::string_view prompt, const GenerateOptions& options,
@@ -98,14 +113,14 @@ Expected<Generation> LanguageModel::generate(std::string_view prompt, const Gene
 
 Expected<Generation> LanguageModel::generate(const std::vector<ChatTurn>& turns, const GenerateOptions& options,
                                              const StepCallback& on_step, std::stop_token stop) const {
-  DLLM_TRY(const auto ids, impl_->encode_turns(turns));
-  return impl_->generate(ids, options, on_step, std::move(stop));
+  DLLM_TRY(const TemplatedPrompt prompt, impl_->encode_turns(turns));
+  return impl_->generate(prompt, options, on_step, std::move(stop));
 }
 
 Expected<Generation> LanguageModel::generate_ids(const std::vector<std::int32_t>& prompt,
                                                  const GenerateOptions& options, const StepCallback& on_step,
                                                  std::stop_token stop) const {
-  return impl_->generate(prompt, options, on_step, std::move(stop));
+  return impl_->generate({.ids = prompt, .opening = ""}, options, on_step, std::move(stop));
 }
 
 Expected<std::vector<Generation>> LanguageModel::generate_batch(const std::vector<std::vector<ChatTurn>>& conversations,
@@ -115,10 +130,9 @@ Expected<std::vector<Generation>> LanguageModel::generate_batch(const std::vecto
   if (!seeds.empty() && seeds.size() != conversations.size())
     return Error{ErrorCode::kUsage, fmt::format("{} seeds for {} answers", seeds.size(), conversations.size()), "seeds",
                  "give one for each"};
-  std::vector<std::vector<TokenId>> prompts;
+  std::vector<TemplatedPrompt> prompts;
   for (const std::vector<ChatTurn>& turns : conversations) {
-    DLLM_TRY(std::vector<TokenId> ids, impl_->encode_turns(turns));
-    prompts.push_back(std::move(ids));
+    DLLM_TRY(prompts.emplace_back(), impl_->encode_turns(turns));
   }
   return impl_->generate_batch(prompts, options, batch, on_answer, std::move(stop), seeds);
 }
@@ -200,18 +214,53 @@ Expected<std::vector<ChoiceScore>> LanguageModel::score_choices(const std::vecto
   return scores;
 }
 
-Expected<std::vector<TokenId>> LanguageModel::Impl::encode_turns(const std::vector<ChatTurn>& turns) const {
+namespace {
+
+/// As transformers has it: a text, or parts, images first.
+nlohmann::ordered_json message_content(const ChatTurn& turn) {
+  if (turn.images.empty()) return turn.content;
+  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < turn.images.size(); ++i) parts.push_back({{"type", "image"}});
+  parts.push_back({{"type", "text"}, {"text", turn.content}});
+  return parts;
+}
+
+/// Ids that other programs know: an image's positions have its token.
+std::vector<TokenId> known_ids(TemplatedPrompt prompt) {
+  if (prompt.images != nullptr)
+    for (const PromptImages::Image& image : prompt.images->images())
+      prompt.ids[to_size(image.begin)] = prompt.images->token();
+  return std::move(prompt.ids);
+}
+
+}  // namespace
+
+Expected<TemplatedPrompt> LanguageModel::Impl::with_images(TemplatedPrompt prompt,
+                                                           const std::vector<std::string>& files) const {
+  if (images != nullptr) return images->place(std::move(prompt), files);
+  if (files.empty()) return prompt;
+  return Error{ErrorCode::kUsage, "the model was loaded without a vision tower, and images are given", "--image",
+               "name its tower with --mmproj, if it has one"};
+}
+
+Expected<TemplatedPrompt> LanguageModel::Impl::encode_turns(const std::vector<ChatTurn>& turns) const {
   if (turns.empty()) return Error{ErrorCode::kUsage, "the conversation is empty", "", ""};
+  std::vector<std::string> files;
+  for (const ChatTurn& turn : turns) files.insert(files.end(), turn.images.begin(), turn.images.end());
   const ChatTemplate* chat = chat_template();
   if (!chat) {
-    if (turns.size() == 1) return encode_prompt(MarkedText::content(turns.front().content), special_content);
+    if (turns.size() == 1) {
+      TemplatedPrompt raw;
+      DLLM_TRY(raw.ids, encode_prompt(MarkedText::content(turns.front().content), special_content));
+      return with_images(std::move(raw), files);
+    }
     return Error{ErrorCode::kUsage, "the model file has no chat template", "tokenizer.chat_template",
                  "give one with --chat-template-file, or complete raw text with --raw"};
   }
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  for (const ChatTurn& turn : turns) messages.push_back({{"role", turn.role}, {"content", turn.content}});
+  for (const ChatTurn& turn : turns) messages.push_back({{"role", turn.role}, {"content", message_content(turn)}});
   DLLM_TRY(TemplatedPrompt prompt, encode_variables({{"messages", std::move(messages)}}));
-  return std::move(prompt.ids);
+  return with_images(std::move(prompt), files);
 }
 
 Expected<TemplatedPrompt> LanguageModel::Impl::encode_variables(nlohmann::ordered_json variables) const {
@@ -258,7 +307,8 @@ Expected<std::string> LanguageModel::detokenize(const std::vector<std::int32_t>&
 }
 
 Expected<std::vector<std::int32_t>> LanguageModel::apply_template(const std::vector<ChatTurn>& turns) const {
-  return impl_->encode_turns(turns);
+  DLLM_TRY(TemplatedPrompt prompt, impl_->encode_turns(turns));
+  return known_ids(std::move(prompt));
 }
 
 Expected<std::vector<std::int32_t>> LanguageModel::apply_template_variables(const std::string& variables) const {
@@ -277,11 +327,15 @@ Expected<void> LanguageModel::set_template_variables(const std::string& variable
 
 std::string LanguageModel::template_variables() const { return impl_->template_variables; }
 
-Expected<TemplatedPrompt> LanguageModel::render_template(const std::string& variables) const {
+Expected<TemplatedPrompt> LanguageModel::render_template(const std::string& variables,
+                                                         const std::vector<std::string>& images) const {
   auto json = nlohmann::ordered_json::parse(variables, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Error{ErrorCode::kUsage, "the variables are no JSON object", "", ""};
-  return impl_->encode_variables(std::move(json));
+  DLLM_TRY(TemplatedPrompt prompt, impl_->encode_variables(std::move(json)));
+  return impl_->with_images(std::move(prompt), images);
 }
+
+bool LanguageModel::reads_images() const { return impl_->images != nullptr; }
 
 Expected<std::vector<std::int32_t>> LanguageModel::prompt_ids(std::string_view text, bool special) const {
   return impl_->encode_prompt(MarkedText::content(std::string(text)), special);

@@ -18,6 +18,7 @@
 #include "engine/backends.h"
 #include "engine/constraint.h"
 #include "engine/generate.h"
+#include "engine/images.h"
 #include "engine/method.h"
 #include "engine/replay.h"
 #include "engine/resolve.h"
@@ -40,11 +41,15 @@ struct LanguageModel::Impl {
   Turns passes;                           ///< a backend runs one forward at a time
   Log log;
   Constraints constraints;
+  std::unique_ptr<Images> images;                         ///< null: prompts may not have any
   std::map<int, OfThisProcess<PassRunner>> second_paths;  ///< by threads; guarded by passes
   std::map<std::string, LatencyTable, std::less<>>
       latency_tables;  ///< by the window option `latency`; guarded by passes
 
   explicit Impl(Turns::Poll poll) : passes(std::move(poll)) {}
+
+  /// After the backend is made. Errors: those of Images::load(); kUnsupported (model or backend reads none).
+  Expected<void> load_images(const LoadOptions& options);
 
   /// The model as its backend runs it: a drafter beside it is a way of decoding.
   const ModelDesc& desc() const { return running.backend->desc(); }
@@ -93,13 +98,14 @@ struct LanguageModel::Impl {
     return constraints.get(resolved, desc(), model->tokenizer(), preamble, stop);
   }
 
-  Expected<Generation> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
+  Expected<Generation> generate(const TemplatedPrompt& prompt, const GenerateOptions& options,
                                 const StepCallback& on_step, std::stop_token stop) {
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
     DLLM_TRY(const ConstraintPtr constraint, constraint_of(resolved, stop));
     DLLM_TRY(const Answering answering, begin(resolved, stop));
-    const GenerateCall call{.on_step = on_step, .stop = std::move(stop), .constraint = constraint};
-    DLLM_TRY(Generation answer, checked(dllm::generate(answering.host, prompt, resolved, call)));
+    const GenerateCall call{
+        .on_step = on_step, .stop = std::move(stop), .constraint = constraint, .images = prompt.images};
+    DLLM_TRY(Generation answer, checked(dllm::generate(answering.host, prompt.ids, resolved, call)));
     if (running.clock) answer.virtual_time = running.clock->read(answer);
     return answer;
   }
@@ -115,7 +121,7 @@ struct LanguageModel::Impl {
     return again;
   }
 
-  Expected<std::vector<Generation>> generate_batch(const std::vector<std::vector<TokenId>>& prompts,
+  Expected<std::vector<Generation>> generate_batch(const std::vector<TemplatedPrompt>& prompts,
                                                    const GenerateOptions& options, std::int32_t batch,
                                                    const AnswerCallback& on_answer, std::stop_token stop,
                                                    const std::vector<std::uint64_t>& seeds) {
@@ -123,9 +129,19 @@ struct LanguageModel::Impl {
     DLLM_TRY(const ResolvedOptions resolved, resolve(options));
     DLLM_TRY(const ConstraintPtr constraint, constraint_of(resolved, stop));
     DLLM_TRY(const Answering answering, begin(resolved, stop));
-    const BatchCall call{
-        .batch = batch, .on_answer = on_answer, .stop = std::move(stop), .constraint = constraint, .seeds = seeds};
-    return checked(dllm::generate_batch(answering.host, prompts, resolved, call));
+    std::vector<std::vector<TokenId>> ids;
+    std::vector<std::shared_ptr<const PromptImages>> shown;
+    for (const TemplatedPrompt& prompt : prompts) {
+      ids.push_back(prompt.ids);
+      shown.push_back(prompt.images);
+    }
+    const BatchCall call{.batch = batch,
+                         .on_answer = on_answer,
+                         .stop = std::move(stop),
+                         .constraint = constraint,
+                         .seeds = seeds,
+                         .images = shown};
+    return checked(dllm::generate_batch(answering.host, ids, resolved, call));
   }
 
   /// The cost of steps, if the request or one of its methods needs it; else null.
@@ -160,7 +176,9 @@ struct LanguageModel::Impl {
     return ids;
   }
 
-  Expected<std::vector<TokenId>> encode_turns(const std::vector<ChatTurn>& turns) const;
+  Expected<TemplatedPrompt> encode_turns(const std::vector<ChatTurn>& turns) const;
+  /// Puts images in their places. Errors: kUsage (there are some, and no tower), and those of Images::place().
+  Expected<TemplatedPrompt> with_images(TemplatedPrompt prompt, const std::vector<std::string>& files) const;
   /// The ids of what the chat template makes of `variables`, an object. Like transformers, adds the special tokens'
   /// texts, and `tools` and `documents` as none if they are absent.
   Expected<TemplatedPrompt> encode_variables(nlohmann::ordered_json variables) const;

@@ -49,6 +49,10 @@ std::vector<LoadOption> computing_options() {
                               "what makes the drafts of --mode self-speculation: a drafter (DFlash) that was trained "
                               "for the model, or the same model in a cheaper quantization")),
                  {"-md", "--draft-model", "--model-draft"}),
+      with_flags(of_path(text("mmproj", &L::mmproj, "PATH", "none: prompts have no images",
+                              "vision tower of the model, a GGUF file or the Hugging Face folder that has it, for "
+                              "prompts with images")),
+                 {"-mm", "--mmproj"}),
   };
 }
 

@@ -147,7 +147,7 @@ TEST(LoadOptions, WhatReadsThemIsDeclared) {
                              "lora lora_draft backend device device_changes npu_values npu_processor npu_timing "
                              "npu_paging npu_all_logits ";
   EXPECT_EQ(read(reader("cpu", 0)), "threads isa cache_type activations arithmetic attention_arithmetic " + rope +
-                                        "weight_cache lora lora_draft draft_model backend ");
+                                        "weight_cache lora lora_draft draft_model mmproj backend ");
   EXPECT_EQ(read(reader("cpu", 1)), "threads " + rope + "numerics lora lora_draft backend ");
   EXPECT_EQ(read(reader("npu", 0)), "threads " + device);
   EXPECT_EQ(read(reader("npu", 1)), device);

@@ -71,12 +71,12 @@ std::string positions_text(const Positions& positions) {
 }
 
 /// An absent list is empty.
-Expected<Positions> read_positions(StrictObject& object, const std::string& key, const Bounds& bounds) {
-  if (!object.has(key)) return Positions();
-  DLLM_TRY(const std::string text, object.text(key));
-  if (auto positions = parse_positions(text, bounds)) return *std::move(positions);
-  if (bounds.left < 0) return object.error("the file lists too many positions", key);
-  return object.error(fmt::format("not ascending positions below {} such as 0-4,7", bounds.length), key);
+Expected<Positions> read_positions(JsonObject& object, const std::string& key, const Bounds& bounds) {
+  DLLM_TRY(const std::optional<std::string> text, object.optional_text(key));
+  if (!text) return Positions();
+  if (auto positions = parse_positions(*text, bounds)) return *std::move(positions);
+  if (bounds.left < 0) return object.error(key, "the file lists too many positions");
+  return object.error(key, fmt::format("not ascending positions below {} such as 0-4,7", bounds.length));
 }
 
 /// The keys of the changes that a pass makes, and of those that are merged, which fill no masks.
@@ -86,7 +86,7 @@ struct ChangeKeys {
 constexpr ChangeKeys kOwn = {"revise", "remask", "ends", "commit"};
 constexpr ChangeKeys kMerged = {"merge_revise", "merge_remask", "merge_ends"};
 
-Expected<std::vector<PassChange>> read_changes(StrictObject& object, const ChangeKeys& keys, const Bounds& bounds) {
+Expected<std::vector<PassChange>> read_changes(JsonObject& object, const ChangeKeys& keys, const Bounds& bounds) {
   std::vector<PassChange> changes;
   using Kind = PassChange::Kind;
   for (const auto& [key, kind] : {std::pair(keys.commit, Kind::kCommit), std::pair(keys.revise, Kind::kRevise),
@@ -97,12 +97,12 @@ Expected<std::vector<PassChange>> read_changes(StrictObject& object, const Chang
   }
   std::ranges::sort(changes, {}, &PassChange::position);
   if (const auto twice = std::ranges::adjacent_find(changes, {}, &PassChange::position); twice != changes.end())
-    return object.error(fmt::format("position {} changes twice", twice->position), keys.revise);
+    return object.error(keys.revise, fmt::format("position {} changes twice", twice->position));
   DLLM_TRY(const Positions ends, read_positions(object, keys.ends, bounds));
   for (const std::int32_t p : ends) {
     const auto change = std::ranges::lower_bound(changes, p, {}, &PassChange::position);
     if (change == changes.end() || change->position != p || change->kind == Kind::kRemask)
-      return object.error(fmt::format("position {} gets no token in this pass", p), keys.ends);
+      return object.error(keys.ends, fmt::format("position {} gets no token in this pass", p));
     change->ends = true;
   }
   return changes;
@@ -110,30 +110,27 @@ Expected<std::vector<PassChange>> read_changes(StrictObject& object, const Chang
 
 Expected<PassRecord> read_pass(const nlohmann::json& json, std::string place, const Bounds& bounds,
                                std::int32_t settled) {
-  DLLM_TRY(StrictObject object, StrictObject::of(json, std::move(place)));
+  DLLM_TRY(JsonObject object, recording_object(json, std::move(place)));
   PassRecord pass{.settled = settled};
   DLLM_TRY(pass.reviewed, read_positions(object, "review", bounds));
   DLLM_TRY(pass.changes, read_changes(object, kOwn, bounds));
   DLLM_TRY(pass.refreshed, read_positions(object, "refresh", bounds));
   DLLM_TRY(pass.merged, read_changes(object, kMerged, bounds));
-  if (object.has("held")) {
-    DLLM_TRY(const nlohmann::json* const held, object.value("held"));
-    if (!held->is_boolean()) return object.error("neither true nor false", "held");
-    pass.held = held->get<bool>();
-  }
-  if (object.has("settled")) {
-    DLLM_TRY(pass.settled, object.count("settled", 0, bounds.length));
+  DLLM_TRY(const std::optional<bool> held, object.optional_boolean("held"));
+  pass.held = held.value_or(false);
+  if (object.contains("settled")) {
+    DLLM_TRY(pass.settled, read_count(object, "settled", 0, bounds.length));
   }
   DLLM_CHECK_OK(object.finish());
   return pass;
 }
 
 /// What is judged or changed must have been filled. `filled`: by position, until this pass.
-Expected<void> check_order(const StrictObject& answer, std::size_t index, const PassRecord& pass,
+Expected<void> check_order(const JsonObject& answer, std::size_t index, const PassRecord& pass,
                            std::vector<bool>& filled) {
   const auto check = [&](std::int32_t position) -> Expected<void> {
     if (filled[static_cast<std::size_t>(position)]) return {};
-    return answer.error(fmt::format("position {} has no token yet", position), fmt::format("passes[{}]", index));
+    return answer.error(fmt::format("passes[{}]", index), fmt::format("position {} has no token yet", position));
   };
   for (const auto* const list : {&pass.reviewed, &pass.refreshed})
     for (const std::int32_t p : *list) DLLM_CHECK_OK(check(p));
@@ -163,9 +160,9 @@ void append(std::string& text, const ChangeKeys& keys, const std::vector<PassCha
 
 }  // namespace
 
-Expected<std::vector<PassRecord>> read_passes(StrictObject& answer, std::int32_t length, std::int64_t& left) {
-  DLLM_TRY(const nlohmann::json* const list, answer.value("passes"));
-  if (!list->is_array() || list->empty()) return answer.error("not a list of passes", "passes");
+Expected<std::vector<PassRecord>> read_passes(JsonObject& answer, std::int32_t length, std::int64_t& left) {
+  DLLM_TRY(const nlohmann::json* const list, answer.list("passes"));
+  if (list->empty()) return answer.error("passes", "there are none");
   std::vector<PassRecord> passes;
   std::vector<bool> filled(static_cast<std::size_t>(length));
   for (std::size_t i = 0; i < list->size(); ++i) {

@@ -75,13 +75,13 @@ TEST(Recording, RefusesDamageWithItsPlace) {
   for (const Case& c : std::initializer_list<Case>{
            {"dllm-recording", "another", "r.json, format", "not dllm-recording"},
            {"\"version\": 1", "\"version\": 3", "r.json, version", "version 3"},
-           {"\"version\": 1", "\"version\": 2", "r.json, answers[0], passes", "missing"},
-           {"\"length\": 4", "\"lenght\": 4", "r.json, length", "missing"},
+           {"\"version\": 1", "\"version\": 2", "r.json, answers[0], passes", "no 'passes'"},
+           {"\"length\": 4", "\"lenght\": 4", "r.json, length", "no 'length'"},
            {"\"length\": 4", "\"length\": 4, \"seed\": 4", "r.json, seed", "unknown"},
            {"\"length\": 4", "\"length\": 5", "r.json, answers[0], commit_step", "5 passes"},
            {"\"block_length\": 2", "\"block_length\": 9", "r.json, block_length", "from 1 to 4"},
            {"\"correct\": 1", "\"correct\": 3", "r.json, recorded, correct", "from 0 to 2"},
-           {"\"model\": \"m\"", "\"model\": 7", "r.json, recorded, model", "not a string"},
+           {"\"model\": \"m\"", "\"model\": 7", "r.json, recorded, model", "must be a string"},
            {"threshold", "treshold", "r.json, options, treshold", "no method has such an option"},
            {"\"balanced\"", "\"quick\"", "r.json, options, preset", "unknown"},
            {"0.5", "[0.5]", "r.json, options, threshold", "not the value"},
@@ -90,7 +90,7 @@ TEST(Recording, RefusesDamageWithItsPlace) {
            {"\"stop\"", "\"stopped\"", "r.json, answers[0], finish", "neither"},
            {"\"stop\"", "\"length\"", "r.json, answers[0], answer_tokens", "every position"},
            {"\"nfe\": 3", "\"nfe\": 2", "r.json, answers[0], commit_step[2]", "from -1 to 1"},
-           {"\"nfe\": 3", "\"nfe\": 3.5", "r.json, answers[0], nfe", "not an integer"},
+           {"\"nfe\": 3", "\"nfe\": 3.5", "r.json, answers[0], nfe", "must be an integer"},
            {"[0,0,2,-1]", "[0,-1,2,-1]", "r.json, answers[0], commit_step[1]", "never committed"},
            {"\"rows_scored\": 4", "\"rows_scored\": 17", "r.json, answers[1], rows_scored", "from 1 to 16"},
            {"\"rows_scored\": 4", "\"rows_scored\": 99999999999999999999", "r.json, answers[1], rows_scored",
@@ -100,7 +100,7 @@ TEST(Recording, RefusesDamageWithItsPlace) {
     ASSERT_FALSE(result) << c.to;
     EXPECT_EQ(result.error().code, ErrorCode::kInvalidFile) << c.to;
     EXPECT_EQ(result.error().where, c.place) << c.to;
-    EXPECT_NE(result.error().what.find(c.what), std::string::npos) << result.error().message();
+    EXPECT_NE(result.error().message().find(c.what), std::string::npos) << result.error().message();
     EXPECT_FALSE(result.error().hint.empty()) << c.to;
   }
   EXPECT_FALSE(parse_recording("[]", "r.json"));
@@ -149,7 +149,7 @@ TEST(Recording, RefusesDamagedPassesWithTheirPlace) {
            {"\"0-3\"", "\"0-\"", "answers[0], passes[0], commit", "ascending"},
            {"\"0-3\"", "\"0,\"", "answers[0], passes[0], commit", "ascending"},
            {"\"0-3\"", "\"-1\"", "answers[0], passes[0], commit", "ascending"},
-           {"\"0-3\"", "3", "answers[0], passes[0], commit", "not a string"},
+           {"\"0-3\"", "3", "answers[0], passes[0], commit", "must be a string"},
            {"\"0-3\"", "\"0-2\"", "answers[0], passes, position 3", "never committed"},
            {"\"ends\": \"5\"", "\"ends\": \"3\"", "answers[0], passes[1], ends", "no token"},
            {"\"commit\": \"6,7\"", "\"remask\": \"6,7\"", "answers[0], passes[2]", "position 6 has no token yet"},
@@ -157,17 +157,17 @@ TEST(Recording, RefusesDamagedPassesWithTheirPlace) {
            {"\"review\": \"4,5\"", "\"review\": \"4-6\"", "answers[0], passes[2]", "position 6"},
            {"\"refresh\": \"1\"", "\"refresh\": \"7\"", "answers[0], passes[1]", "position 7"},
            {"merge_revise", "merge_commit", "answers[0], passes[2], merge_commit", "unknown"},
-           {"true", "1", "answers[0], passes[3], held", "true nor false"},
+           {"true", "1", "answers[0], passes[3], held", "true or false"},
            {"\"settled\": 6", "\"settled\": 9", "answers[0], passes[3], settled", "from 0 to 8"},
            {"\"nfe\": 4", "\"nfe\": 3", "answers[0], passes", "3 passes"},
-           {"\"version\": 2", "\"version\": 1", "answers[0], commit_step", "missing"}}) {
+           {"\"version\": 2", "\"version\": 1", "answers[0], commit_step", "no 'commit_step'"}}) {
     std::string text = revised_sample();
     const std::size_t at = text.find(c.from);
     ASSERT_NE(at, std::string::npos) << c.from;
     const auto result = parse_recording(text.replace(at, std::string(c.from).size(), c.to), "r.json");
     ASSERT_FALSE(result) << c.to;
     EXPECT_EQ(result.error().where, std::string("r.json, ") + c.place) << c.to;
-    EXPECT_NE(result.error().what.find(c.what), std::string::npos) << result.error().message();
+    EXPECT_NE(result.error().message().find(c.what), std::string::npos) << result.error().message();
   }
 }
 

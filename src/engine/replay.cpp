@@ -69,6 +69,10 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
     return Error{ErrorCode::kUsage,
                  fmt::format("a recording does not hold the passes that '{}' guessed", resolved.decoder.name),
                  "--algorithm", "record with the algorithm whose passes it guesses"};
+  if (traits_of(decoders(), resolved.decoder).checks > 0 || traits_of(decoders(), resolved.decoder).soft)
+    return Error{ErrorCode::kUsage,
+                 fmt::format("a recording does not hold what the passes of '{}' read", resolved.decoder.name),
+                 "--algorithm", "record with another algorithm"};
   if (traits_of(caches(), resolved.cache).asks_predictions)
     return Error{ErrorCode::kUsage,
                  fmt::format("which rows '{}' recomputes depends on predictions, which a recording does not hold",

@@ -76,7 +76,9 @@ Expected<std::vector<RequestId>> Scheduler::Impl::submit(std::vector<ScheduledRe
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (refused != nullptr) *refused = i;
     DLLM_TRY(ResolvedOptions resolved, model.resolve(requests[i].options));
-    DLLM_CHECK_OK(Sequence::check(model.desc(), requests[i].prompt, resolved, {requests[i].suffix, requests[i].form}));
+    DLLM_CHECK_OK(
+        Sequence::check(model.desc(), requests[i].prompt, resolved,
+                        {.suffix = requests[i].suffix, .form = requests[i].form, .images = requests[i].images}));
     const Preamble preamble{requests[i].preamble, requests[i].shown};
     DLLM_TRY(ConstraintPtr constraint, model.constraint_of(resolved, requests[i].stop, preamble));
     made.push_back({{}, 0, std::move(requests[i]), std::move(resolved), std::move(constraint)});

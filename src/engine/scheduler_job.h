@@ -22,7 +22,9 @@ struct SchedulerJob : RoundJob {
   std::chrono::steady_clock::time_point submitted = std::chrono::steady_clock::now();
 
   /// What is given of the answer.
-  Given given() const { return {request.suffix, request.form, constraint, request.shown, !request.preamble.empty()}; }
+  Given given() const {
+    return {request.suffix, request.form, constraint, request.shown, request.images, !request.preamble.empty()};
+  }
   bool late() const;
   Error late_error() const;
   Generation nothing();            ///< what a request gives that is cancelled while it waits

@@ -118,6 +118,9 @@ void Sequence::show_canvas(const DenoiseStep& step, StepEvent& event) const {
 
 Generation Sequence::finish(bool cancelled, double seconds) {
   const Canvas& canvas = this->canvas();
+  if (images_ != nullptr)
+    for (const PromptImages::Image& image : images_->images())
+      result_.prompt_ids[to_size(image.begin)] = images_->token();
   const Position length = answer_size(), asked = begin_ + length;
   for (Position p = begin_; p < asked; ++p) result_.ids.push_back(canvas.token(p));
   result_.commit_step.resize(to_size(length));

@@ -72,6 +72,7 @@ class Sequence {
                                         const ResolvedOptions& resolved, const Given& given);
   Expected<void> make_caches(Position capacity, Position kept);
   void hold_records(const Canvas& canvas);
+  Expected<void> check_backend(const ModelDesc& desc, const ResolvedOptions& resolved) const;
   Expected<void> begin_loop(Canvas canvas, const CommitSchedule* replay);
   bool is_cut() const;
   bool goes_on() const;
@@ -100,7 +101,7 @@ class Sequence {
   const Position begin_;  ///< of the answer
   Position size_ = 0;     ///< of the canvases so far, without text given after the answer
   std::unique_ptr<KvCache> cache_, unconditional_, side_;
-  std::vector<std::unique_ptr<KvCache>> branches_;  ///< of cache_, for decoders with guesses()
+  std::vector<std::unique_ptr<KvCache>> branches_;  ///< of cache_, for decoders that have passes on branches
   /// Masks are filled, canvases refined, or one of several modes runs: the loops have the same calls.
   using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>, std::unique_ptr<ModeLoop>>;
   template <class F>
@@ -114,7 +115,8 @@ class Sequence {
   std::vector<std::string> stop_texts_;
   bool stopped_ = false;               ///< by a stop text
   std::vector<TokenId> form_, shown_;  ///< see Given
-  Position cached_ = 0;                ///< positions of the prompt from the store
+  std::shared_ptr<const PromptImages> images_;
+  Position cached_ = 0;  ///< positions of the prompt from the store
   // Of earlier canvases.
   bool extended_ = false;  ///< there were some
   DenoiseCounters before_;

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
 
 #include "base/to_size.h"
 #include "base/try.h"
+#include "decode/loop/check_steps.h"
 #include "decode/registry.h"
 #include "engine/method.h"
 #include "engine/replay.h"
@@ -22,8 +24,18 @@ Expected<void> check_ids(const ModelDesc& desc, const std::vector<TokenId>& ids,
   return {};
 }
 
-Expected<void> check_prompt(const ModelDesc& desc, const std::vector<TokenId>& prompt) {
-  DLLM_CHECK_OK(check_ids(desc, prompt, "prompt"));
+/// The prompt as people read it: without the ids of images.
+std::vector<TokenId> shown_prompt(std::vector<TokenId> prompt, const PromptImages* images) {
+  if (images == nullptr) return prompt;
+  for (const PromptImages::Image& image : images->images())
+    if (to_size(image.begin) < prompt.size()) prompt[to_size(image.begin)] = images->token();
+  return prompt;
+}
+
+Expected<void> check_prompt(const ModelDesc& desc, const std::vector<TokenId>& prompt, const PromptImages* images) {
+  DLLM_CHECK_OK(check_ids(desc, shown_prompt(prompt, images), "prompt"));
+  if (images != nullptr && desc.canvas.length == 0)
+    return Error{ErrorCode::kUnsupported, "this model does not read images", "images", ""};
   if (prompt.empty() && ((desc.logit_shift > 0 && !desc.mask) || !desc.modes.empty()))
     return Error{ErrorCode::kUsage, "a model that predicts next tokens needs at least one prompt token", "", ""};
   return {};
@@ -117,7 +129,7 @@ bool needs_plain_steps(const ModelDesc& desc, const ResolvedOptions& resolved) {
 
 Expected<AnswerLength> Sequence::checked(const ModelDesc& desc, const std::vector<TokenId>& prompt,
                                          const ResolvedOptions& resolved, const Given& given) {
-  DLLM_CHECK_OK(check_prompt(desc, prompt));
+  DLLM_CHECK_OK(check_prompt(desc, prompt, given.images.get()));
   DLLM_TRY(const AnswerLength length, answer_length(desc, resolved, prompt.size(), given));
   DLLM_CHECK_OK(check_constraint(resolved, desc));
   if (!given.suffix.empty() || !given.form.empty()) DLLM_CHECK_OK(check_given(desc, resolved, given));
@@ -141,6 +153,8 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(const AnswerHost& host, cons
                                                     const CommitSchedule* replay) {
   const ModelDesc& desc = host.backend.desc();
   DLLM_TRY(const AnswerLength length, checked(desc, prompt, resolved, given));
+  if (given.images != nullptr && !host.backend.takes_embeddings())
+    return Error{ErrorCode::kUnsupported, "this backend does not read images", "--backend", "use --backend cpu"};
   std::unique_ptr<Sequence> sequence(new Sequence(host, prompt, length));
   if (replay != nullptr) sequence->length_.grows = false;
   const std::vector<TokenId>& suffix = given.suffix;
@@ -153,6 +167,7 @@ Expected<std::unique_ptr<Sequence>> Sequence::start(const AnswerHost& host, cons
   sequence->stop_texts_ = resolved.stop;
   sequence->form_ = given.form;
   sequence->shown_ = given.shown;
+  sequence->images_ = given.images;
   sequence->constraint_ = given.constraint;
   sequence->result_.options = resolved;
   sequence->size_ = length.canvas;
@@ -170,8 +185,10 @@ Expected<void> Sequence::make_caches(Position capacity, Position kept) {
   for (auto* const cache : {&cache_, &unconditional_, &side_}) cache->reset();  // before more memory is asked for
   branches_.clear();
   DLLM_TRY(cache_, host_.backend.make_cache(capacity));
-  const std::int32_t branches =
-      host_.backend.runs_branches() ? traits_of(decoders(), result_.options.decoder).branches : 0;
+  const MethodTraits traits = traits_of(decoders(), result_.options.decoder);
+  std::int32_t branches = host_.backend.runs_branches() ? traits.branches : 0;
+  if (host_.backend.runs_branches() && host_.backend.desc().modes.empty())
+    branches = std::max(branches, check_branches(host_.backend.desc(), traits.checks));
   for (std::int32_t i = 0; i < branches; ++i) {
     DLLM_TRY(branches_.emplace_back(), host_.backend.make_cache(capacity));
   }
@@ -188,6 +205,26 @@ void Sequence::hold_records(const Canvas& canvas) {
   result_.confidence.resize(positions, 0.0);
 }
 
+/// Whether the backend, and the loop of models of several modes, can do what the decoder asks of a pass.
+Expected<void> Sequence::check_backend(const ModelDesc& desc, const ResolvedOptions& resolved) const {
+  const MethodTraits traits = traits_of(decoders(), resolved.decoder);
+  const Backend& backend = host_.backend;
+  const bool modes = !desc.modes.empty();
+  const auto refused = [&](std::string_view what, std::string_view how) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("'{}' {}, which {} not {}", resolved.decoder.name, what,
+                             modes ? "models of several modes do" : "this backend does", how),
+                 "--algorithm", "give another algorithm, or --backend cpu"};
+  };
+  if (traits.branches > 0 && (modes || !backend.runs_branches()))
+    return refused("forwards several states in one pass", "do");
+  if (traits.checks > 0 && !modes && !backend.runs_branches()) return refused("checks drafts on branches", "have");
+  if (traits.soft && (modes || !backend.runs_soft_tokens())) return refused("reads tokens as mixtures", "do");
+  if (traits.shadows && (modes || !backend.runs_shadows()))
+    return refused("judges tokens by rows of their own", "have");
+  return {};
+}
+
 /// A loop of its own for every canvas: methods keep what they know of one canvas, and see an earlier one as prompt.
 Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay) {
   const ModelDesc& desc = host_.backend.desc();
@@ -196,19 +233,11 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
     if (replay != nullptr)
       return Error{ErrorCode::kUsage, "the model refines whole canvases", "--replay", "give a model that fills masks"};
     DLLM_TRY(RefineOptions refine, refine_options(resolved, desc));
+    refine.images = images_;
     loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *cache_);
     return {};
   }
-  if (traits_of(decoders(), resolved.decoder).branches > 0 && (!host_.backend.runs_branches() || !desc.modes.empty()))
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("'{}' forwards several states in one pass, which {} not do", resolved.decoder.name,
-                             desc.modes.empty() ? "this backend does" : "models of several modes do"),
-                 "--algorithm", "give another algorithm, or --backend cpu"};
-  if (traits_of(decoders(), resolved.decoder).shadows && (!host_.backend.runs_shadows() || !desc.modes.empty()))
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("'{}' judges tokens by rows of their own, which {} not have", resolved.decoder.name,
-                             desc.modes.empty() ? "this backend does" : "models of several modes do"),
-                 "--algorithm", "give another algorithm, or --backend cpu"};
+  DLLM_CHECK_OK(check_backend(desc, resolved));
   DLLM_TRY(Method method, make_method(resolved, desc, host_.latency));
   if (!desc.modes.empty() && !needs_plain_steps(desc, resolved)) {
     const ModeStart start{desc, resolved, host_.latency, replay};

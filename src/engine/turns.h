@@ -77,6 +77,8 @@ class SharedBackend final : public Backend {
   const ModelDesc& desc() const override { return backend_.desc(); }
   bool runs_shadows() const override { return backend_.runs_shadows(); }
   bool runs_branches() const override { return backend_.runs_branches(); }
+  bool runs_soft_tokens() const override { return backend_.runs_soft_tokens(); }
+  bool takes_embeddings() const override { return backend_.takes_embeddings(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/input_file.h"
+#include "base/json_object.h"
 #include "base/nearest.h"
 #include "base/try.h"
 
@@ -65,10 +66,6 @@ std::vector<std::string> field_names(const TaskKind& kind) {
   return names;
 }
 
-bool knows(const TaskKind& kind, std::string_view name) {
-  return std::any_of(kind.fields.begin(), kind.fields.end(), [&](const Field& f) { return f.name == name; });
-}
-
 bool has_required(const TaskKind& kind, const Json& object) {
   return std::all_of(kind.fields.begin(), kind.fields.end(),
                      [&](const Field& f) { return !f.required || object.contains(f.name); });
@@ -97,11 +94,14 @@ Expected<const TaskKind*> detect(const RawItem& item) {
 }
 
 Expected<EvalItem> read_item(const TaskKind& kind, const RawItem& raw) {
-  for (const auto& [name, value] : raw.object.items())
-    if (!knows(kind, name))
-      return Error{ErrorCode::kInvalidFile, fmt::format("'{}' is not a field of {} items", name, kind.name), raw.where,
-                   fmt::format("these have {}", fmt::join(field_names(kind), ", "))};
-  DLLM_TRY(EvalItem item, kind.read(Fields(raw.object, raw.where)));
+  DLLM_TRY(JsonObject fields, JsonObject::of(raw.object, raw.where));
+  for (const Field& field : kind.fields) fields.allow(field.name);
+  if (const auto known = fields.finish(); !known) {
+    Error error = known.error();
+    error.what += fmt::format(" of {} items", kind.name);
+    return error;
+  }
+  DLLM_TRY(EvalItem item, kind.read(fields));
   item.line = raw.number;
   if (item.task == "default") item.task = kind.detectable ? std::string(kind.name) : "default";
   return item;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "base/testing/fuzz_replay.h"
 #include "eval/testing/fuzz_entry.h"
@@ -40,15 +42,19 @@ TEST(EvalSet, ReadsArrays) {
   EXPECT_EQ(parse_eval_set("[{\"prompt\":\"p\",\"answer\":\"x\"}, 3]", "t").error().where, "t, line 1");
 }
 
-TEST(EvalSet, ErrorsNameTheLine) {
+TEST(EvalSet, ErrorsNameTheLineAndTheField) {
   const std::string good = "{\"prompt\":\"p\",\"answer\":\"x\"}\n";
-  for (const char* bad : {"{", "[1]", "{\"prompt\":\"p\"}", "{\"prompt\":1,\"answer\":\"x\"}",
-                          "{\"task\":null,\"prompt\":\"p\",\"answer\":\"x\"}", "\xff",
-                          "{\"prompt\":\"p\",\"answer\":\"x\",\"extra\":1}"}) {
+  for (const auto& [bad, field] : {std::pair{"{", ""},
+                                   {"[1]", ""},
+                                   {"{\"prompt\":\"p\"}", ", answer"},
+                                   {"{\"prompt\":1,\"answer\":\"x\"}", ", prompt"},
+                                   {"{\"task\":null,\"prompt\":\"p\",\"answer\":\"x\"}", ", task"},
+                                   {"\xff", ""},
+                                   {"{\"prompt\":\"p\",\"answer\":\"x\",\"extra\":1}", ", extra"}}) {
     const auto set = parse_eval_set(good + good + bad, "file.jsonl");
     ASSERT_FALSE(set) << bad;
     EXPECT_EQ(set.error().code, ErrorCode::kInvalidFile);
-    EXPECT_EQ(set.error().where, "file.jsonl, line 3");
+    EXPECT_EQ(set.error().where, std::string("file.jsonl, line 3") + field);
   }
   EXPECT_FALSE(parse_eval_set("\n\n", "t"));
   EXPECT_FALSE(parse_eval_set("[]", "t"));
@@ -59,7 +65,7 @@ TEST(EvalSet, ErrorsNameTheLine) {
 TEST(EvalSet, NamesUnknownFieldsAndFormats) {
   const auto extra = parse_eval_set("{\"question\":\"q\",\"answer\":\"#### 1\",\"hint\":\"h\"}", "t");
   ASSERT_FALSE(extra);
-  EXPECT_NE(extra.error().message().find("'hint' is not a field of gsm8k items"), std::string::npos);
+  EXPECT_NE(extra.error().message().find("unknown key 'hint' of gsm8k items"), std::string::npos);
   const auto unknown = parse_eval_set("{\"q\":\"q\"}", "t");
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().message().find("no known kind of item has the fields q"), std::string::npos);

@@ -7,6 +7,8 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/parse_text.h"
@@ -106,7 +108,8 @@ class Reader {
 
   std::optional<std::string> braces(int depth) {
     ++at_;
-    std::vector<std::string> items, keys;
+    std::vector<std::string> items;
+    std::unordered_map<std::string, std::size_t> places;  // of the keys
     bool dictionary = true, comma = true;
     for (;;) {
       skip();
@@ -125,13 +128,10 @@ class Reader {
         item += ":" + *value;
       }
       // A repeated key keeps its first position and its last value; a repeated element counts once.
-      const auto known = std::find(keys.begin(), keys.end(), *key);
-      if (known == keys.end()) {
-        keys.push_back(std::move(*key));
+      if (const auto [known, added] = places.try_emplace(std::move(*key), items.size()); added)
         items.push_back(std::move(item));
-      } else {
-        items[static_cast<std::size_t>(known - keys.begin())] = std::move(item);
-      }
+      else
+        items[known->second] = std::move(item);
       skip();
       comma = take(",");
     }

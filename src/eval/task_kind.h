@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json_object.h"
 #include "dllm/error.h"
 
 namespace dllm {
@@ -53,25 +53,6 @@ struct Field {
   bool required = true;
 };
 
-/// An item's JSON object, read strictly. Errors (kInvalidFile) name the place and the field.
-class Fields {
- public:
-  Fields(const nlohmann::json& object, std::string where) : object_(object), where_(std::move(where)) {}
-
-  bool has(std::string_view key) const;
-  Expected<std::string> text(std::string_view key) const;
-  Expected<std::vector<std::string>> texts(std::string_view key) const;
-  Expected<std::int64_t> integer(std::string_view key) const;
-  Expected<double> number(std::string_view key) const;
-  Error error(std::string what, std::string hint = "") const;
-
- private:
-  Expected<const nlohmann::json*> find(std::string_view key) const;
-
-  const nlohmann::json& object_;
-  std::string where_;
-};
-
 /// A format of benchmark items: one file in src/eval/tasks and one line in its registry.
 struct TaskKind {
   std::string_view name;
@@ -80,7 +61,7 @@ struct TaskKind {
   bool detectable = true;                                ///< by its fields; otherwise it must be named
   Scoring scoring = Scoring::kGenerate;                  ///< by default
   std::vector<Scoring> scorings = {Scoring::kGenerate};  ///< allowed
-  Expected<EvalItem> (*read)(const Fields& fields) = nullptr;
+  Expected<EvalItem> (*read)(JsonObject& fields) = nullptr;
   Expected<Verdict> (*judge)(const EvalItem& item, std::string_view text, const JudgeOptions& options) = nullptr;
 };
 

@@ -131,10 +131,14 @@ struct Rope {
   ValueId out;
   YarnScaling yarn{};
   PositionScaling growth{};
+  /// Rows are cells of a grid of StepPlan::columns, counted from its first row: even slices turn by the row's column,
+  /// odd ones by its line, in place of the position.
+  bool grid = false;
 
   /// Turns every position as `o` does.
   bool turns_like(const Rope& o) const {
-    return dims == o.dims && theta == o.theta && scale == o.scale && yarn == o.yarn && growth == o.growth;
+    return dims == o.dims && theta == o.theta && scale == o.scale && yarn == o.yarn && growth == o.growth &&
+           grid == o.grid;
   }
 };
 

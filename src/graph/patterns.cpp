@@ -1,5 +1,9 @@
 #include "graph/patterns.h"
 
+#include <algorithm>
+
+#include "base/to_size.h"
+
 namespace dllm {
 
 GraphPatterns::GraphPatterns(const Graph& graph) : graph_(graph), lives_(lifetimes(graph)) {}
@@ -31,6 +35,19 @@ std::optional<ResidualProduct> GraphPatterns::residual_at(std::size_t first) con
   const auto* norm = at<op::RmsNorm>(first + 2);
   const bool whole_rows = norm != nullptr && norm->x == sum->out && norm->groups == 1;
   return ResidualProduct{product, sum, whole_rows ? norm : nullptr};
+}
+
+std::optional<std::size_t> GraphPatterns::rope_of(std::size_t product) const {
+  const ValueId x = std::get<op::Linear>(graph_.ops[product]).out;
+  const std::int32_t last = lives_[to_size(x)].last;
+  if (last < 0) return std::nullopt;
+  const auto* rope = at<op::Rope>(to_size(last));
+  if (rope == nullptr) return std::nullopt;
+  for (std::size_t i = product + 1; i < to_size(last); ++i) {
+    const std::vector<ValueId> read = inputs(graph_.ops[i]);
+    if (std::ranges::find(read, x) != read.end()) return std::nullopt;
+  }
+  return to_size(last);
 }
 
 }  // namespace dllm

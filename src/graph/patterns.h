@@ -39,6 +39,8 @@ class GraphPatterns {
   /// The pattern that starts at operator `first`, which may be past the end; nullopt: none.
   std::optional<GatedProducts> gated_at(std::size_t first) const;
   std::optional<ResidualProduct> residual_at(std::size_t first) const;
+  /// The RoPE that alone reads the result of the Linear operator `product`; nullopt: none.
+  std::optional<std::size_t> rope_of(std::size_t product) const;
 
  private:
   template <class O>

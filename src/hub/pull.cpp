@@ -10,7 +10,9 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -134,9 +136,8 @@ class Puller {
     std::vector<std::string> paths;
     for (const RemoteFile& file : listing.files) paths.push_back(file.path);
     DLLM_TRY(const Selection selection, select_files(paths, request_.name.quant, request_.file, place(request_)));
-    std::erase_if(listing.files, [&](const RemoteFile& file) {
-      return std::ranges::find(selection.files, file.path) == selection.files.end();
-    });
+    const std::unordered_set<std::string_view> chosen(selection.files.begin(), selection.files.end());
+    std::erase_if(listing.files, [&](const RemoteFile& file) { return !chosen.contains(file.path); });
     DLLM_CHECK_OK(cache_.make_folders(listing.commit));
     for (RemoteFile& file : listing.files)
       DLLM_CHECK_OK(retried([&] { return repository_.complete(file, listing.commit, [this] { return tell(); }); },

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <unordered_set>
 #include <vector>
 
 #include "base/input_file.h"
@@ -126,12 +127,13 @@ Expected<void> fill_mask(const HfConfig& config, const HfTextFacts& facts, Token
 Expected<void> collect_stops(const HfConfig& config, std::int64_t rows, std::vector<TokenId>& stops) {
   const auto it = config.json().find("eos_token_id");
   if (it == config.json().end() || it->is_null()) return {};
+  std::unordered_set<TokenId> known(stops.begin(), stops.end());
   for (const Json& value : it->is_array() ? *it : Json::array({*it})) {
     if (!value.is_number_integer())
       return Error{ErrorCode::kInvalidFile, fmt::format("'eos_token_id' holds {}, wanted an integer", value.dump()),
                    config.file(), ""};
     DLLM_TRY(const TokenId id, checked_id(value.get<std::int64_t>(), "eos_token_id", config.file(), rows));
-    if (std::ranges::find(stops, id) == stops.end()) stops.push_back(id);
+    if (known.insert(id).second) stops.push_back(id);
   }
   return {};
 }
@@ -154,22 +156,24 @@ void settle_stops(TokenizerSpec& spec, const std::optional<TokenId>& eom, const 
   settle_roles(spec, roles);
 }
 
-/// Leaves out a last token that only a name adds and that the model has no row for.
-void drop_appended(TokenizerSpec& spec) {
-  const auto id = static_cast<TokenId>(spec.tokens.size() - 1);
-  spec.warnings.push_back(
-      fmt::format("token {} '{}' is left out: the model has no row for it", id, spec.tokens.back()));
+/// Leaves out last tokens that only a name adds and that the model has no row for.
+void drop_appended(TokenizerSpec& spec, std::size_t rows) {
+  while (spec.tokens.size() > rows && spec.appended > 0) {
+    spec.warnings.push_back(fmt::format("token {} '{}' is left out: the model has no row for it",
+                                        spec.tokens.size() - 1, spec.tokens.back()));
+    spec.tokens.pop_back();
+    spec.kinds.pop_back();
+    --spec.appended;
+  }
+  const auto end = static_cast<TokenId>(spec.tokens.size());
   for (std::optional<TokenId>* role : {&spec.bos, &spec.eos, &spec.pad, &spec.mask, &spec.unk})
-    if (*role == id) role->reset();
-  std::erase_if(spec.flags, [&](const AddedTokenFlags& flags) { return flags.id == id; });
-  spec.tokens.pop_back();
-  spec.kinds.pop_back();
-  --spec.appended;
+    if (role->value_or(-1) >= end) role->reset();
+  std::erase_if(spec.flags, [&](const AddedTokenFlags& flags) { return flags.id >= end; });
 }
 
 Expected<void> fill_vocabulary(const HfTextFacts& facts, const std::string& directory, TokenizerSpec& spec) {
   const auto rows = static_cast<std::size_t>(facts.embedding_rows);
-  while (spec.tokens.size() > rows && spec.appended > 0) drop_appended(spec);
+  drop_appended(spec, rows);
   if (spec.tokens.size() > rows)
     return Error{ErrorCode::kInvalidFile,
                  fmt::format("{} tokens, but the embedding has {} rows", spec.tokens.size(), rows),

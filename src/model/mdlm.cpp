@@ -112,10 +112,11 @@ class MdlmFold {
   Expected<std::vector<float>> read(const std::string& name, const Shape& shape) {
     const std::string full = "backbone." + name;
     const SafeTensor* tensor = files_.find(full);
-    const auto unread = std::ranges::find(files_.unread(), full, &UnreadTensor::name);
-    if (unread != files_.unread().end()) return unread->why;
-    if (tensor == nullptr)
+    if (tensor == nullptr) {
+      const auto unread = std::ranges::find(files_.unread(), full, &UnreadTensor::name);
+      if (unread != files_.unread().end()) return unread->why;
       return Error{ErrorCode::kInvalidFile, "the checkpoint lacks this tensor", full, "the download is incomplete"};
+    }
     if (tensor->shape != shape)
       return Error{ErrorCode::kInvalidFile,
                    fmt::format("shape {}, but config.json asks for {}", to_string(tensor->shape), to_string(shape)),

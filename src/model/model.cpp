@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/try.h"
 #include "model/describe.h"
@@ -18,7 +20,8 @@ Expected<std::shared_ptr<const Model>> Model::load(const std::string& path, cons
 }
 
 Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log& log,
-                                                   std::span<const AdapterRequest> adapters) {
+                                                   std::span<const AdapterRequest> adapters,
+                                                   std::vector<Adapter> opened) {
   std::shared_ptr<Model> model(new Model);
   model->source_ = std::move(source);
   const Metadata& metadata = model->metadata();
@@ -51,7 +54,7 @@ Expected<std::shared_ptr<const Model>> Model::load(ModelSource source, const Log
         take_product_scales(model->architecture_->build(model->desc_, {1, 1}), model->source_.tensors, left_out);
   if (left_out > 0)
     log.warning("{} scales of activations are left out: products here do not take activations of four bits", left_out);
-  if (auto opened = model->open_adapters(adapters); !opened) return std::move(opened).error();
+  if (auto added = model->open_adapters(adapters, std::move(opened)); !added) return std::move(added).error();
   if (auto bound = model->bind_weights(); !bound) return in_file(std::move(bound).error());
   return std::shared_ptr<const Model>(std::move(model));
 }
@@ -101,8 +104,8 @@ Expected<const Tokenizer*> Model::require_tokenizer() const {
 }
 
 WeightView Model::bind(const WeightDecl& decl, const std::vector<SourceTensor>& tensors) {
-  const auto tensor = std::ranges::find(tensors, decl.name, &SourceTensor::name);
-  if (tensor == tensors.end()) return {};
+  const auto tensor = std::ranges::lower_bound(tensors, decl.name, {}, &SourceTensor::name);
+  if (tensor == tensors.end() || tensor->name != decl.name) return {};
   WeightView view{tensor->type, decl.shape, tensor->data, tensor->mapped};
   if (tensor->permute_heads != 0 || !tensor->parts.empty()) {
     owned_.push_back(std::make_unique<std::vector<std::byte>>());
@@ -131,7 +134,7 @@ Expected<void> Model::check_hidden(std::span<const std::int32_t> layers) const {
 }
 
 /// The one of the source first. Tensors get names of their own, as several adapters may change one matrix.
-Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests) {
+Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests, std::vector<Adapter> opened) {
   DLLM_TRY(Adapter own, take_draft_adapter(metadata(), source_.tensors));
   if (!own.parts.empty()) adapters_.push_back(std::move(own));
   if (const MetaValue* rotation = metadata().find(kRotationKey); rotation != nullptr && !requests.empty())
@@ -146,6 +149,7 @@ Expected<void> Model::open_adapters(std::span<const AdapterRequest> requests) {
         half->name = fmt::format("adapter{}.{}", adapters_.size(), half->name);
     adapters_.push_back(std::move(adapter));
   }
+  for (Adapter& adapter : opened) adapters_.push_back(std::move(adapter));
   return check_adapters(architecture_->build(desc_, {1, 1}), adapters_);
 }
 
@@ -166,6 +170,8 @@ namespace {
 
 /// Tensors that are lists of tiles get the shapes that the graph declares; their readers check the number of tiles.
 Expected<void> accept_tiles(const Graph& graph, bool known, std::vector<SourceTensor>& tensors) {
+  std::unordered_map<std::string_view, const WeightDecl*> decls;
+  for (const WeightDecl& decl : graph.weights) decls.emplace(decl.name, &decl);
   for (SourceTensor& tensor : tensors) {
     if (!tile_element(tensor.type)) continue;
     if (!known)
@@ -173,8 +179,8 @@ Expected<void> accept_tiles(const Graph& graph, bool known, std::vector<SourceTe
           ErrorCode::kUnsupported, "the matrix is stored in a device's tiles", tensor.name,
           "run it on that device (key dllm.tile_device; `dllm run --list-devices` names its backend), or convert "
           "without --layout"};
-    const auto decl = std::ranges::find(graph.weights, tensor.name, &WeightDecl::name);
-    if (decl != graph.weights.end() && decl->shape.size() >= 2) tensor.shape = decl->shape;
+    const auto decl = decls.find(tensor.name);
+    if (decl != decls.end() && decl->second->shape.size() >= 2) tensor.shape = decl->second->shape;
   }
   return {};
 }
@@ -188,6 +194,8 @@ Expected<void> Model::bind_weights() {
     for (const AdapterPart& part : adapter.parts) tensors.insert(tensors.end(), {part.a, scaled(part.b, part.scale)});
   DLLM_CHECK_OK(accept_tiles(graph, source_.device_tiles, tensors));
   DLLM_CHECK_OK(check_tensors(graph, tensors));
+  // bind() would look at every tensor for each weight.
+  std::ranges::stable_sort(tensors, {}, &SourceTensor::name);
   for (const WeightDecl& decl : graph.weights) weights_.push_back(bind(decl, tensors));
   return {};
 }

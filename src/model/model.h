@@ -30,9 +30,11 @@ class Model {
  public:
   /// Errors: unknown architecture, missing or surplus tensors, shapes that contradict the metadata (tensor, both
   /// shapes), contradictory keys. A tokenizer that is absent or does not parse is no error here.
-  /// `adapters`: opened too, on top of the one for drafts that the source may contain.
+  /// `adapters`: opened too, on top of the one for drafts that the source may contain. `opened`: others, of which each
+  /// tensor has a name of its own (adapters()).
   static Expected<std::shared_ptr<const Model>> load(ModelSource source, const Log& log = Log(),
-                                                     std::span<const AdapterRequest> adapters = {});
+                                                     std::span<const AdapterRequest> adapters = {},
+                                                     std::vector<Adapter> opened = {});
   static Expected<std::shared_ptr<const Model>> load(const std::string& path, const Log& log = Log());
 
   const ModelDesc& desc() const { return desc_; }
@@ -56,6 +58,8 @@ class Model {
   /// The template for conversations with tools, if the file has one of its own for them, else chat_template().
   const ChatTemplate* tool_template() const { return tool_template_ ? &*tool_template_ : chat_template(); }
 
+  /// The one for drafts that the source contains, if any, then those that were opened.
+  const std::vector<Adapter>& adapters() const { return adapters_; }
   /// Whether drafts have an adapter that other passes have not.
   bool adapts_drafts() const {
     return std::ranges::any_of(adapters_, [](const Adapter& adapter) { return adapter.drafts_only; });
@@ -74,7 +78,7 @@ class Model {
  private:
   Model() = default;
   Expected<void> load_text(const Log& log);
-  Expected<void> open_adapters(std::span<const AdapterRequest> requests);
+  Expected<void> open_adapters(std::span<const AdapterRequest> requests, std::vector<Adapter> opened);
   Expected<void> bind_weights();
   SourceTensor scaled(const SourceTensor& tensor, float scale);
   WeightView bind(const WeightDecl& decl, const std::vector<SourceTensor>& tensors);  ///< after check_tensors()

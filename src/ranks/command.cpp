@@ -17,7 +17,8 @@ enum class Verb : std::uint8_t {
   kAdoptRows,
   kRunSteps,
   kReport,
-  kLeave
+  kLeave,
+  kCopyPositions
 };
 
 void put_ranges(WireWriter& to, const std::vector<PositionRange>& ranges) {
@@ -71,11 +72,13 @@ class PlanReader {
     from_.list(plan.hidden, 4, [&](float& value) { from_.get(value); });
     from_.list(plan.shadows, 12, [&](ShadowRow& shadow) {
       read_row(shadow.row);
+      check_token(shadow.row.token);
       get_ranges(from_, shadow.visible);
       if (shadow.visible.empty()) from_.fail();
     });
     check_ascending(plan.shadows, [](const ShadowRow& shadow) { return shadow.row.position; });
     check_ascending(plan.scored, [](std::int32_t index) { return index; });
+    for (const PlanRow& row : plan.rows) check_token(row.token, plan.region);
     const bool outside = !plan.scored.empty() && plan.scored.back() >= plan.row_count();
     if (outside || plan.causal_block < 0 || plan.rows.empty() || !plan.hidden.empty()) from_.fail();
   }
@@ -83,12 +86,15 @@ class PlanReader {
     from_.list(rows, 8, [&](PlanRow& row) { read_row(row); });
     check_ascending(rows, [](const PlanRow& row) { return row.position; });
   }
+  /// A drafter's rows show its mask where the model has none.
+  void check_token(TokenId token, Region region = Region::kContext) {
+    if (token < (region == Region::kDraft ? -1 : 0) || token >= vocab_) from_.fail();
+  }
 
  private:
   void read_row(PlanRow& row) {
     from_.get(row.position), from_.get(row.token);
-    check_token(row.token);
-    if (row.position < 0) from_.fail();
+    if (row.position < 0 || row.token >= vocab_) from_.fail();
   }
   void read_mixture(RowMixture& mixture, std::size_t rows) {
     from_.get(mixture.row);
@@ -97,9 +103,6 @@ class PlanReader {
       from_.get(token.token), from_.get(token.weight);
       check_token(token.token);
     });
-  }
-  void check_token(TokenId token) {
-    if (token < 0 || token >= vocab_) from_.fail();
   }
   template <class List, class Key>
   void check_ascending(const List& list, const Key& key) {
@@ -217,6 +220,10 @@ std::vector<std::byte> encode_command(const Command& command) {
         .put(copy->rows.begin)
         .put(copy->rows.end)
         .put(copy->at);
+  if (const auto* copy = std::get_if<CopyPositions>(&command)) {
+    to.put(static_cast<std::uint8_t>(Verb::kCopyPositions)).put(copy->from).put(copy->to);
+    to.list(copy->positions, [&](Position position) { to.put(position); });
+  }
   if (const auto* follow = std::get_if<FollowCache>(&command)) {
     to.put(static_cast<std::uint8_t>(Verb::kFollowCache)).put(follow->cache).put(follow->parent);
     put_rows(to, follow->pending);
@@ -247,10 +254,22 @@ Expected<Command> decode_command(std::span<const std::byte> message, std::int64_
       command = copy;
       break;
     }
+    case Verb::kCopyPositions: {
+      auto& copy = command.emplace<CopyPositions>();
+      from.get(copy.from), from.get(copy.to);
+      Position next = 0;
+      from.list(copy.positions, sizeof next, [&](Position& position) {
+        if (from.get(position); position < next) from.fail();
+        next = position + 1;
+      });
+      break;
+    }
     case Verb::kFollowCache: {
       auto& follow = command.emplace<FollowCache>();
       from.get(follow.cache), from.get(follow.parent);
-      PlanReader(from, vocab).read_rows(follow.pending);
+      PlanReader plans(from, vocab);
+      plans.read_rows(follow.pending);
+      for (const PlanRow& row : follow.pending) plans.check_token(row.token);
       break;
     }
     case Verb::kAdoptRows:
@@ -270,6 +289,15 @@ Expected<Command> decode_command(std::span<const std::byte> message, std::int64_
   if (from.ended()) return command;
   return Error{ErrorCode::kIo, "the first rank sent a message that is no command", "ranks",
                "start all ranks with the same version"};
+}
+
+bool fits_drafter(const SequenceStep& step, Position block) {
+  const StepPlan& plan = step.plan;
+  if (plan.region != Region::kDraft) return true;
+  const auto rows = static_cast<Position>(plan.rows.size());
+  return rows >= 1 && rows <= block && plan.rows.back().position - plan.rows.front().position == rows - 1 &&
+         plan.mixtures.empty() && plan.shadows.empty() && !step.guidance &&
+         (plan.scored.empty() || plan.scored.front() >= 1);
 }
 
 bool fits_cache(const StepPlan& plan, const KvCache& cache) {

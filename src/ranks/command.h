@@ -25,6 +25,11 @@ struct CopyRows {
   PositionRange rows;
   Position at = 0;
 };
+/// KvCache::copy_rows().
+struct CopyPositions {
+  std::uint32_t from = 0, to = 0;
+  std::vector<Position> positions;
+};
 /// KvCache::follow().
 struct FollowCache {
   std::uint32_t cache = 0, parent = 0;
@@ -43,7 +48,8 @@ struct RunSteps {
 struct Report {};
 struct Leave {};
 
-using Command = std::variant<MakeCache, DropCache, CopyRows, FollowCache, AdoptRows, RunSteps, Report, Leave>;
+using Command =
+    std::variant<MakeCache, DropCache, CopyRows, CopyPositions, FollowCache, AdoptRows, RunSteps, Report, Leave>;
 
 std::vector<std::byte> encode_command(const Command& command);
 /// The same for a batch that is not copied.
@@ -55,5 +61,9 @@ Expected<Command> decode_command(std::span<const std::byte> message, std::int64_
 
 /// Whether the step reads only positions that the cache has or gets, and stays within it.
 bool fits_cache(const StepPlan& plan, const KvCache& cache);
+
+/// Whether it is a step of Region::kDraft as a drafter of such blocks reads it: successive rows, the first of which is
+/// known and not predicted. Other steps name a token in every row.
+bool fits_drafter(const SequenceStep& step, Position block);
 
 }  // namespace dllm

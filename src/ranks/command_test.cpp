@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "backend/kv_cache.h"
 #include "base/testing/fuzz_replay.h"
@@ -59,7 +62,8 @@ TEST(RankCommands, BatchesSurviveTheirWay) {
 TEST(RankCommands, OthersSurviveToo) {
   for (const Command& command :
        {Command(MakeCache{4, 512}), Command(DropCache{9}), Command(CopyRows{1, 2, {3, 7}, 11}),
-        Command(FollowCache{3, 1, {{2, 99}, {5, 0}}}), Command(AdoptRows{6, 7}), Command(Leave{})}) {
+        Command(CopyPositions{2, 5, {0, 3, 4, 90}}), Command(FollowCache{3, 1, {{2, 99}, {5, 0}}}),
+        Command(AdoptRows{6, 7}), Command(Leave{})}) {
     const auto message = encode_command(command);
     const auto back = decode_command(message, kVocab);
     ASSERT_TRUE(back);
@@ -117,6 +121,39 @@ TEST(RankCommands, BatchesThatTheLoopDoesNotMakeAreErrors) {
   EXPECT_TRUE(refused([](RunSteps& run) { run.steps[0].request.top_p = 1.5; }));
   EXPECT_FALSE(decode_command(encode_command(MakeCache{1, -1}), kVocab));
   EXPECT_FALSE(decode_command(encode_command(CopyRows{1, 2, {5, 4}, 0}), kVocab));
+  for (const std::vector<Position>& positions : {std::vector<Position>{-1}, {3, 3}, {4, 2}})
+    EXPECT_FALSE(decode_command(encode_command(CopyPositions{1, 2, positions}), kVocab));
+}
+
+/// Masks of a model without a mask token have no number, in blocks that a drafter fills.
+TEST(RankCommands, StepsOfADrafterHaveItsForm) {
+  SequenceStep draft;
+  draft.plan.region = Region::kDraft;
+  draft.plan.rows = {{4, 9}, {5, -1}, {6, -1}};
+  draft.plan.visible = {{0, 7}};
+  draft.plan.scored = {1, 2};
+  RunSteps run{{3}, {draft}};
+  EXPECT_TRUE(decode_command(encode_command(run), kVocab));
+  run.steps[0].plan.region = Region::kCanvas;
+  EXPECT_FALSE(decode_command(encode_command(run), kVocab));
+  run.steps[0].plan.region = Region::kDraft;
+  run.steps[0].plan.rows[1].token = -2;
+  EXPECT_FALSE(decode_command(encode_command(run), kVocab));
+
+  EXPECT_TRUE(fits_drafter(draft, 3));
+  EXPECT_FALSE(fits_drafter(draft, 2)) << "wider than a block";
+  EXPECT_FALSE(fits_drafter(draft, 0)) << "there is no drafter";
+  const auto fits = [&draft](const auto& change) {
+    SequenceStep other = draft;
+    change(other);
+    return fits_drafter(other, 3);
+  };
+  EXPECT_FALSE(fits([](SequenceStep& step) { step.plan.rows[2].position = 7; })) << "a gap";
+  EXPECT_FALSE(fits([](SequenceStep& step) { step.plan.scored = {0}; })) << "the known token";
+  EXPECT_FALSE(fits([](SequenceStep& step) { step.plan.mixtures = {{1, {{4, 0.5f}}}}; }));
+  EXPECT_FALSE(fits([](SequenceStep& step) { step.plan.shadows = {{{5, 1}, {{0, 2}}}}; }));
+  EXPECT_FALSE(fits([](SequenceStep& step) { step.guidance = Guidance{1, 1.f}; }));
+  EXPECT_TRUE(fits([](SequenceStep& step) { step.plan.region = Region::kContext, step.plan.rows[2].position = 9; }));
 }
 
 class RecordedCache final : public KvCache {

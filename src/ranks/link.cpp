@@ -260,8 +260,8 @@ class WorkerLink final : public Link {
       zmq_pollitem_t items[] = {{socket_.get(), 0, ZMQ_POLLIN, 0}, {monitor_.get(), 0, ZMQ_POLLIN, 0}};
       zmq_poll(items, 2, std::max<long>(0, static_cast<long>(left.count())));
       if ((items[0].revents & ZMQ_POLLIN) != 0) {
-        // On a busy machine a frame may be read before the event of the connection that it came through.
-        connected_ = true;
+        // On a busy machine a frame may be read before the events of the connection that it came through.
+        connected_ = greeted_ = true;
         return receive_frame(socket_.get(), false, 0, nobody, frame);
       }
       if (lost()) return gone();

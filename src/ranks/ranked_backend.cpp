@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "backend/failed_pass.h"
 #include "base/forks.h"
 #include "base/try.h"
 #include "ranks/command.h"
@@ -142,6 +144,16 @@ class RankedBackend::Cache final : public KvCache {
     others_->changed(CopyRows{other.number_, number_, rows, to});
   }
 
+  void copy_rows(const KvCache& from, std::span<const Position> positions) override {
+    const auto& other = static_cast<const Cache&>(from);
+    if (!is_known(other)) return;
+    own_->copy_rows(*other.own_, positions);
+    std::vector<PlanRow> written;
+    for (const Position p : positions) written.push_back({p, from.token_of(p)});
+    record(written);
+    others_->changed(CopyPositions{other.number_, number_, {positions.begin(), positions.end()}});
+  }
+
   using KvCache::record;
   KvCache& own() { return *own_; }
   std::uint32_t number() const { return number_; }
@@ -156,11 +168,12 @@ class RankedBackend::Cache final : public KvCache {
     own_->follow(*other.own_, pending);
     others_->changed(FollowCache{number_, other.number_, {pending.begin(), pending.end()}});
   }
-  void take(const KvCache& branch, std::span<const PositionRange>) override {
+  bool take(const KvCache& branch, std::span<const PositionRange>) override {
     const auto& other = static_cast<const Cache&>(branch);
-    if (!is_known(other)) return;
+    if (!is_known(other)) return false;
     own_->adopt(*other.own_);
     others_->changed(AdoptRows{number_, other.number_});
+    return true;
   }
 
  private:
@@ -244,15 +257,14 @@ Expected<std::vector<Scores>> RankedBackend::forward(std::span<const SequenceSte
   }
   const std::vector<double> waits = others_->ranks().waits();
   const auto start = std::chrono::steady_clock::now();
-  DLLM_CHECK_OK(others_->send(encode_steps(numbers, batch)));
-  auto scores = counted(passes_, [&] { return own_->forward(steps); });
+  auto scores = [&]() -> Expected<std::vector<Scores>> {
+    DLLM_CHECK_OK(others_->send(encode_steps(numbers, batch)));
+    return counted(passes_, [&] { return own_->forward(steps); });
+  }();
   if (scores) name_slow_rank(waits, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  for (const SequenceStep& step : batch) {
-    auto& cache = static_cast<Cache&>(*step.cache);
-    cache.record(step.plan.rows);
-    if (scores) continue;
-    for (const PlanRow& row : step.plan.rows) cache.invalidate({row.position, row.position + 1});
-  }
+  for (const SequenceStep& step : batch)
+    if (step.plan.region != Region::kDraft) static_cast<Cache&>(*step.cache).record(step.plan.rows);
+  if (!scores) invalidate_rows(batch);
   return scores;
 }
 
@@ -315,6 +327,15 @@ class Follower {
     to->second->copy(*from->second, command.rows, command.at);
     return {};
   }
+  Expected<void> follow(const CopyPositions& command) {
+    const auto from = caches_.find(command.from), to = caches_.find(command.to);
+    if (from == caches_.end() || to == caches_.end() || from == to) return misfit();
+    const Position capacity = from->second->capacity();
+    const auto held = [&](Position p) { return p < capacity && from->second->holds(p); };
+    if (to->second->capacity() != capacity || !std::ranges::all_of(command.positions, held)) return misfit();
+    to->second->copy_rows(*from->second, command.positions);
+    return {};
+  }
   Expected<void> follow(const FollowCache& command) {
     const auto cache = caches_.find(command.cache), parent = caches_.find(command.parent);
     if (!own_.runs_branches() || cache == caches_.end() || parent == caches_.end()) return misfit();
@@ -337,7 +358,9 @@ class Follower {
   Expected<void> follow(RunSteps& command) {
     for (std::size_t i = 0; i < command.steps.size(); ++i) {
       const auto cache = caches_.find(command.caches[i]);
-      if (cache == caches_.end() || !fits_cache(command.steps[i].plan, *cache->second)) return misfit();
+      if (cache == caches_.end() || !fits_cache(command.steps[i].plan, *cache->second) ||
+          !fits_drafter(command.steps[i], own_.desc().drafted.block))
+        return misfit();
       std::int32_t depth = 0;
       for (const KvCache* at = cache->second->parent(); at != nullptr; at = at->parent()) ++depth;
       if (depth > Backend::kMostBranchDepth) return misfit();

@@ -20,49 +20,17 @@
 #include "ranks/link.h"
 #include "ranks/proof.h"
 #include "ranks/testing/port_fuzz.h"
+#include "ranks/testing/test_worker.h"
 
 namespace dllm {
 namespace {
+
+using test::TestWorker;
 
 std::vector<std::byte> bytes_of_text(const std::string& text) {
   const auto* const at = reinterpret_cast<const std::byte*>(text.data());
   return {at, at + text.size()};
 }
-
-/// A worker on a thread: accepts one offer, then calls work(its communicator).
-class TestWorker {
- public:
-  template <class Work>
-  TestWorker(const std::string& key, const Work& work) : listener_(*RankListener::open("127.0.0.1:0", {key})) {
-    thread_ = std::thread([this, work] {
-      for (int i = 0; i < 100 && !stop_; ++i) {
-        RankListener::Offer offer;
-        const auto came = listener_->wait(50, offer);
-        ASSERT_TRUE(came) << came.error().message();
-        if (!*came) continue;
-        offer_.set_value(std::move(offer));
-        const auto ranks = listener_->accept();
-        ASSERT_TRUE(ranks) << ranks.error().message();
-        work(**ranks);
-        return;
-      }
-    });
-  }
-  ~TestWorker() {
-    stop_ = true;
-    thread_.join();
-  }
-  std::string address() const { return "127.0.0.1:" + std::to_string(listener_->port()); }
-
-  /// What came; waits for it. To be called once.
-  RankListener::Offer offer() { return offer_.get_future().get(); }
-
- private:
-  std::promise<RankListener::Offer> offer_;
-  std::unique_ptr<RankListener> listener_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
 
 /// Everyone sends `size` times its rank + 1, of different sizes.
 void gather_parts(Communicator& ranks, std::size_t size) {
@@ -205,30 +173,6 @@ TEST(TcpRanks, StrangersAreNotHeard) {
   }
   const auto ranks = connect_ranks({worker.address()}, {"secret"}, {});
   ASSERT_TRUE(ranks) << "the worker still listens";
-}
-
-/// ZeroMQ closes connections whose heartbeats it does not read, and it reads none while a queue is full.
-TEST(TcpRanks, WhoDoesNotReadIsNotLost) {
-  constexpr std::size_t kBytes = std::size_t{40} << 20;
-  const std::size_t sizes[] = {0, kBytes};
-  const auto busy = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2 * kLostAfterMs)); };
-  TestWorker worker("secret", [&](Communicator& ranks) {
-    const std::vector<std::byte> own(kBytes, std::byte{7});
-    std::vector<std::byte> all(kBytes);
-    ASSERT_TRUE(ranks.all_gather(own, sizes, all));
-    busy();
-    const auto message = ranks.broadcast({});
-    ASSERT_TRUE(message) << message.error().message();
-    EXPECT_EQ(message->size(), kBytes);
-  });
-  const auto ranks = connect_ranks({worker.address()}, {"secret"}, {});
-  ASSERT_TRUE(ranks) << ranks.error().message();
-  busy();
-  std::vector<std::byte> all(kBytes);
-  const auto gathered = (*ranks)->all_gather({}, sizes, all);
-  ASSERT_TRUE(gathered) << gathered.error().message();
-  EXPECT_EQ(all.back(), std::byte{7});
-  ASSERT_TRUE((*ranks)->broadcast(all));
 }
 
 /// Nothing collects at a rank 0 that computes, or waits for its user.

@@ -85,6 +85,7 @@ ScheduledRequest AnswerJob::scheduled(std::size_t choice) {
   one.suffix = request_.suffix;
   one.form = request_.form;
   one.shown = request_.shown;
+  one.images = request_.images;
   one.preamble = request_.preamble;
   one.deadline = call_->start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                     std::chrono::duration<double>(call_->api.options.request_seconds));
@@ -102,7 +103,7 @@ void AnswerJob::open() {
   HttpResponse head{.type = std::string(format_->stream_type()), .headers = call_->answer_headers()};
   head.headers.emplace_back("Cache-Control", "no-store");
   call_->exchange->begin_stream(std::move(head), format_->keep_alive());
-  call_->exchange->write(format_->opening());
+  write(format_->opening());
 }
 
 /// Sends the final text that the client does not have yet. Sent text is never taken back: if a text does not continue
@@ -132,7 +133,7 @@ void AnswerJob::tell_end(std::size_t choice, const Generation& answer) {
     facts["options"] = options_json(answer.options);
     facts["result"] = trace_result(answer);
   }
-  call_->exchange->write(format_->step(choice, request_.diffusing ? answer.text : "", facts));
+  write(format_->step(choice, request_.diffusing ? answer.text : "", facts));
 }
 
 bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
@@ -148,7 +149,7 @@ bool AnswerJob::on_step(std::size_t choice, const StepEvent& event) {
   const bool first = std::exchange(stepped_[choice], 1) == 0;
   const Json facts = request_.events ? trace_step(call_->served().model, event, call_->seconds(), first)
                                      : Json{{"step", event.step}, {"nfe", event.nfe}, {"masked", event.masked}};
-  call_->exchange->write(format_->step(choice, snapshot ? canvas_text(event) : "", facts));
+  write(format_->step(choice, snapshot ? canvas_text(event) : "", facts));
   return true;
 }
 
@@ -164,7 +165,7 @@ void AnswerJob::on_done(std::size_t choice, Expected<Generation> answer) {
     open();
     if (request_.diffusing || request_.events) tell_end(choice, *answer);
     tell(choice, answer->text, /*complete=*/true);
-    call_->exchange->write(format_->closing(choice, *answer));
+    write(format_->closing(choice, *answer));
   }
   answers_[choice] = *std::move(answer);
   if (++done_ == answers_.size()) finish();
@@ -175,7 +176,7 @@ void AnswerJob::fail(const Error& error) {
   for (const RequestId id : ids_) call_->served().scheduler.cancel(id);
   if (!opened_) return call_->fail(error);
   const ApiError told = api_error(error);
-  call_->exchange->write(format_->error(told));
+  write(format_->error(told));
   call_->exchange->end();
   call_->log(told.status, {{"error", error.message()}});
 }
@@ -193,7 +194,7 @@ void AnswerJob::finish() {
     all.push_back(*std::move(answer));
   }
   if (!request_.stream) return call_->reply(HttpResponse{.body = dump(format_->whole(all))}, facts);
-  call_->exchange->write(format_->end(all));
+  write(format_->end(all));
   call_->exchange->end();
   call_->log(200, facts);
 }

@@ -57,6 +57,7 @@ struct AnswerRequest {
   std::vector<std::int32_t> form;                  ///< of each answer; see ScheduledRequest
   std::vector<std::int32_t> shown{};               ///< see ScheduledRequest
   std::string preamble{};                          ///< see ScheduledRequest
+  std::shared_ptr<const PromptImages> images{};    ///< of every prompt; null: none
   bool stream = false;
   bool diffusing = false;  ///< snapshots of the canvas instead of text that is final
   bool events = false;     ///< each step's changes, by position

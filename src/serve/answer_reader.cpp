@@ -93,7 +93,8 @@ Expected<PreparedConversation> prepare(const CallPtr& call, const Conversation& 
   const bool structured = has_structure(options) && !call->body.contains("regex");
   DLLM_TRY(ConversationPrompt prompt, render(call->served(), conversation, tools, thinking, structured, call->ignored));
   return PreparedConversation{std::move(prompt.ids),
-                              AnswerReader(call->served(), std::move(tools), thinking, std::move(prompt.opening))};
+                              AnswerReader(call->served(), std::move(tools), thinking, std::move(prompt.opening)),
+                              std::move(prompt.images)};
 }
 
 }  // namespace dllm::serve

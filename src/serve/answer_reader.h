@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,6 +51,7 @@ class AnswerReader {
 struct PreparedConversation {
   std::vector<std::int32_t> ids;
   AnswerReader reader;
+  std::shared_ptr<const PromptImages> images{};  ///< of the prompt; null: none
 };
 Expected<PreparedConversation> prepare(const CallPtr& call, const Conversation& conversation,
                                        std::optional<Tools> tools, const Thinking& thinking,

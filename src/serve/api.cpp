@@ -114,7 +114,7 @@ bool Call::gone() const { return stop.stop_requested() || api.ended; }
 
 bool Call::is_over() {
   if (gone()) {
-    log(499, {{"error", "the client has gone"}});
+    log(499, {{"error", api.ended ? "the server ended before the answer" : "the client has gone"}});
     return true;
   }
   if (seconds() <= api.options.request_seconds) return false;

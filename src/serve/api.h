@@ -84,7 +84,7 @@ struct Call {
   /// answered.
   bool is_over();
   /// Adds a line to the log and to the metrics; reply() and fail() call it, and streams when they end. The status is
-  /// 499 if the client has gone, as nginx has it.
+  /// 499, which nginx has for it, if nobody waits for the answer: the client has gone, or the server ended.
   void log(int status, const Json& facts) const;
 };
 

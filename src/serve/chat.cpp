@@ -165,6 +165,7 @@ Expected<void> chat_completions(const CallPtr& call) {
            prepare(call, {.system = "", .messages = *list}, std::move(tools), thinking, options));
   prepared.reader.prepare(request, options, call->body);
   wishes.shown = request.shown;
+  request.images = prepared.images;
   add_choices(request, prepared.ids, options, static_cast<std::size_t>(choices.value_or(1)));
   const std::size_t count = request.prompts.size();
   return answer(call, std::move(request),

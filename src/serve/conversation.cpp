@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "serve/foreign_fields.h"
+#include "serve/images.h"
 
 namespace dllm::serve {
 namespace {
@@ -104,7 +105,15 @@ Expected<Json> read_calls(const Json& calls, const std::string& where, Ignored* 
   return list;
 }
 
-Expected<Json> read_message(const Json& message, const std::string& where, Ignored* ignored) {
+/// What reading messages collects, and needs.
+struct MessageReading {
+  const ServedModel& served;
+  Ignored* ignored;
+  std::vector<std::string> images{};  ///< bytes of image files, in their order
+};
+
+Expected<Json> read_message(const Json& message, const std::string& where, MessageReading& reading) {
+  Ignored* const ignored = reading.ignored;
   if (!message.is_object()) return wrong_type(where, "a message");
   Fields fields(message, ignored);
   DLLM_TRY(const auto role, fields.text("role"));
@@ -132,7 +141,10 @@ Expected<Json> read_message(const Json& message, const std::string& where, Ignor
   const bool called = calls != nullptr && !calls->empty();
   if (content == nullptr && !called && (!answer || thoughts.empty()))
     return wrong_type(where, "a message with a \"content\"");
-  if (content != nullptr) {
+  if (content != nullptr && known == "user" && has_images(*content)) {
+    DLLM_TRY(result["content"],
+             parts_with_images(reading.served, *content, where + ".content", ignored, reading.images));
+  } else if (content != nullptr) {
     DLLM_TRY(result["content"], content_text(*content, where + ".content", ignored, answer ? &thoughts : nullptr));
   } else if (!called) {
     result["content"] = "";  // a cut answer: thoughts only
@@ -185,15 +197,16 @@ void drop_thoughts(Json& messages, const TemplateFacts& facts) {
     for (const std::string& name : facts.thought_fields) message.erase(name);
 }
 
-Expected<TemplatedPrompt> render_variables(const ServedModel& served, Json variables, const TemplateFacts& facts) {
+Expected<TemplatedPrompt> render_variables(const ServedModel& served, Json variables, const TemplateFacts& facts,
+                                           const std::vector<std::string>& images) {
   const bool thoughts = name_thoughts(variables["messages"], facts);
-  auto prompt = served.model.render_template(dump(variables));
+  auto prompt = served.model.render_template(dump(variables), images);
   // Some templates can only add to a text. An assistant that only called tools has none; transformers fails there.
-  if (!prompt && fill_contents(variables["messages"])) prompt = served.model.render_template(dump(variables));
+  if (!prompt && fill_contents(variables["messages"])) prompt = served.model.render_template(dump(variables), images);
   if (!prompt &&
       thoughts) {  // gpt-oss: "Cannot pass both content and thinking in an assistant message with tool calls"
     drop_thoughts(variables["messages"], facts);
-    if (auto again = served.model.render_template(dump(variables))) prompt = std::move(again);
+    if (auto again = served.model.render_template(dump(variables), images)) prompt = std::move(again);
   }
   if (prompt) return prompt;
   Error error = std::move(prompt).error();
@@ -267,9 +280,10 @@ Expected<ConversationPrompt> render(const ServedModel& served, const Conversatio
   if (!messages.is_array() || messages.empty()) return wrong_type(field, "a list of messages, at least one");
   DLLM_CHECK_OK(served.check_size(system.size(), "system"));
   Json list = Json::array();
+  MessageReading reading{served, &ignored};
   if (!system.empty()) list.push_back({{"role", "system"}, {"content", system}});
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    DLLM_TRY(Json message, read_message(messages[i], fmt::format("{}[{}]", field, i), &ignored));
+    DLLM_TRY(Json message, read_message(messages[i], fmt::format("{}[{}]", field, i), reading));
     list.push_back(std::move(message));
   }
   DLLM_CHECK_OK(served.check_size(dump(list).size(), field));
@@ -287,14 +301,14 @@ Expected<ConversationPrompt> render(const ServedModel& served, const Conversatio
     Json variables = std::move(wish.variables);
     variables["messages"] = std::move(list);
     if (tools) variables["tools"] = tools->list;
-    DLLM_TRY(prompt, render_variables(served, std::move(variables), facts));
+    DLLM_TRY(prompt, render_variables(served, std::move(variables), facts, reading.images));
   }
   bool closed = false;
   if (thinking.wanted == false) {
     DLLM_TRY(closed, close_thought(served, facts, prompt));
   }
   if (thinking.wanted && !wish.switched && !closed) ignored.add(thinking.wanted_by);
-  return ConversationPrompt{std::move(prompt.ids), std::move(prompt.opening)};
+  return ConversationPrompt{std::move(prompt.ids), std::move(prompt.opening), std::move(prompt.images)};
 }
 
 Expected<std::vector<std::int32_t>> read_context(const ServedModel& served, Fields& fields) {
@@ -305,6 +319,8 @@ Expected<std::vector<std::int32_t>> read_context(const ServedModel& served, Fiel
   if (list != nullptr) {
     DLLM_TRY(ConversationPrompt prompt, render(served, {.system = "", .messages = *list}, std::nullopt, thinking,
                                                /*structured=*/false, fields.ignored() ? *fields.ignored() : unused));
+    if (prompt.images != nullptr)
+      return Error{ErrorCode::kUsage, "this route reads text only", "messages", "leave the images out"};
     return std::move(prompt.ids);
   }
   if (!context->is_string()) return token_ids(*context, "context");

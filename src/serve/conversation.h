@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,7 +22,8 @@ struct Conversation {
 /// A conversation as the model reads it.
 struct ConversationPrompt {
   std::vector<std::int32_t> ids;
-  std::string opening;  ///< its end, with which an answer begins (TemplatedPrompt)
+  std::string opening;                           ///< its end, with which an answer begins (TemplatedPrompt)
+  std::shared_ptr<const PromptImages> images{};  ///< null: none
 };
 
 /// Renders a conversation through the chat template, with all fields of its messages; `tools`: null or those of the

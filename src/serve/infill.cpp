@@ -9,9 +9,10 @@
 namespace dllm::serve {
 namespace {
 
-class InfillFormat final : public AnswerFormat {
+/// Answers as llama.cpp's server gives them.
+class LlamaFormat final : public AnswerFormat {
  public:
-  InfillFormat(const CallPtr& call, Json prompt) : call_(call), prompt_(std::move(prompt)) {}
+  LlamaFormat(const CallPtr& call, Json prompt) : call_(call), prompt_(std::move(prompt)) {}
 
   Json whole(const std::vector<Generation>& answers) override { return last(answers.front(), answers.front().text); }
   std::string text(std::size_t, std::string_view more) override { return sse({{"content", more}, {"stop", false}}); }
@@ -47,7 +48,7 @@ class InfillFormat final : public AnswerFormat {
 }  // namespace
 
 std::unique_ptr<AnswerFormat> llama_format(const CallPtr& call, Json prompt) {
-  return std::make_unique<InfillFormat>(call, std::move(prompt));
+  return std::make_unique<LlamaFormat>(call, std::move(prompt));
 }
 
 Expected<void> infill(const CallPtr& call) {

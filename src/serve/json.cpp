@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/json_object.h"
 #include "base/json_reader.h"
-#include "base/nearest.h"
 #include "base/try.h"
 
 namespace dllm::serve {
@@ -68,12 +68,29 @@ std::string Fields::path(std::string_view key) const {
   return place_.empty() ? std::string(key) : place_ + "." + std::string(key);
 }
 
+Error Fields::error(std::string_view key, std::string what, std::string hint) const {
+  return {ErrorCode::kUsage, std::move(what), path(key), std::move(hint)};
+}
+
+Error Fields::wrong(std::string_view key, std::string_view, std::string_view wanted) const {
+  return wrong_type(path(key), wanted);
+}
+
+Error Fields::unknown(std::string_view key, std::string hint) const {
+  // Requests have too many fields to list.
+  return error(key, "there is no such field", hint.starts_with("did you mean") ? std::move(hint) : "");
+}
+
 void Fields::ignore(std::string_view key) {
   if (find(key) != nullptr && ignored_ != nullptr) ignored_->add(path(key));
 }
 
 const Json* Fields::find(std::string_view key) {
-  seen_.emplace(key);
+  allow(key);
+  return member(key);
+}
+
+const Json* Fields::member(std::string_view key) const {
   const Json* value = nullptr;
   if (index_.empty()) {
     if (const auto found = object_.find(key); found != object_.end()) value = &*found;
@@ -84,31 +101,29 @@ const Json* Fields::find(std::string_view key) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-Expected<std::optional<std::string>> Fields::text(std::string_view key) {
-  const Json* value = find(key);
-  if (value == nullptr) return std::optional<std::string>();
-  if (!value->is_string()) return wrong_type(path(key), "a text");
-  return std::optional(value->get<std::string>());
+StrictObject::Value Fields::value(std::string_view key) const {
+  const Json* found = member(key);
+  return found == nullptr ? Value() : json_value(*found);
+}
+
+bool Fields::visit_list(std::string_view key, const std::function<bool(Value)>& visit) const {
+  const Json* found = member(key);
+  if (found == nullptr || !found->is_array()) return false;
+  for (const Json& one : *found)
+    if (!visit(json_value(one))) break;
+  return true;
+}
+
+std::vector<std::string> Fields::keys() const {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : object_.items())
+    if (!value.is_null()) names.push_back(key);
+  return names;
 }
 
 Expected<bool> Fields::flag(std::string_view key, bool otherwise) {
-  const Json* value = find(key);
-  if (value == nullptr) return otherwise;
-  if (!value->is_boolean()) return wrong_type(path(key), "true or false");
-  return value->get<bool>();
-}
-
-Expected<std::optional<std::int64_t>> Fields::integer(std::string_view key, std::int64_t minimum,
-                                                      std::int64_t maximum) {
-  const Json* value = find(key);
-  if (value == nullptr) return std::optional<std::int64_t>();
-  const std::string wanted = fmt::format("an integer from {} to {}", minimum, maximum);
-  if (!value->is_number_integer()) return wrong_type(path(key), wanted);
-  if (value->is_number_unsigned() && value->get<std::uint64_t>() > static_cast<std::uint64_t>(maximum))
-    return wrong_type(path(key), wanted);
-  const auto number = value->get<std::int64_t>();
-  if (number < minimum || number > maximum) return wrong_type(path(key), wanted);
-  return std::optional(number);
+  DLLM_TRY(const std::optional<bool> given, optional_boolean(key));
+  return given.value_or(otherwise);
 }
 
 Expected<std::vector<std::string>> Fields::texts(std::string_view key, std::size_t most) {
@@ -126,21 +141,6 @@ Expected<std::vector<std::string>> Fields::texts(std::string_view key, std::size
     result.push_back(one.get<std::string>());
   }
   return result;
-}
-
-std::vector<std::string> Fields::rest() const {
-  std::vector<std::string> names;
-  for (const auto& [key, value] : object_.items())
-    if (!value.is_null() && !seen_.contains(key)) names.push_back(key);
-  return names;
-}
-
-Expected<void> Fields::done() const {
-  const std::vector<std::string> names = rest();
-  if (names.empty()) return {};
-  const std::string near = nearest(names.front(), {seen_.begin(), seen_.end()});
-  return Error{ErrorCode::kUsage, "there is no such field", path(names.front()),
-               near.empty() ? "" : "did you mean '" + near + "'?"};
 }
 
 Expected<std::vector<std::int32_t>> token_ids(const Json& list, std::string_view field) {

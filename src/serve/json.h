@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/strict_object.h"
 #include "dllm/error.h"
 
 namespace dllm::serve {
@@ -42,9 +44,9 @@ class Ignored {
   std::set<std::string, std::less<>> names_;
 };
 
-/// The members of a JSON object. Reading a member marks it, so that unknown ones can be reported at the end. A member
-/// that is null is absent. Errors: kUsage, `where` is the member's name.
-class Fields {
+/// The members of a JSON object of a request. Every one may be absent, and one that is null is. Errors: kUsage, `where`
+/// is the member's path.
+class Fields : private StrictObject {
  public:
   /// `object` and `ignored` must outlive this. `place`: of the object in the request ("reasoning"), for errors.
   explicit Fields(const Json& object, Ignored* ignored = nullptr, std::string place = "");
@@ -54,25 +56,33 @@ class Fields {
   /// Reads a member that cannot change the answer; it is named if it is there.
   void ignore(std::string_view key);
   Ignored* ignored() const { return ignored_; }
-  Expected<std::optional<std::string>> text(std::string_view key);
+  Expected<std::optional<std::string>> text(std::string_view key) { return optional_text(key); }
   Expected<bool> flag(std::string_view key, bool otherwise);
-  Expected<std::optional<std::int64_t>> integer(std::string_view key, std::int64_t minimum, std::int64_t maximum);
+  Expected<std::optional<std::int64_t>> integer(std::string_view key, std::int64_t minimum, std::int64_t maximum) {
+    return optional_integer(key, minimum, maximum);
+  }
   /// A string or a list of strings.
   Expected<std::vector<std::string>> texts(std::string_view key, std::size_t most);
   /// Names of members that were not read.
-  std::vector<std::string> rest() const;
+  std::vector<std::string> rest() const { return unread(); }
   /// An error if there are unread members.
-  Expected<void> done() const;
+  Expected<void> done() const { return finish(); }
 
  private:
-  std::string path(std::string_view key) const;
+  const Json* member(std::string_view key) const;
+  Value value(std::string_view key) const override;
+  bool visit_list(std::string_view key, const std::function<bool(Value)>& visit) const override;
+  std::vector<std::string> keys() const override;
+  std::string path(std::string_view key) const override;
+  Error error(std::string_view key, std::string what, std::string hint) const override;
+  Error wrong(std::string_view key, std::string_view found, std::string_view wanted) const override;
+  Error unknown(std::string_view key, std::string hint) const override;
 
   const Json& object_;
   Ignored* ignored_;
   std::string place_;
   std::vector<std::pair<std::string_view, const Json*>>
       index_;  ///< of many members, sorted: each find() would visit all
-  std::set<std::string, std::less<>> seen_;
 };
 
 /// Errors: kUsage, "FIELD: it must be WANTED".

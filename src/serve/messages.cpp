@@ -204,6 +204,7 @@ Expected<void> messages(const CallPtr& call) {
   DLLM_CHECK_OK(read_shown(fields, call->served(), request));
   DLLM_TRY(MessagesRequest asked, read_request(call, fields));
   asked.prompt.reader.prepare(request, asked.options, call->body);
+  request.images = asked.prompt.images;
   add_choices(request, asked.prompt.ids, asked.options, 1);
   return answer(call, std::move(request),
                 messages_format(call, std::move(asked.facts), std::move(asked.prompt.reader)));

@@ -135,6 +135,7 @@ Expected<void> chat(const CallPtr& call) {
   DLLM_TRY(PreparedConversation prepared,
            prepare(call, {.system = "", .messages = messages}, std::move(tools), wishes.thinking, wishes.options));
   prepared.reader.prepare(request, wishes.options, asked);
+  request.images = prepared.images;
   add_choices(request, prepared.ids, wishes.options, 1);
   return answer(call, std::move(request),
                 ollama_format(call, /*chat=*/true, std::move(prepared.reader), std::move(wishes.logs)));
@@ -144,6 +145,7 @@ Expected<void> chat(const CallPtr& call) {
 struct OllamaPrompt {
   std::string prompt, system;
   std::optional<std::string> suffix;
+  Json images = Json::array();
   bool raw = false;  ///< without the chat template
 };
 
@@ -153,7 +155,8 @@ Expected<OllamaPrompt> read_prompt(const ServedModel& served, Fields& fields) {
   DLLM_TRY(const auto suffix, fields.text("suffix"));
   DLLM_TRY(const auto system, fields.text("system"));
   DLLM_TRY(const bool raw, fields.flag("raw", false));
-  for (const char* key : {"images", "context", "template"})
+  if (const Json* images = fields.find("images"); images != nullptr && !images->is_null()) read.images = *images;
+  for (const char* key : {"context", "template"})
     if (const Json* value = fields.find(key); value != nullptr && !value->empty() && *value != "")
       return Error{ErrorCode::kUsage, "it is not supported, and would change the answer", key, "leave it out"};
   if (suffix && !suffix->empty()) read.suffix = suffix;
@@ -170,11 +173,17 @@ Expected<OllamaPrompt> read_prompt(const ServedModel& served, Fields& fields) {
 Expected<PreparedConversation> generate_prompt(const CallPtr& call, const OllamaPrompt& words,
                                                const OllamaWishes& wishes) {
   if (words.raw || words.suffix) {
+    if (!words.images.empty())
+      return Error{ErrorCode::kUsage, "a raw prompt has no places for images", "images", "leave out raw and suffix"};
     PreparedConversation prepared;
     DLLM_TRY(prepared.ids, call->served().model.prompt_ids(words.prompt, /*special=*/words.raw));
     return prepared;
   }
-  const Json messages = Json::array({{{"role", "user"}, {"content", words.prompt}}});
+  Json message = {{"role", "user"}, {"content", words.prompt}};
+  if (!words.images.empty()) {
+    DLLM_TRY(message["content"], content_with_images(message, words.images, "images"));
+  }
+  const Json messages = Json::array({message});
   return prepare(call, {.system = words.system, .messages = messages, .field = "prompt"}, std::nullopt, wishes.thinking,
                  wishes.options);
 }
@@ -193,6 +202,7 @@ Expected<void> generate(const CallPtr& call) {
   }
   DLLM_TRY(PreparedConversation prepared, generate_prompt(call, words, wishes));
   prepared.reader.prepare(request, wishes.options, asked);
+  request.images = prepared.images;
   add_choices(request, prepared.ids, wishes.options, 1);
   return answer(call, std::move(request), ollama_format(call, /*chat=*/false, std::move(prepared.reader), wishes.logs));
 }

@@ -15,7 +15,11 @@ inline constexpr std::string_view kOllamaVersion = "0.12.0";
 /// `messages` and `prompt` are left out. A name that ends in ":latest" may also be one without it. Errors: kUsage.
 Expected<Json> from_ollama(Fields& fields);
 
-/// `messages` of /api/chat as chat completions write them. Errors: kUsage (images).
+/// The content of a user's message with images in base64: parts, as messages have them (serve/images.h). `where`: of
+/// the images. Errors: kUsage.
+Expected<Json> content_with_images(const Json& message, const Json& images, const std::string& where);
+
+/// `messages` of /api/chat as chat completions write them. Errors: kUsage.
 Expected<Json> messages_from_ollama(const Json& list);
 
 /// An error about one of our fields, told about Ollama's: "max_tokens" -> "options.num_predict".

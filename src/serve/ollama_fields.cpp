@@ -117,6 +117,18 @@ Expected<Json> from_ollama(Fields& fields) {
   return asked.take();
 }
 
+Expected<Json> content_with_images(const Json& message, const Json& images, const std::string& where) {
+  const Json content = message.value("content", Json(""));
+  if (!images.is_array() || !content.is_string()) return wrong_type(where, "a list of images beside a text");
+  Json parts = Json::array();
+  for (const Json& image : images) {
+    if (!image.is_string()) return wrong_type(where, "a list of images in base64");
+    parts.push_back({{"type", "image"}, {"source", {{"type", "base64"}, {"data", image}}}});
+  }
+  parts.push_back({{"type", "text"}, {"text", content}});
+  return parts;
+}
+
 Expected<Json> messages_from_ollama(const Json& list) {
   if (!list.is_array()) return wrong_type("messages", "a list of messages");
   Json result = Json::array();
@@ -124,10 +136,11 @@ Expected<Json> messages_from_ollama(const Json& list) {
     Json message = list[i];
     if (!message.is_object()) return wrong_type(fmt::format("messages[{}]", i), "a message");
     if (const auto images = message.find("images"); images != message.end()) {
-      if (!images->empty())
-        return Error{ErrorCode::kUsage, "the model reads text only", fmt::format("messages[{}].images", i),
-                     "leave it out"};
+      const Json list_of = *images;
       message.erase("images");
+      if (!list_of.empty()) {
+        DLLM_TRY(message["content"], content_with_images(message, list_of, fmt::format("messages[{}].images", i)));
+      }
     }
     for (const auto& [theirs, ours] : {std::pair("tool_name", "name"), std::pair("thinking", "reasoning_content")})
       if (const auto found = message.find(theirs); found != message.end()) {

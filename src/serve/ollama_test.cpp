@@ -1,4 +1,5 @@
 #include "serve/ollama.h"
+#include "serve/images.h"
 
 #include <gtest/gtest.h>
 
@@ -48,8 +49,22 @@ TEST(OllamaFields, MessagesAreThoseOfChatCompletions) {
   EXPECT_EQ(*list, Json::parse(R"([{"role": "assistant", "content": "",
            "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}], "reasoning_content": "hm"},
           {"role": "tool", "content": "3", "name": "f"}])"));
-  EXPECT_EQ(messages_from_ollama(Json::parse(R"([{"role": "user", "content": "", "images": ["x"]}])")).error().where,
+  const auto shown = messages_from_ollama(Json::parse(R"([{"role": "user", "content": "hi", "images": ["eA=="]}])"));
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(*shown, Json::parse(R"([{"role": "user", "content": [{"type": "image", "source": {"type": "base64",
+           "data": "eA=="}}, {"type": "text", "text": "hi"}]}])"));
+  EXPECT_EQ(messages_from_ollama(Json::parse(R"([{"role": "user", "content": "", "images": [1]}])")).error().where,
             "messages[0].images");
+}
+
+TEST(Base64, IsDecodedOrRefused) {
+  EXPECT_EQ(decode_base64(""), "");
+  EXPECT_EQ(decode_base64("aGVsbG8="), "hello");
+  EXPECT_EQ(decode_base64("aGVsbG8"), "hello") << "without padding";
+  EXPECT_EQ(decode_base64("aGVs\r\nbG8h"), "hello!");
+  EXPECT_EQ(decode_base64("+/8="), "\xfb\xff");
+  for (const char* text : {"a", "aGVsbG8==", "aGVs bG8", "aG=s", "aGVsb", "====", "-_8="})
+    EXPECT_FALSE(decode_base64(text)) << text;
 }
 
 }  // namespace

@@ -295,6 +295,7 @@ Expected<void> responses(const CallPtr& call) {
   facts.top_p = options.top_p.value_or(1);
   DLLM_TRY(PreparedConversation prepared, prepare(call, conversation, std::move(tools), thinking, options));
   prepared.reader.prepare(request, options, call->body);
+  request.images = prepared.images;
   add_choices(request, prepared.ids, options, 1);
   return answer(call, std::move(request), responses_format(call, std::move(facts), std::move(prepared.reader)));
 }

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_set>
 
 #include "base/try.h"
 #include "constrain/tool_calls.h"
@@ -55,6 +58,8 @@ Expected<ToolChoice> read_allowed(const Json& choice) {
   return read;
 }
 
+std::string_view tool_name(const Json& tool) { return tool["function"]["name"].get_ref<const std::string&>(); }
+
 }  // namespace
 
 bool is_tool(const Tools& tools, std::string_view name) {
@@ -81,12 +86,15 @@ Expected<ToolChoice> read_choice(const Json* choice) {
 
 Expected<std::optional<Tools>> under_choice(Tools tools, const ToolChoice& choice) {
   if (choice.allowed) {
+    // Both lists may be long.
+    std::unordered_set<std::string_view> names;
+    for (const Json& tool : tools.list) names.insert(tool_name(tool));
     for (const std::string& name : *choice.allowed)
-      if (!is_tool(tools, name))
+      if (!names.contains(name))
         return Error{ErrorCode::kUsage, fmt::format("there is no tool '{}'", name), "tool_choice", ""};
-    std::erase_if(tools.list.get_ref<Json::array_t&>(), [&](const Json& tool) {
-      return std::ranges::count(*choice.allowed, tool["function"]["name"].get_ref<const std::string&>()) == 0;
-    });
+    const std::unordered_set<std::string_view> allowed(choice.allowed->begin(), choice.allowed->end());
+    std::erase_if(tools.list.get_ref<Json::array_t&>(),
+                  [&](const Json& tool) { return !allowed.contains(tool_name(tool)); });
   }
   if (choice.forced && tools.list.empty())
     return Error{ErrorCode::kUsage, "a call is forced, and there are no tools", "tool_choice", "give tools"};

@@ -72,10 +72,10 @@ void VulkanKvCache::copy(const KvCache& from, PositionRange rows, Position to) {
   record(written);
 }
 
-void VulkanKvCache::take(const KvCache& branch, std::span<const PositionRange> rows) {
+bool VulkanKvCache::take(const KvCache& branch, std::span<const PositionRange> rows) {
   std::vector<BranchRows::Copy> copies;
   for (const PositionRange& range : rows) copies.push_back({&branch, this, range});
-  (void)share(device_, copies);
+  return share(device_, copies).has_value();
 }
 
 Expected<void> VulkanKvCache::share(const std::shared_ptr<Device>& device, std::span<const BranchRows::Copy> copies) {

@@ -56,8 +56,7 @@ class VulkanKvCache final : public KvCache {
   void wrote(std::span<const PlanRow> rows) { record(rows); }
 
  protected:
-  /// A device that fails here has failed: the next pass on this cache reports it.
-  void take(const KvCache& branch, std::span<const PositionRange> rows) override;
+  bool take(const KvCache& branch, std::span<const PositionRange> rows) override;
 
  private:
   explicit VulkanKvCache(Position capacity) : KvCache(capacity) {}

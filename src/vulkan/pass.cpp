@@ -88,15 +88,19 @@ std::span<const float> Pass::answers() const {
           static_cast<std::size_t>(room_.scored * cpu::kMostAsked)};
 }
 
+MostRows most_rows(const Graph& graph, const DeviceFacts& facts) {
+  const std::int64_t groups = facts.most_groups;
+  return {groups / std::max<std::int64_t>(1, ExpertSizes(graph).used), groups};
+}
+
 Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph graph, const PassSize& room, bool timed) {
   const std::shared_ptr<Device>& device = model.operators->device();
-  // Experts have a group for each of a row's.
-  const std::int64_t groups = std::max(room.rows * std::max<std::int64_t>(1, ExpertSizes(graph).used), room.stored);
-  if (groups > device->facts().most_groups)
-    return Error{
-        ErrorCode::kResource,
-        fmt::format("a pass of {} rows, and {} runs {}", room.rows, device->facts().name, device->facts().most_groups),
-        "", "use a shorter prompt or fewer requests at a time"};
+  const MostRows most = most_rows(graph, device->facts());
+  if (room.rows > most.rows || room.stored > most.stored)
+    return Error{ErrorCode::kResource,
+                 fmt::format("a pass has {} rows and stores {}; {} runs at most {} and {} in one pass", room.rows,
+                             room.stored, device->facts().name, most.rows, most.stored),
+                 "--backend vulkan", "use a shorter prompt or fewer requests at a time"};
   std::unique_ptr<Pass> pass(new Pass);
   pass->room_ = room;
   pass->tables_ = model.tables;

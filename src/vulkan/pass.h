@@ -42,6 +42,13 @@ struct ExpertScratch {
   DeviceCodes codes;                 ///< of `gate`
 };
 
+/// What a device runs in one pass: it bounds the workgroups of a dispatch. Experts have one for each of a row's.
+struct MostRows {
+  std::int64_t rows = 0;
+  std::int64_t stored = 0;
+};
+MostRows most_rows(const Graph& graph, const DeviceFacts& facts);
+
 /// A step's operators, recorded once as commands with all their memory. They run over as many rows as the arguments
 /// say, up to what the recording has room for, on caches of any capacity.
 class Pass {

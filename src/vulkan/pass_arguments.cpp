@@ -174,11 +174,11 @@ void PassArguments::fill_lookups(std::span<const SequenceStep> batch, const Weig
         std::memcpy(memory_.data() + turn.sin + start, turn.table.sin(one.position), half * 4);
       }
       const bool mixed = mixture != step.plan.mixtures.end() && i == mixture->row;
-      const std::vector<MixedToken>* const tokens = mixed ? &(mixture++)->tokens : nullptr;
+      const RowMixture* const read = mixed ? &*mixture++ : nullptr;
       for (const Lookup& lookup : lookups_) {
         float* const to_row = to<float>(lookup.offset) + r * lookup.width;
         if (const auto* embed = std::get_if<op::Embed>(lookup.op))
-          cpu::embed_row(*embed, weights[static_cast<std::size_t>(embed->table)], one.token, tokens, lookup.width,
+          cpu::embed_row(*embed, weights[static_cast<std::size_t>(embed->table)], one.token, read, lookup.width,
                          to_row);
         else
           std::copy_n(hidden + std::get<op::HiddenIn>(*lookup.op).first, lookup.width, to_row);

@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "backend/branch_rows.h"
+#include "backend/failed_pass.h"
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "cpu/kernels/kernel_set.h"
@@ -65,14 +66,18 @@ std::int64_t most_positions(const Graph& graph, const vulkan::CacheFormat& cache
   return most;
 }
 
-/// Room for a pass like this one, and for somewhat larger ones.
-PassSize room_for(const PassSize& size, const PassSize& before) {
+/// Room for a pass like this one, and for somewhat larger ones, as far as the device runs them: `most` rows, and stored
+/// rows.
+PassSize room_for(const PassSize& size, const PassSize& before, const vulkan::MostRows& most) {
   const auto room = [](std::int64_t count, std::int64_t old, std::int64_t least) {
     return std::max({least, old, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count)))});
   };
-  return {room(size.rows, before.rows, 32), room(size.scored, before.scored, 32),
+  const auto within = [&](std::int64_t count, std::int64_t old, std::int64_t limit) {
+    return std::max(count, std::min(room(count, old, 32), limit));
+  };
+  return {within(size.rows, before.rows, most.rows), room(size.scored, before.scored, 32),
           room(size.visible, before.visible, 512), size.kept == 0 ? before.kept : room(size.kept, before.kept, 1),
-          room(size.stored, before.stored, 32)};
+          within(size.stored, before.stored, most.stored)};
 }
 
 class DeviceBackend final : public VulkanBackend {
@@ -114,6 +119,7 @@ class DeviceBackend final : public VulkanBackend {
   const ModelDesc& desc() const override { return desc_; }
   bool runs_shadows() const override { return true; }
   bool runs_branches() const override { return true; }
+  bool runs_soft_tokens() const override { return true; }
   const std::string& device() const override { return device_->facts().name; }
   std::string_view arithmetic() const override { return "exact"; }
   const std::string& rounding() const override { return rounding_; }
@@ -151,10 +157,10 @@ class DeviceBackend final : public VulkanBackend {
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
     try {
       auto scores = run(batch);
-      if (!scores) forget(batch);
+      if (!scores) invalidate_rows(batch);
       return scores;
     } catch (const std::bad_alloc&) {
-      forget(batch);
+      invalidate_rows(batch);
       return no_host_memory("a forward pass");
     }
   }
@@ -195,18 +201,13 @@ class DeviceBackend final : public VulkanBackend {
   }
 
   Expected<void> record(const PassSize& size) {
-    const PassSize room = room_for(size, pass_ ? pass_->room() : PassSize());
+    const vulkan::MostRows most = vulkan::most_rows(factory_({1, 1}), device_->facts());
+    const PassSize room = room_for(size, pass_ ? pass_->room() : PassSize(), most);
     pass_.reset();  // its memory is needed
     DLLM_TRY(pass_, vulkan::Pass::record({&operators_, &weights_, layout_.get(), &tables_},
                                          factory_({room.rows, room.scored}), room, profile_ != nullptr));
     ++recordings_;
     return {};
-  }
-
-  /// After a failure, some layers hold the new rows and others the old ones.
-  static void forget(std::span<const SequenceStep> batch) {
-    for (const SequenceStep& step : batch)
-      for (const PlanRow& row : step.plan.rows) step.cache->invalidate({row.position, row.position + 1});
   }
 
   ModelDesc desc_;

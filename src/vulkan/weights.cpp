@@ -102,7 +102,7 @@ Expected<void> check_room(const Device& device, const Graph& graph, const Weight
                            facts.name, size(facts.memory_bytes), size(device.bytes_in_use())),
                "--backend vulkan",
                fmt::format("{}quantize the model to a smaller type, or leave --backend vulkan out",
-                           fit == 0 ? "" : fmt::format("give -ngl {} for its last layers, ", fit))};
+                           fit == 0 ? "" : fmt::format("give --gpu-layers {} for its last layers, ", fit))};
 }
 
 }  // namespace

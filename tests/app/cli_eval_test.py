@@ -130,7 +130,7 @@ class Eval(CliCase):
         report = json.loads(self.ok("eval", path, "--canvas-length", "32", "-o", "json", "--shots", "1").stdout)
         self.assertEqual(list(report["tasks"]), ["gsm8k"])
         self.assertEqual(report["all"]["items"], 1)
-        self.assertIn("'question' is not a field", self.fails(3, "eval", path, "--format", "exact"))
+        self.assertIn("unknown key 'question' of exact items", self.fails(3, "eval", path, "--format", "exact"))
         report = json.loads(self.ok("eval", self.items, "--canvas-length", "32", "-o", "json", "--format",
                                     "number").stdout)
         self.assertEqual(report["all"]["correct"], 2)

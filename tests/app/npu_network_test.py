@@ -32,6 +32,8 @@ runpy.run_module("dllm.networks", run_name="__main__")
 def interpreter():
     """One with the package onnx."""
     for python in (SOURCE / "build" / "networks" / "bin" / "python", sys.executable):
+        if not os.access(python, os.X_OK):
+            continue
         if subprocess.run([python, "-c", "import onnx, numpy"], capture_output=True, check=False).returncode == 0:
             return str(python)
     return None

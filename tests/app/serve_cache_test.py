@@ -77,8 +77,8 @@ class Cache(ModelsCase):
             self.assertIn(f"in use: process {server.process.pid}", result.stderr)
             self.assertTrue(self.blobs["Q8_0"].exists())
             server.post("/api/generate", {"model": "org/two:Q8_0", "keep_alive": 0})
-            wait_until(lambda: "org/two:Q8_0" not in loaded(server))
-            self.assertEqual(run("rm", "org/two:Q8_0", **self.environment).returncode, 0)
+            # A model leaves the list before its file is closed.
+            wait_until(lambda: run("rm", "org/two:Q8_0", **self.environment).returncode == 0)
             wait_until(lambda: list(states(server)) == ["tiny-llada", "org/one", "org/two"])
             self.assertEqual(chat(server, "org/two:Q8_0").status, 404)
 

@@ -195,9 +195,9 @@ class ForcedCalls(ServeCase):
         either = run("run", "--canvas-length", "96", "Solve 7+5.", "--tool-calls", json.dumps(calls), "--json-schema",
                      '{"type": "integer"}').stdout
         self.assertRegex(either, r"^(<tool_call>.*</tool_call>|\d+)\n$")
-        done = run("run", "x", "--tool-calls", '{"tools": [{"name": "a", "parameters": {"not": {}}}]}')
+        done = run("run", "x", "--tool-calls", '{"tools": [{"name": "a", "parameters": {"unevaluatedItems": {}}}]}')
         self.assertEqual(done.returncode, 2)
-        self.assertIn("--tool-calls $.tools[0].parameters.not", done.stderr)
+        self.assertIn("--tool-calls $.tools[0].parameters.unevaluatedItems", done.stderr)
 
 
 class ContentWithTools(ServeCase):

@@ -52,6 +52,12 @@ def shapes():
     yield "options of Ollama", "/api/chat", {"model": "default", "messages": QUESTION, "options": keys(60_000)}, 400
     yield "two lists that both hold", CHAT, {**ask, "json_schema": {"allOf": [
         {"enum": list(range(4000))}, {"enum": list(range(4000, 0, -1))}]}}, 200
+    tools = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(9_000)]
+    yield "allowed tools", CHAT, {**ask, "tools": tools, "tool_choice": {"type": "allowed_tools", "allowed_tools": {
+        "mode": "auto", "tools": [{"name": f"f{i % 9_000}"} for i in range(30_000, 0, -1)]}}}, 400
+    yield "many carets", CHAT, {**ask, "json_schema": {"type": "object", "properties": {
+        f"k{i}": {"type": "string", "pattern": "^" * 31_000 + "a"} for i in range(8)}}}, 400
+    yield "many dollars", CHAT, {**ask, "regex": "a" + "$" * 32_000}, 400
     yield "biases", CHAT, {**ask, "logit_bias": keys(60_000)}, 400
     yield "a long field", CHAT, {**ask, "a" * 3_000_000: 1}, 400
     yield "a long model", CHAT, {**ask, "model": "-a " * 1_000_000}, 404

@@ -163,8 +163,8 @@ class Server(ServeCase):
         self.refused(400, CHAT, {"messages": ASKED["messages"], "template": ["x", {"mask": 2}], "regex": "a"}, "regex")
         tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
         self.refused(400, CHAT, {**ASKED, "regex": "a", "tools": [tool]})
-        self.refused(400, "/v1/responses", {"input": "x", "text": {"format": {"type": "json_schema", "schema": {"not": {}}}}},
-                     "text.format.schema.not")
+        unread = {"type": "json_schema", "schema": {"unevaluatedItems": {}}}
+        self.refused(400, "/v1/responses", {"input": "x", "text": {"format": unread}}, "text.format.schema.unevaluatedItems")
 
 
 if __name__ == "__main__":

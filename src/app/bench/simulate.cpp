@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -96,58 +97,104 @@ BenchOptions one_step(const BenchOptions& options, Position rows, Position conte
   return one;
 }
 
+/// The steps of this processor alone. Ranks of one machine share its processors and the bandwidth of its memory: what
+/// one of them takes while others compute follows from a step on as many threads as they keep busy together.
 class RankSimulation {
  public:
-  RankSimulation(const BenchOptions& options, BenchModel& alone, const BenchWatch& watch)
-      : options_(options), alone_(alone), watch_(watch) {}
+  RankSimulation(const BenchOptions& options, BenchModel& alone, bool one_machine, const BenchWatch& watch)
+      : options_(options), alone_(alone), one_machine_(one_machine), watch_(watch) {}
 
-  Expected<StepParts> measure(Position rows, Position context) {
-    if (const auto known = steps_.find({rows, context}); known != steps_.end()) return known->second;
+  /// Of a step by one rank's threads, while nothing else runs.
+  Expected<StepParts> measure(Position rows, Position context) { return measure(threads(), rows, context); }
+
+  /// Seconds of the work of the slowest rank (with layers: of all, one after the other).
+  Expected<double> work(const Graph& graph, SplitKind kind, int ranks, Position rows, Position context) {
+    DLLM_TRY(const StepParts whole, beside_others(ranks, rows, context, /*tight=*/true));
+    const LargestPart part = largest_part(graph, kind, ranks);
+    const double head = whole.head * part.tokens;
+    if (kind == SplitKind::kLayers) {
+      DLLM_TRY(const StepParts one, measure(rows, context));
+      return one.without_head() + head;
+    }
+    if (kind == SplitKind::kOutputs)
+      return whole.linear * part.linear + whole.attention * part.heads + whole.rest + head;
+    DLLM_TRY(const StepParts own, beside_others(ranks, (rows + ranks - 1) / ranks, context, /*tight=*/false));
+    return own.without_head() + head;
+  }
+
+ private:
+  int threads() const { return alone_.running.threads; }
+
+  /// Of a step by one rank's threads, while all ranks compute such steps. Where there are more threads than processors,
+  /// they run in turns. Ranks that wait for each other after each operator (`tight`) need whole turns: a processor that
+  /// has no more to do before they meet stays idle. With the split by rows they meet once a layer, early in it, so that
+  /// turns overlap: what was measured lies half-way to the time in which no processor is ever idle.
+  Expected<StepParts> beside_others(int ranks, Position rows, Position context, bool tight) {
+    const int own = threads(), wanted = ranks * own, processors = default_thread_count();
+    if (!one_machine_ || ranks == 1) return measure(rows, context);
+    const int busy = std::max(own, std::min(wanted, processors));
+    DLLM_TRY(StepParts parts, measure(busy, rows, context));
+    const double whole = std::max(1, (wanted + processors - 1) / processors);
+    const double shared = std::max(1.0, static_cast<double>(wanted) / processors);
+    // All `busy` threads do a step in this time, of which one rank's threads would do their share.
+    const double slower = (tight ? whole : (whole + shared) / 2) * busy / own;
+    for (double* const one : {&parts.linear, &parts.attention, &parts.head, &parts.rest}) *one *= slower;
+    return parts;
+  }
+
+  Expected<StepParts> measure(int threads_used, Position rows, Position context) {
+    const std::tuple key(threads_used, rows, context);
+    if (const auto known = steps_.find(key); known != steps_.end()) return known->second;
     const BenchOptions options = one_step(options_, rows, context);
+    DLLM_TRY(BenchModel* const model, model_of(threads_used));
     MaybePeaks none;
     StepParts parts;
     const auto read = [&](const SimulateJson& record) {
       for (const auto& [name, entry] : record.at("operators").items()) {
         const double seconds = 1e-3 * entry.at("ms").get<double>();
-        (name == "linear" || name == "experts" ? parts.linear
-         : name == "attention"                 ? parts.attention
-         : name == "score_head"                ? parts.head
-                                               : parts.rest) += seconds;
+        // Products and the gated unit after them run as one: "linear+glu".
+        const bool products = name.find("linear") != std::string::npos || name == "experts";
+        (products               ? parts.linear
+         : name == "attention"  ? parts.attention
+         : name == "score_head" ? parts.head
+                                : parts.rest) += seconds;
       }
+      // Operators have means, which a few disturbed steps lengthen.
+      const double typical = 1e-3 * record.at("ms").at("median").get<double>() / std::max(1e-9, parts.all());
+      for (double* const one : {&parts.linear, &parts.attention, &parts.head, &parts.rest}) *one *= typical;
     };
-    DLLM_CHECK_OK(bench_steps(alone_, options, none, watch_, read));
-    return steps_.emplace(std::pair(rows, context), parts).first->second;
+    DLLM_CHECK_OK(bench_steps(*model, options, none, watch_, read));
+    return steps_.emplace(key, parts).first->second;
   }
 
-  /// Seconds of the work of the slowest rank (with layers: of all, one after the other).
-  Expected<double> work(const Graph& graph, SplitKind kind, int ranks, Position rows, Position context) {
-    DLLM_TRY(const StepParts whole, measure(rows, context));
-    const LargestPart part = largest_part(graph, kind, ranks);
-    const double head = whole.head * part.tokens;
-    if (kind == SplitKind::kLayers) return whole.without_head() + head;
-    if (kind == SplitKind::kOutputs)
-      return whole.linear * part.linear + whole.attention * part.heads + whole.rest + head;
-    DLLM_TRY(const StepParts own, measure((rows + ranks - 1) / ranks, context));
-    return own.without_head() + head;
+  /// The model with so many threads, which shares the weights of the one that there is.
+  Expected<BenchModel*> model_of(int threads_used) {
+    auto* const own = dynamic_cast<CpuBackend*>(alone_.running.backend.get());
+    if (threads_used == threads() || own == nullptr) return &alone_;
+    BenchModel& made = busy_[threads_used];
+    if (made.running.backend) return &made;
+    DLLM_TRY(std::unique_ptr<CpuBackend> backend, own->beside(threads_used));
+    made.path = alone_.path;
+    made.model = alone_.model;
+    made.profile = std::make_unique<cpu::Profile>();
+    backend->set_profile(made.profile.get());
+    made.running.threads = threads_used;
+    made.running.backend = std::move(backend);
+    return &made;
   }
 
- private:
   const BenchOptions& options_;
   BenchModel& alone_;
+  bool one_machine_;
   const BenchWatch& watch_;
-  std::map<std::pair<Position, Position>, StepParts> steps_;  ///< by rows and context
+  std::map<int, BenchModel> busy_;                                  ///< by threads
+  std::map<std::tuple<int, Position, Position>, StepParts> steps_;  ///< by threads, rows and context
 };
 
 struct Predicted {
   double work_s = 0, exchange_s = 0;
   double all() const { return work_s + exchange_s; }
 };
-
-/// How many times slower a rank of a machine is that all of them share.
-double crowding(const BenchOptions& options, bool one_machine, int ranks) {
-  const double wanted = static_cast<double>(ranks) * options.load.threads;
-  return one_machine ? std::max(1.0, wanted / default_thread_count()) : 1.0;
-}
 
 /// Seconds of the exchanges of the rank that has the most.
 double exchange_of(const Model& model, const Graph& graph, SplitKind kind, int ranks, const Exchange& exchange,
@@ -198,7 +245,7 @@ class SimulatedTable {
         group_(group),
         known_(known),
         watch_(watch),
-        simulation_(options, alone, watch),
+        simulation_(options, alone, known.facts.one_machine, watch),
         cpu_(cpu_options(options.load)),
         ranks_(options.simulate) {
     std::ranges::sort(ranks_);  // a number of ranks pays if it is faster than all smaller ones
@@ -215,7 +262,6 @@ class SimulatedTable {
         if (kind == SplitKind::kRows && ranks > rows) continue;
         Predicted step;
         DLLM_TRY(step.work_s, simulation_.work(graph, kind, ranks, rows, context));
-        step.work_s *= crowding(options_, known_.facts.one_machine, ranks);
         step.exchange_s = exchange_of(*alone_.model, graph, kind, ranks, exchange, cpu_);
         double& least = best.try_emplace(kind, one.all()).first->second;
         const bool pays = ranks > 1 && step.all() < least;

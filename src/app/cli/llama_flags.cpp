@@ -45,7 +45,6 @@ const std::vector<Advice>& advices() {
        "--draft-model FILE names a drafter, and --draft-max bounds its drafts; a diffusion model drafts for itself "
        "(--window lookahead, --mode self-speculation)"},
       {{"-mu", "--model-url"}, "give -hf ORG/MODEL, or download the file and give -m"},
-      {{"--mmproj"}, "images are not supported"},
       {{"--rope-freq-base"}, "give --rope-scaling ntk with --rope-scale N, which makes the base larger"},
       {{"--rope-freq-scale"}, "give --rope-scaling linear with --rope-scale N, which is one divided by it"},
       {{"--yarn-orig-ctx"}, "give --rope-original-context"},

@@ -164,4 +164,21 @@ Expected<std::string> TextFlags::read(const Flags& flags, Terminal& terminal) co
   return text;
 }
 
+void add_image_flag(Flags& flags, std::vector<std::string>& files) {
+  flags.add(
+      {.names = {"--image"},
+       .value = "FILE",
+       .help = "PNG, JPEG or WebP image before the text of the message, for models with --mmproj; may be repeated",
+       .takes_path = true,
+       .apply = into(files)});
+}
+
+Expected<std::vector<std::string>> read_images(const std::vector<std::string>& files) {
+  std::vector<std::string> images;
+  for (const std::string& file : files) {
+    DLLM_TRY(images.emplace_back(), read_input(file, kMostFileBytes));
+  }
+  return images;
+}
+
 }  // namespace dllm::app

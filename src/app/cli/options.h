@@ -67,4 +67,9 @@ struct TextFlags {
   Expected<std::string> read(const Flags& flags, Terminal& terminal) const;
 };
 
+/// --image, once for each image of the message.
+void add_image_flag(Flags& flags, std::vector<std::string>& files);
+/// The bytes of the files. Errors: kIo.
+Expected<std::vector<std::string>> read_images(const std::vector<std::string>& files);
+
 }  // namespace dllm::app

@@ -77,6 +77,13 @@ inline bool object_fits(const Json& value, const Json& schema, const Json& root)
     if (additional && !validates(member, schema.value("additionalProperties", Json(true)), root)) return false;
     if (!validates(Json(name), schema.value("propertyNames", Json(true)), root)) return false;
   }
+  for (const char* key : {"dependentRequired", "dependentSchemas", "dependencies"}) {
+    const Json all = schema.value(key, Json::object());
+    for (const auto& [name, needed] : all.items()) {
+      if (!value.contains(name)) continue;
+      if (!validates(value, needed.is_array() ? Json{{"required", needed}} : needed, root)) return false;
+    }
+  }
   return within(static_cast<std::int64_t>(value.size()), schema, "minProperties", "maxProperties");
 }
 
@@ -89,7 +96,29 @@ inline bool array_fits(const Json& value, const Json& schema, const Json& root) 
     for (std::size_t j = 0; j < i && schema.value("uniqueItems", false); ++j)
       if (nlohmann::json(value[i]) == nlohmann::json(value[j])) return false;
   }
+  if (schema.contains("contains")) {
+    const auto fits = [&](const Json& item) { return validates(item, schema["contains"], root); };
+    const std::int64_t least = schema.value("minContains", std::int64_t{1});
+    const std::int64_t most = schema.value("maxContains", std::int64_t{1} << 40),
+                       count = std::ranges::count_if(value, fits);
+    if (count < least || count > most) return false;
+  }
   return within(static_cast<std::int64_t>(value.size()), schema, "minItems", "maxItems");
+}
+
+inline const Json* anchored(const Json& place, const std::string& name) {
+  if (!place.is_structured()) return nullptr;
+  if (place.is_object() && (place.value("$anchor", Json()) == name || place.value("$dynamicAnchor", Json()) == name))
+    return &place;
+  for (const Json& part : place)
+    if (const Json* found = anchored(part, name)) return found;
+  return nullptr;
+}
+
+inline bool conditions_hold(const Json& value, const Json& schema, const Json& root) {
+  if (schema.contains("not") && validates(value, schema["not"], root)) return false;
+  if (!schema.contains("if")) return true;
+  return validates(value, schema.value(validates(value, schema["if"], root) ? "then" : "else", Json(true)), root);
 }
 
 }  // namespace detail
@@ -101,8 +130,10 @@ inline bool validates(const nlohmann::ordered_json& value, const nlohmann::order
   const auto fits = [&](const ordered_json& one) { return validates(value, one, root); };
   if (schema.contains("$ref")) {
     const std::string place = std::regex_replace(schema["$ref"].get<std::string>().substr(1), std::regex("%20"), " ");
-    if (!fits(root.at(ordered_json::json_pointer(place)))) return false;
+    const bool pointer = place.empty() || place.front() == '/';
+    if (!fits(pointer ? root.at(ordered_json::json_pointer(place)) : *detail::anchored(root, place))) return false;
   }
+  if (!detail::conditions_hold(value, schema, root)) return false;
   if (schema.contains("const") && value != schema["const"]) return false;
   if (schema.contains("enum") && std::ranges::count(schema["enum"], value) == 0) return false;
   if (schema.contains("anyOf") && std::ranges::none_of(schema["anyOf"], fits)) return false;

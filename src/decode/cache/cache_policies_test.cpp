@@ -272,6 +272,7 @@ TEST(CachePolicyReferences, RowsAndTokensAreTheReferences) {
         for (const Position prompt : {1, 13}) {
           const std::string& decoder = decoder_names[next++ / 2 % decoder_names.size()];
           SCOPED_TRACE(policy.name + ' ' + window + ' ' + decoder + " prompt " + std::to_string(prompt));
+          if (traits_of(decoders(), {decoder, {}}).soft) continue;  // the references keep every row
           MethodRun run{.window = window, .cache = policy.name, .decoder = decoder};
           run.cache_config = policy.config.map();
           run.prompt = prompt;

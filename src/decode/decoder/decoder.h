@@ -42,6 +42,12 @@ struct TokenQuery {
   TokenId token = 0;
 };
 
+/// A position that the model reads as a mixture of tokens.
+struct SoftToken {
+  Position position = 0;
+  std::vector<MixedToken> tokens;  ///< see RowMixture::instead
+};
+
 /// The state of a sequence; the same for every decoder.
 struct DecodeContext {
   const Canvas& canvas;
@@ -58,6 +64,8 @@ struct DecodeContext {
   std::span<const Candidate> shadows{};
   /// K and V of the sequence: from which token and in which pass each row was computed. nullptr: there is none.
   const KvCache* cache = nullptr;
+  /// In decode() and checked(): what was asked of the candidates. nullptr: unknown.
+  const ScoreRequest* request = nullptr;
 
   /// The state `passes` steps later, in the same window, once the canvas is `later`: what those passes predict, and
   /// the cache after them, nobody knows yet. Borrows the canvas.
@@ -122,6 +130,29 @@ class Decoder {
   /// result only if the loop gets to that very state. So guesses cost rows and save passes, and change no token. Called
   /// before each pass whose results would be used; a decoder that names some declares how many (MethodTraits).
   virtual std::vector<std::vector<Edit>> guesses(const DecodeContext& context) {
+    (void)context;
+    return {};
+  }
+
+  /// Predictions of neighbouring masks of the window, its first mask first, that are checked before they are committed.
+  /// Instead of an ordinary pass the loop then makes one in which each of them is predicted from what is before it
+  /// alone, drafts among it, as by the model with blocks of one position, and calls checked(). Empty: an ordinary pass.
+  /// A decoder that names some declares how many at most (MethodTraits::checks).
+  virtual std::vector<Edit> drafts(const DecodeContext& context) {
+    (void)context;
+    return {};
+  }
+
+  /// Commits after such a pass, from the first draft on. `candidates`: the drafts' positions, each with the logit of
+  /// its draft in `queried`; then perhaps the next position, predicted after all of them.
+  virtual std::vector<Edit> checked(const DecodeContext& context, std::span<const Candidate> candidates) {
+    (void)context, (void)candidates;
+    return {};
+  }
+
+  /// Committed positions of the window that the coming pass reads as mixtures, ascending. K and V of such a row are
+  /// not kept after the pass. Called once after wanted(); a decoder that names some declares `soft` (MethodTraits).
+  virtual std::vector<SoftToken> soft_tokens(const DecodeContext& context) {
     (void)context;
     return {};
   }

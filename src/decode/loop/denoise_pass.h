@@ -21,6 +21,7 @@ struct DenoisePass {
   bool draining = false;                      ///< reviews an answer without masks once more
   bool fills = false;                         ///< see CacheDecision::fills
   bool idle = false;                          ///< decides nothing; see Denoiser::send_idle
+  bool checks = false;                        ///< reads a decoder's drafts; see check_steps()
   std::vector<Position> wanted;               ///< ascending: the decoder's, then drafts after the window
   std::size_t decided = 0;                    ///< how many of them are the decoder's
   std::vector<TokenQuery> queries;            ///< by ascending position

@@ -73,7 +73,8 @@ DecodeContext Denoiser::context() const {
           soft_masks_.least_threshold(),
           variants_,
           shadows_,
-          &cache_};
+          &cache_,
+          request_};
 }
 
 Position Denoiser::settled() const {
@@ -145,6 +146,7 @@ void Denoiser::prepare_pass() {
   pass_.draining = drain();
   if (!pass_.draining) {
     while (advance_window()) {
+      if (send_check()) return;
       pass_.wanted = decoder_->wanted(context());
       if (!pass_.wanted.empty()) break;
       cursor_.end_step();  // this step of the schedule decides nothing: it counts, but the model does not run
@@ -216,6 +218,7 @@ StepPlan Denoiser::plan(PositionRange window) {
         row.token = reviser->shown(row.position).value_or(row.token);
   }
   soft_masks_.mix_into(plan, canvas_);
+  add_soft_tokens(plan);
   add_shadows(canvas_, desc_.logit_shift, pass_, plan);
   return plan;
 }
@@ -236,7 +239,13 @@ ScoreRequest Denoiser::request(const Canvas& canvas, const DenoisePass& pass, st
 }
 
 Expected<DenoiseStep> Denoiser::absorb_one(std::span<const Scores> scores) {
-  Expected<DenoiseStep> step = absorb_pass(scores);
+  request_ = &prepared_.front().request;
+  for (const RowMixture& mixture : prepared_.front().plan.mixtures) {
+    const Position p = prepared_.front().plan.rows[static_cast<std::size_t>(mixture.row)].position;
+    if (mixture.instead) cache_.invalidate({p, p + 1});  // no other row may see what only this pass read
+  }
+  Expected<DenoiseStep> step = pass_.checks ? absorb_check(scores) : absorb_pass(scores);
+  request_ = nullptr;
   shadows_.clear();  // they borrow from the scores
   variants_.clear();
   history_.end_pass(canvas_);

@@ -77,6 +77,8 @@ class Denoiser {
   bool advance_window();
   bool window_held() const;
   bool window_finished() const;
+  bool send_check();
+  void add_soft_tokens(StepPlan& plan);
   void add_drafts();
   void want_end();
   bool send_idle();
@@ -89,6 +91,7 @@ class Denoiser {
   PositionRange cut_window(std::span<const Candidate> all);
   DenoiseStep absorb_measure(std::span<const Candidate> answer);
   DenoiseStep absorb_idle(const Scores& scores);
+  Expected<DenoiseStep> absorb_check(std::span<const Scores> scores);
   void grow(std::span<const Candidate> all, DenoiseStep& step);
   Expected<void> decide(std::span<const Candidate> candidates, WindowFeedback& feedback, DenoiseStep& step);
   bool predicts_masks(std::span<const Candidate> candidates) const;
@@ -116,11 +119,12 @@ class Denoiser {
   Guesses guesses_;
   std::vector<Candidate> shadows_;  ///< of the pass that is being absorbed; borrows its scores
 
-  std::vector<DenoisePass> variant_passes_;       ///< of the current pass
+  std::vector<DenoisePass> variant_passes_;       ///< of the current pass; of a check, one per step
   std::vector<std::vector<Candidate>> variants_;  ///< of the pass that is being absorbed; borrows its scores
 
-  DenoisePass pass_;                    ///< the current one
-  std::vector<SequenceStep> prepared_;  ///< its steps
+  DenoisePass pass_;                       ///< the current one
+  std::vector<SequenceStep> prepared_;     ///< its steps
+  const ScoreRequest* request_ = nullptr;  ///< of the pass that is being absorbed
   DenoiseCounters counters_;
   std::optional<Position> stop_;
   bool without_mask_ = false;  ///< compat: this pass may not predict the mask, otherwise nothing would ever change

@@ -31,16 +31,20 @@ StepPlan variant_plan(const StepPlan& own, const Canvas& canvas, const KvCache& 
 
 std::span<const SequenceStep> Denoiser::prepare() {
   if (!std::exchange(ready_, false)) prepare_pass();
-  if (options_.branches.empty() || prepared_.empty()) return prepared_;
+  if (options_.branches.empty() || prepared_.empty() || pass_.checks) return prepared_;
   add_variants();
   if (variant_passes_.empty()) add_guesses();
   return prepared_;
 }
 
 Expected<DenoiseStep> Denoiser::absorb(std::span<const Scores> scores) {
+  for (const SequenceStep& step : prepared_) counters_.add_rows(step.plan);
+  if (pass_.checks) {
+    ++counters_.nfe;
+    return absorb_one(scores);
+  }
   const std::size_t own = unconditional_ != nullptr ? 2 : 1;
   counters_.nfe += static_cast<std::int32_t>(own);
-  for (const SequenceStep& step : prepared_) counters_.add_rows(step.plan);
   if (variant_passes_.empty()) guesses_.keep(std::span(prepared_).subspan(own), scores.subspan(own));
   for (std::size_t i = 0; i < variant_passes_.size(); ++i)
     variants_.push_back(candidates_of(variant_passes_[i], scores[own + i], KeptFront(0)));

@@ -61,16 +61,45 @@ bool ModeLoop::wants_draft() {
   return true;
 }
 
+/// Whether the decoder has drafts that the coming pass reads; fills checked_ and pass_.
+bool ModeLoop::wants_check() {
+  if (decoder_ == nullptr || canvas_.masked_count(block_) == 0) return false;
+  checked_ = decoder_->drafts(context());
+  if (checked_.empty()) return false;
+  const Position first = checked_.front().position, end = checked_.back().position + 1;
+  assert(first > block_.begin && end <= block_.end);
+  for (Position p = first; p < end; ++p) {
+    pass_.wanted.push_back(p);
+    pass_.queries.push_back({p, checked_[to_size(p - first)].token});
+  }
+  if (end < canvas_.size() && canvas_.masked(end)) pass_.wanted.push_back(end);
+  pass_.decided = pass_.wanted.size();
+  for (std::size_t i = 0; i < pass_.wanted.size(); ++i) pass_.score_of_wanted.push_back(static_cast<std::int32_t>(i));
+  return true;
+}
+
 DecodeContext ModeLoop::context() const {
-  return {canvas_,      block_,          block_step_, block_masks_, static_cast<std::uint32_t>(counters_.steps),
-          options_.rng, options_.latency};
+  return {.canvas = canvas_,
+          .window = block_,
+          .window_step = block_step_,
+          .window_masks_at_start = block_masks_,
+          .step = static_cast<std::uint32_t>(counters_.steps),
+          .rng = options_.rng,
+          .latency = options_.latency,
+          .request = prepared_.empty() ? nullptr : &prepared_.front().request};
 }
 
 std::span<const SequenceStep> ModeLoop::prepare() {
   prepared_.clear();
   pass_ = {};
+  checked_.clear();
   if (finished()) return {};
   if (read_ >= canvas_.prompt_end() && block_.size() == 0) begin_block();
+  drafting_ = false;
+  if (block_.size() > 1 && wants_check()) {
+    prepared_.push_back({&cache_, check_plan(), check_request(), std::nullopt});
+    return prepared_;
+  }
   drafting_ = block_.size() > 1 && wants_draft();
   if (drafting_) {
     pass_.decided = pass_.wanted.size();
@@ -113,6 +142,27 @@ StepPlan ModeLoop::draft_plan() const {
   return plan;
 }
 
+/// The block up to the last draft, as it would be if all were right.
+StepPlan ModeLoop::check_plan() const {
+  const Position first = checked_.front().position, end = checked_.back().position + 1;
+  StepPlan plan;
+  plan.region = Region::kContext;
+  plan.causal_block = 1;
+  plan.visible = {{0, end}};
+  for (Position p = block_.begin; p < end; ++p)
+    plan.rows.push_back({p, p < first ? canvas_.token(p) : checked_[to_size(p - first)].token});
+  for (const Position p : pass_.wanted) plan.scored.push_back(p - 1 - block_.begin);
+  return plan;
+}
+
+ScoreRequest ModeLoop::check_request() const {
+  ScoreRequest request = causal_request();
+  decoder_->configure(request);
+  for (const TokenQuery& query : pass_.queries)
+    request.queries.push_back({pass_.score_of(query.position), query.token});
+  return request;
+}
+
 ScoreRequest ModeLoop::causal_request() const {
   ScoreRequest request(options_.sampling);
   request.adjustments.tokens = options_.biased;
@@ -149,7 +199,9 @@ Expected<DenoiseStep> ModeLoop::absorb(std::span<const Scores> scores) {
   counters_.add_rows(plan);
   DenoiseStep step;
   step.window = block_.size() > 0 ? block_ : PositionRange{canvas_.prompt_end(), canvas_.prompt_end() + 1};
-  if (!drafting_)
+  if (!checked_.empty())
+    DLLM_CHECK_OK(read_check(scores[0], step));
+  else if (!drafting_)
     DLLM_CHECK_OK(append(scores[0].rows, step));
   else if (decoder_ != nullptr)
     DLLM_CHECK_OK(decide(scores[0], step));
@@ -220,6 +272,26 @@ Expected<void> ModeLoop::decide(const Scores& scores, DenoiseStep& step) {
   ++block_step_;
   if (canvas_.masked_count(block_) < masks || decoder_->keeps_schedule()) return {};
   if (!force_progress(candidates, canvas_, step, counters_)) return not_a_number(block_.begin, counters_.nfe);
+  return {};
+}
+
+/// The decoder's commits after a causal pass over its drafts. What is finished now, the last of them excepted, is in
+/// the cache as a causal pass left it; another block begins there, unless this one has tokens further on.
+Expected<void> ModeLoop::read_check(const Scores& scores, DenoiseStep& step) {
+  const std::vector<Candidate> candidates = candidates_of(pass_, scores, KeptFront(0));
+  for (const Edit& edit : decoder_->checked(context(), candidates))
+    if (canvas_.apply(edit)) step.edits.push_back(edit);
+  ++block_step_;
+  if (step.edits.empty() && !force_progress(candidates, canvas_, step, counters_))
+    return not_a_number(block_.begin, counters_.nfe);
+  counters_.rounds += 1;
+  counters_.round_tokens += static_cast<std::int32_t>(step.edits.size());
+  const Position end = checked_.back().position + 1;
+  read_ = std::min(canvas_.first_masked(block_.begin), end + 1) - 1;
+  cache_.invalidate({std::min(read_, end), end});
+  const bool more = read_ < block_.end && canvas_.masked_count({read_ + 1, block_.end}) < block_.end - read_ - 1;
+  block_ = {read_, more ? block_.end : read_};
+  block_masks_ = canvas_.masked_count(block_);
   return {};
 }
 

@@ -41,7 +41,8 @@ struct ModeLoopOptions {
 /// of the last finished position. From there
 ///  - `ar` forwards that one token, which predicts the next;
 ///  - `diffusion` fills a block of masks after it, which see themselves in both directions, with a decoder that
-///    chooses what each pass commits, and forwards the finished block once more, causally;
+///    chooses what each pass commits, and forwards the finished block once more, causally; drafts of the decoder
+///    (Decoder::drafts()) are forwarded causally too, and what is right of them is finished then;
 ///  - `self-speculation` lets such passes draft a block, and forwards the draft causally: the predictions of that pass
 ///    are ar's own as far as the draft agrees with them, and so is the first one after it. They are appended, and the
 ///    rows of the others are forgotten.
@@ -76,6 +77,7 @@ class ModeLoop {
   std::int32_t pass_index() const { return counters_.nfe - 1; }
   void begin_block();
   bool wants_draft();
+  bool wants_check();
   DecodeContext context() const;
   StepPlan causal_plan() const;
   Position unread_prompt() const;
@@ -86,6 +88,9 @@ class ModeLoop {
   Expected<void> draft(std::span<const RowScore> rows);
   void cut(std::span<const RowScore> rows);
   Expected<void> decide(const Scores& scores, DenoiseStep& step);
+  StepPlan check_plan() const;
+  ScoreRequest check_request() const;
+  Expected<void> read_check(const Scores& scores, DenoiseStep& step);
 
   const ModelDesc& desc_;
   Canvas canvas_;
@@ -100,7 +105,8 @@ class ModeLoop {
   PositionRange block_{0, 0};   ///< rows of the present round or block; empty: none has begun
   std::vector<TokenId> draft_;  ///< tokens of the block, the mask where nothing is drafted
   bool drafting_ = false;       ///< the present pass sees its block in both directions
-  DenoisePass pass_;            ///< what it predicts, if so
+  DenoisePass pass_;            ///< what it predicts, if so, or if it reads the decoder's drafts
+  std::vector<Edit> checked_;   ///< these drafts; empty: it reads none
   std::int32_t block_step_ = 0;
   Position block_masks_ = 0;
   std::vector<SequenceStep> prepared_;

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include "decode/registry.h"
 #include "decode/testing/fake_backend.h"
@@ -307,6 +311,46 @@ TEST(DraftWindow, ADrafterBoundsItsRoundsAndCostsItsOwn) {
   EXPECT_GT(DraftWindow(rate, &flat, {.block = 16, .cost = 0.1}).next(1000, 100), 8);
   EXPECT_LE(DraftWindow(rate, &flat, {.block = 16, .cost = 0.1}).next(1000, 100), 16);
   EXPECT_EQ(DraftWindow(rate, &flat, {.block = 16, .cost = 50}).next(1000, 100), 1) << "a drafter that never pays";
+}
+
+std::unique_ptr<Decoder> checking_decoder(double cost) {
+  return test::decoder_of("s2d2", {{"threshold", 2.0}, {"check_cost", cost}, {"checked_tokens", std::int64_t{6}}});
+}
+
+/// With every draft checked, the answer is autoregression's; only a last mask that is alone is decided in place.
+TEST(ModeLoopChecks, AnswerLikeAutoregression) {
+  for (const TokenId kinds : {2, 3, 50}) {
+    FakeBackend backend(modes_desc());
+    limit_tokens(backend, kinds);
+    ModeLoopOptions options = plain();
+    options.mode.mode = DecodingMode::kDiffusion;
+    options.block_length = 9;
+    const ModeRun run = run_loop(backend, 41, options, checking_decoder(0));
+    ASSERT_EQ(run.tokens.size(), 46u);
+    const std::vector<TokenId> expected = naive(backend, 40);
+    EXPECT_EQ(std::vector<TokenId>(run.tokens.begin(), run.tokens.end() - 1), expected);
+    EXPECT_GT(run.counters.rounds, 0);
+    EXPECT_LE(run.counters.nfe, 1 + 2 * run.counters.rounds + 2) << "a draft and a check, and no pass besides";
+    for (const StepPlan& plan : run.plans)
+      if (plan.causal_block == 1) {
+        EXPECT_EQ(plan.region, Region::kContext);
+      }
+  }
+}
+
+/// Tokens right of the drafts stay, and their block goes on.
+TEST(ModeLoopChecks, KeepTheBlockWhereItHasTokensFurtherOn) {
+  FakeBackend backend(modes_desc());
+  ModeLoopOptions options = plain();
+  options.mode.mode = DecodingMode::kDiffusion;
+  options.block_length = 12;
+  for (const double cost : {0.3, 0.6, 1.0}) {
+    const ModeRun run =
+        run_loop(backend, 50, options, test::decoder_of("s2d2", {{"threshold", 0.8}, {"check_cost", cost}}));
+    ASSERT_EQ(run.tokens.size(), 55u);
+    EXPECT_EQ(std::ranges::count(run.tokens, 99), 0);
+    EXPECT_LT(run.counters.nfe, 80);
+  }
 }
 
 }  // namespace

@@ -50,6 +50,13 @@ StepPlan Refiner::read_context() const {
   // Rows that an earlier request has left are not computed again, but a pass has at least one.
   const Position first = read_ > 0 ? read_ : std::min(cache_.matching(canvas_.prompt()), begin_ - 1);
   for (Position p = first; p < begin_; ++p) plan.rows.push_back({p, canvas_.token(p)});
+  if (options_.images == nullptr) return plan;
+  for (const PromptImages::Image& image : options_.images->images()) {
+    const auto [begin, end] = image.positions();
+    if (end > first) plan.groups.push_back({begin, end});
+    for (Position p = std::max(first, begin); p < end; ++p)
+      plan.given.push_back({p - first, image.embedding->rows.data() + (p - begin) * image.embedding->width});
+  }
   return plan;
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/prompt_images.h"
 #include "decode/canvas.h"
 #include "decode/loop/canvas_sampler.h"
 #include "decode/loop/denoise_step.h"
@@ -18,6 +20,7 @@ struct RefineOptions {
   bool exact_length = false;  ///< no stop at stop_ids
   std::vector<TokenId> stop_ids;
   RngKey rng;
+  std::shared_ptr<const PromptImages> images{};  ///< of the prompt; null: none
 };
 
 /// The loop of models that refine canvases of random tokens instead of filling masks (DiffusionGemma), with Denoiser's

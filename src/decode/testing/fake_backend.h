@@ -20,6 +20,7 @@ class FakeBackend : public Backend {
   const ModelDesc& desc() const override { return desc_; }
   bool runs_shadows() const override { return true; }
   bool runs_branches() const override { return true; }
+  bool runs_soft_tokens() const override { return true; }
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
     return std::unique_ptr<KvCache>(std::make_unique<Cache>(capacity));
@@ -66,10 +67,11 @@ class FakeBackend : public Backend {
     }
 
    protected:
-    void take(const KvCache& branch, std::span<const PositionRange> rows) override {
+    bool take(const KvCache& branch, std::span<const PositionRange> rows) override {
       for (const PositionRange& range : rows)
         for (Position p = range.begin; p < range.end; ++p)
           state[static_cast<std::size_t>(p)] = static_cast<const Cache&>(branch).state[static_cast<std::size_t>(p)];
+      return true;
     }
   };
 
@@ -96,6 +98,10 @@ class FakeBackend : public Backend {
     std::vector<std::uint64_t> fresh = cache.state;
     for (const PlanRow& row : plan.rows) {
       std::uint64_t h = mix(1, static_cast<std::uint64_t>(row.token));
+      for (const RowMixture& mixture : plan.mixtures)
+        if (mixture.instead && plan.rows[static_cast<std::size_t>(mixture.row)].position == row.position)
+          for (const MixedToken& mixed : mixture.tokens)
+            h = mix(h, static_cast<std::uint64_t>(mixed.token) + static_cast<std::uint64_t>(1e6F * mixed.weight));
       for (Position j = 0; j < cache.capacity(); ++j)
         if (sees(plan, row.position, j)) {
           if (!cache.holds(j)) std::abort();

@@ -85,6 +85,18 @@ inline std::vector<Edit> decode_rows(Decoder& decoder, const Canvas& canvas, con
   DecodeContext context{canvas, {0, n}, step, masks_at_start, static_cast<std::uint32_t>(step), {1, 0}};
   ScoreRequest request;
   decoder.configure(request);
+  context.request = &request;
+  if (const std::vector<Edit> drafts = decoder.drafts(context); !drafts.empty()) {
+    std::vector<Candidate> read;
+    std::vector<float> drafted;
+    for (const Edit& draft : drafts)
+      drafted.push_back(rows[static_cast<std::size_t>(draft.position)][static_cast<std::size_t>(draft.token)]);
+    for (std::size_t i = 0; i < drafts.size(); ++i) {
+      read.push_back(reduce(drafts[i].position, rows[static_cast<std::size_t>(drafts[i].position)], canvas.mask()));
+      read.back().queried = std::span(drafted).subspan(i, 1);
+    }
+    return decoder.checked(context, read);
+  }
   const std::vector<Position> wanted = decoder.wanted(context);
   const std::vector<TokenQuery> queries = decoder.queries(context);
   std::vector<float> queried;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "decode/loop/check_steps.h"
 #include "decode/loop/denoiser.h"
 #include "decode/registry.h"
 #include "decode/testing/fake_backend.h"
@@ -70,7 +71,14 @@ inline MethodResult run_method(FakeBackend& backend, const MethodRun& run,
   if (policy) method.cache = std::move(policy);
   auto cache = *backend.make_cache(canvas.size());
   auto unconditional = *backend.make_cache(canvas.size());
-  Denoiser denoiser(backend.desc(), std::move(canvas), std::move(method), run.options, *cache,
+  DenoiseOptions options = run.options;
+  std::vector<std::unique_ptr<KvCache>> branches;
+  const MethodTraits traits = traits_of(decoders(), {run.decoder, fitting(decoders(), run.decoder, run.config)});
+  for (std::int32_t i = 0; i < check_branches(backend.desc(), traits.checks); ++i) {
+    branches.push_back(*backend.make_cache(canvas.size()));
+    options.branches.push_back(branches.back().get());
+  }
+  Denoiser denoiser(backend.desc(), std::move(canvas), std::move(method), options, *cache,
                     run.options.cfg_scale != 0 ? unconditional.get() : nullptr);
   MethodResult result;
   result.commit_pass.assign(static_cast<std::size_t>(run.grid.length), -1);

@@ -14,7 +14,6 @@
 #include "dllm/version.h"
 #include "engine/backend/cpu_drafter.h"
 #include "engine/backend/numerics.h"
-#include "engine/draft_backend.h"
 #include "engine/load.h"
 #include "engine/load_options.h"
 #include "engine/second_path_runner.h"
@@ -77,28 +76,13 @@ Expected<RunningBackend> make_cpu(const Model& model, const std::string& path, c
 /// Lets --draft-model compute the drafts. A weight cache of its own only if caches are named after their models.
 Expected<void> add_drafts(const Model& model, const LoadOptions& options, CpuOptions cpu, const Log& log,
                           RunningBackend& running) {
-  const auto& own = static_cast<const CpuBackend&>(*running.backend);
-  DLLM_TRY(auto source, open_or_embedded(options.draft_model));
-  DLLM_CHECK_OK(rescale_rope(rope_request(options), source));
-  DLLM_TRY(const auto adapters, adapter_requests(options));
-  DLLM_TRY(const std::shared_ptr<const Model> drafts, Model::load(std::move(source), log, adapters));
-  DLLM_CHECK_OK(check_draft_model(model.desc(), drafts->desc()));
-  cpu.isa = own.isa();
-  cpu.kv = kv_type_of(own.kv_type());
+  DLLM_TRY(const std::shared_ptr<const Model> drafts, open_copy(model, options, log));
   cpu.weight_cache = {};
-  cpu.profile = nullptr;  // it counts the operators of one graph
   if (options.weight_cache == "auto") {
     DLLM_TRY(cpu.weight_cache, weight_cache_options(options.draft_model, options, log));
     cpu.weight_cache.check_source = [drafts, path = options.draft_model] { return check_unreplaced(*drafts, path); };
   }
-  DLLM_TRY(std::unique_ptr<CpuBackend> backend,
-           CpuBackend::create(
-               drafts->desc(), [drafts](StepShape shape) { return drafts->build(shape); }, drafts->weights(), cpu));
-  const auto files = drafts->all_files();
-  running.files.insert(running.files.end(), files.begin(), files.end());
-  if (backend->weight_cache()) running.files.push_back(backend->weight_cache());
-  running.backend = std::make_unique<DraftBackend>(std::move(running.backend), std::move(backend), drafts);
-  return {};
+  return add_copy(drafts, std::move(cpu), running);
 }
 
 Expected<std::vector<DeviceInfo>> list_processor() {
@@ -147,7 +131,7 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
 const LoadReader& cpu_reader() {
   static const LoadReader reader{"cpu",
                                  {"threads", "isa", "cache_type", "activations", "arithmetic", "attention_arithmetic",
-                                  "weight_cache", "lora", "lora_draft", "draft_model"},
+                                  "weight_cache", "lora", "lora_draft", "draft_model", "mmproj"},
                                  "this processor does not read it",
                                  "leave it out"};
   return reader;

@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "engine/backend/cpu.h"
+#include "engine/draft_backend.h"
 #include "engine/drafter_backend.h"
 #include "engine/load.h"
 #include "model/drafter_source.h"
@@ -33,6 +34,30 @@ Expected<std::shared_ptr<const Model>> open_drafter(const Model& target, const L
   DLLM_TRY(std::shared_ptr<const Model> drafter, Model::load(std::move(source), log));
   DLLM_CHECK_OK(check_drafter(target, *drafter));
   return drafter;
+}
+
+Expected<std::shared_ptr<const Model>> open_copy(const Model& model, const LoadOptions& options, const Log& log) {
+  DLLM_TRY(auto source, open_or_embedded(options.draft_model));
+  DLLM_CHECK_OK(rescale_rope(rope_request(options), source));
+  DLLM_TRY(const auto adapters, adapter_requests(options));
+  DLLM_TRY(std::shared_ptr<const Model> drafts, Model::load(std::move(source), log, adapters));
+  DLLM_CHECK_OK(check_draft_model(model.desc(), drafts->desc()));
+  return drafts;
+}
+
+Expected<void> add_copy(const std::shared_ptr<const Model>& drafts, CpuOptions cpu, RunningBackend& running) {
+  const auto& own = static_cast<const CpuBackend&>(*running.backend);
+  cpu.isa = own.isa();
+  cpu.kv = kv_type_of(own.kv_type());
+  cpu.profile = nullptr;  // it counts the operators of one graph
+  DLLM_TRY(std::unique_ptr<CpuBackend> backend,
+           CpuBackend::create(
+               drafts->desc(), [drafts](StepShape shape) { return drafts->build(shape); }, drafts->weights(), cpu));
+  const auto files = drafts->all_files();
+  running.files.insert(running.files.end(), files.begin(), files.end());
+  if (backend->weight_cache()) running.files.push_back(backend->weight_cache());
+  running.backend = std::make_unique<DraftBackend>(std::move(running.backend), std::move(backend), drafts);
+  return {};
 }
 
 Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Model>& drafter, CpuOptions cpu,

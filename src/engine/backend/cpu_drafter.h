@@ -15,6 +15,13 @@ namespace dllm {
 /// copy of the model. Errors: of a file that cannot be read; kMismatch, if it drafts for another model.
 Expected<std::shared_ptr<const Model>> open_drafter(const Model& target, const LoadOptions& options, const Log& log);
 
+/// The copy of the model that --draft-model names. Errors: of a file that cannot be read; those of check_draft_model().
+Expected<std::shared_ptr<const Model>> open_copy(const Model& model, const LoadOptions& options, const Log& log);
+
+/// Lets the copy compute the drafts of the CpuBackend in `running`, with its caches. `cpu`: what that backend was made
+/// with, and the copy's weight cache. Errors: those of CpuBackend::create().
+Expected<void> add_copy(const std::shared_ptr<const Model>& drafts, CpuOptions cpu, RunningBackend& running);
+
 /// Puts the drafter beside the CpuBackend in `running`, which hands out the hidden states that it reads. `cpu`: what
 /// that backend was made with. Errors: those of CpuBackend::create().
 Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Model>& drafter, CpuOptions cpu,

@@ -100,27 +100,20 @@ Error not_sent(const std::string& why, const std::string& where) {
 
 }  // namespace
 
-Expected<FilePart> part_of_file(const Model& model, const RankSplit& split, PartSums* known) {
+namespace {
+
+/// The only file of the model.
+Expected<const MappedFile*> sendable_file(const Model& model) {
   if (model.files().size() != 1) return not_sent("it is not a single GGUF file", "--workers");
   const MappedFile& file = *model.files().front();
   const std::span<const std::byte> bytes = file.bytes();
   if (bytes.size() < 4 || std::memcmp(bytes.data(), "GGUF", 4) != 0) return not_sent("it is no GGUF file", file.name());
-  PartFinder finder(bytes);
-  std::uint64_t header = bytes.size();
-  for (const SourceTensor& tensor : model.tensors()) {
-    if (!finder.holds(tensor.data)) return not_sent(fmt::format("'{}' is not in its file", tensor.name), file.name());
-    header = std::min(header, finder.place(tensor.data.data()));
-  }
-  finder.add(bytes.first(static_cast<std::size_t>(header)));
-  const RankGraph own = split_graph(model.build({1, 1}), split);
-  DLLM_TRY(const Weights weights, cpu::rank_weights(own, model.weights()));
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (!weights[i].present()) continue;
-    if (!finder.holds(weights[i].data))
-      return not_sent(fmt::format("options have changed '{}'", own.graph.weights[i].name), file.name());
-    finder.add_weight(weights[i]);
-  }
-  FilePart part{bytes.size(), std::move(finder.ranges), 0};
+  return &file;
+}
+
+/// The part of these ranges.
+FilePart summed(std::span<const std::byte> bytes, std::vector<FilePart::Range> ranges, PartSums* known) {
+  FilePart part{bytes.size(), std::move(ranges), 0};
   join_ranges(part.ranges);
   if (known != nullptr)
     if (const auto before = known->find(part.ranges); before != known->end()) {
@@ -133,6 +126,42 @@ Expected<FilePart> part_of_file(const Model& model, const RankSplit& split, Part
   part.checksum = sum.value();
   if (known != nullptr) known->emplace(part.ranges, part.checksum);
   return part;
+}
+
+}  // namespace
+
+Expected<FilePart> whole_file(const Model& model, PartSums* known) {
+  DLLM_TRY(const MappedFile* const file, sendable_file(model));
+  return summed(file->bytes(), {{0, file->bytes().size()}}, known);
+}
+
+Expected<FilePart> part_of_file(const Model& model, const RankSplit& split, PartSums* known, const Model* drafter) {
+  DLLM_TRY(const MappedFile* const only, sendable_file(model));
+  const MappedFile& file = *only;
+  const std::span<const std::byte> bytes = file.bytes();
+  PartFinder finder(bytes);
+  std::uint64_t header = bytes.size();
+  for (const SourceTensor& tensor : model.tensors()) {
+    if (!finder.holds(tensor.data)) return not_sent(fmt::format("'{}' is not in its file", tensor.name), file.name());
+    header = std::min(header, finder.place(tensor.data.data()));
+  }
+  finder.add(bytes.first(static_cast<std::size_t>(header)));
+  const RankGraph own = split_graph(model.build({1, 1}), split);
+  DLLM_TRY(const Weights weights, cpu::rank_weights(own, model.weights()));
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!weights[i].present() || own.graph.weights[i].adapter) continue;
+    if (!finder.holds(weights[i].data))
+      return not_sent(fmt::format("options have changed '{}'", own.graph.weights[i].name), file.name());
+    finder.add_weight(weights[i]);
+  }
+  for (const Adapter& adapter : model.adapters())
+    for (const AdapterPart& part : adapter.parts)
+      for (const SourceTensor* const half : {&part.a, &part.b})
+        if (finder.holds(half->data)) finder.add(half->data);
+  if (drafter != nullptr)
+    for (const SourceTensor& tensor : drafter->tensors())
+      if (finder.holds(tensor.data)) finder.add(tensor.data);
+  return summed(bytes, std::move(finder.ranges), known);
 }
 
 namespace {
@@ -235,19 +264,19 @@ Expected<void> receive_pieces(Communicator& ranks, const FilePart* part, PartWri
 }
 
 /// The list of what each rank without a model reads.
-Expected<std::vector<FilePart>> parts_for_all(const Model& model, SplitKind split, const std::vector<std::byte>& needs,
-                                              PartSums* known) {
+Expected<std::vector<FilePart>> parts_for_all(const SentModel& sent, SplitKind split,
+                                              const std::vector<std::byte>& needs, PartSums* known) {
   std::vector<FilePart> parts(needs.size());
   for (std::size_t r = 1; r < needs.size(); ++r) {
     if (needs[r] == std::byte{0}) continue;
-    DLLM_TRY(parts[r], part_of_file(model, {split, static_cast<int>(r), static_cast<int>(needs.size())}, known));
+    DLLM_TRY(parts[r], sent.part({split, static_cast<int>(r), static_cast<int>(needs.size())}, known));
   }
   return parts;
 }
 
-Expected<void> give_weights(const Model& model, Communicator& ranks, SplitKind split,
+Expected<void> give_weights(const Model& model, const SentModel& sent, Communicator& ranks, SplitKind split,
                             const std::vector<std::byte>& needs, const SendWatch& watch) {
-  const auto parts = parts_for_all(model, split, needs, watch.known);
+  const auto parts = parts_for_all(sent, split, needs, watch.known);
   DLLM_CHECK_OK(agree(ranks, parts ? Expected<void>() : Expected<void>(parts.error())));
   std::vector<std::vector<std::byte>> lists(needs.size());
   for (std::size_t r = 1; r < needs.size(); ++r)
@@ -266,7 +295,8 @@ Expected<void> give_weights(const Model& model, Communicator& ranks, SplitKind s
 
 /// Of a rank that needs weights (else `needs` is false, and it only takes part).
 Expected<std::shared_ptr<const Model>> take_weights(Communicator& ranks, bool needs, const PartFolder& folder,
-                                                    const std::function<void(const std::string&)>& tell) {
+                                                    const std::function<void(const std::string&)>& tell,
+                                                    const SentModel& sent) {
   constexpr std::uint64_t kMostList = std::uint64_t{64} << 20;
   DLLM_CHECK_OK(agree(ranks, {}));
   DLLM_TRY(const std::vector<std::byte> list, ranks.scatter({}, kMostList));
@@ -292,7 +322,7 @@ Expected<std::shared_ptr<const Model>> take_weights(Communicator& ranks, bool ne
       DLLM_TRY(path, writer->commit());
       if (tell) tell(fmt::format("received {} of weights", human_bytes(static_cast<double>(part.bytes()))));
     }
-    DLLM_TRY(model, Model::load(path));
+    DLLM_TRY(model, sent.open(path));
     return {};
   };
   DLLM_CHECK_OK(agree(ranks, needs ? finish() : Expected<void>()));
@@ -303,16 +333,18 @@ Expected<std::shared_ptr<const Model>> take_weights(Communicator& ranks, bool ne
 
 Expected<std::shared_ptr<const Model>> share_weights(const Model* own, Communicator& ranks,
                                                      const Expected<SplitKind>& split, const PartFolder& folder,
-                                                     const SendWatch& watch) {
+                                                     const SendWatch& watch, SentModel sent) {
+  if (!sent.part) sent.part = [own](const RankSplit& part, PartSums* known) { return part_of_file(*own, part, known); };
+  if (!sent.open) sent.open = [](const std::string& path) { return Model::load(path); };
   const std::shared_ptr<const Model> not_owned(std::shared_ptr<const Model>(), own);
   DLLM_CHECK_OK(agree(ranks, split ? Expected<void>() : Expected<void>(split.error())));
   DLLM_TRY(const std::vector<std::byte> needs, gather_flags(ranks, own == nullptr));
   if (!any(needs)) return not_owned;
   if (ranks.rank() == 0) {
-    DLLM_CHECK_OK(give_weights(*own, ranks, *split, needs, watch));
+    DLLM_CHECK_OK(give_weights(*own, sent, ranks, *split, needs, watch));
     return not_owned;
   }
-  DLLM_TRY(std::shared_ptr<const Model> model, take_weights(ranks, own == nullptr, folder, watch.tell));
+  DLLM_TRY(std::shared_ptr<const Model> model, take_weights(ranks, own == nullptr, folder, watch.tell, sent));
   return own == nullptr ? model : not_owned;
 }
 

@@ -39,9 +39,13 @@ struct FilePart {
 /// Checksums of a model's parts that were read before, while its file stays as it is.
 using PartSums = std::map<std::vector<FilePart::Range>, std::uint64_t>;
 
-/// The part of rank `split.rank`. `known`: saves reading such parts, and gets new ones; may be null. Errors:
+/// The part of rank `split.rank`. `known`: saves reading such parts, and gets new ones; may be null. `drafter`: reads
+/// tensors of this file too, which are added; may be null. Adapters that are not in the file are left out. Errors:
 /// kUnsupported (the model is no single GGUF file, or changed by options).
-Expected<FilePart> part_of_file(const Model& model, const RankSplit& split, PartSums* known = nullptr);
+Expected<FilePart> part_of_file(const Model& model, const RankSplit& split, PartSums* known = nullptr,
+                                const Model* drafter = nullptr);
+/// All of a model's file. Errors: kUnsupported.
+Expected<FilePart> whole_file(const Model& model, PartSums* known = nullptr);
 
 /// A folder of parts that ranks 0 have sent, as files with holes, for the next time. Several processes may use one.
 class PartFolder {
@@ -87,11 +91,19 @@ struct SendWatch {
   PartSums* known = nullptr;                       ///< of this model, between groups
 };
 
+/// What is sent, and how it is opened.
+struct SentModel {
+  std::function<Expected<FilePart>(const RankSplit& split, PartSums* known)> part{};  ///< of rank 0's model
+  /// Of a worker, which gets a file or the part of one.
+  std::function<Expected<std::shared_ptr<const Model>>(const std::string& path)> open{};
+};
+
 /// All ranks call it together, before each makes its part of the backend: ranks without a model (`own` is null) get
 /// their part from rank 0, or find it in `folder`. Returns `own`, not owned, or the model of the part. Errors: the
-/// same on all ranks; that of `split`; kUnsupported as part_of_file(); kCancelled.
+/// same on all ranks; that of `split`; kUnsupported as part_of_file(); kCancelled. `sent`: by default part_of_file()
+/// and Model::load().
 Expected<std::shared_ptr<const Model>> share_weights(const Model* own, Communicator& ranks,
                                                      const Expected<SplitKind>& split, const PartFolder& folder,
-                                                     const SendWatch& watch = {});
+                                                     const SendWatch& watch = {}, SentModel sent = {});
 
 }  // namespace dllm

@@ -14,9 +14,11 @@
 #include "base/try.h"
 #include "dllm/version.h"
 #include "engine/backend/cpu.h"
+#include "engine/backend/rank_models.h"
 #include "engine/backend/rank_parts.h"
 #include "engine/backend/ranks_setup.h"
 #include "engine/backends.h"
+#include "engine/joined_passes.h"
 #include "engine/load_options.h"
 #include "engine/load_rows.h"
 #include "ranks/mpi.h"
@@ -47,11 +49,12 @@ constexpr double kThreadMultiplications = 3e10;
 constexpr std::int64_t kUsualRows = 32;
 
 const LoadReader& ranks_reader() {
-  static const LoadReader reader{"ranks",
-                                 {"threads", "isa", "cache_type", "activations", "arithmetic", "attention_arithmetic",
-                                  "workers", "workers_key", "split", "least_ranks"},
-                                 "several ranks do not read it",
-                                 "leave it out"};
+  static const LoadReader reader{
+      "ranks",
+      {"threads", "isa", "cache_type", "activations", "arithmetic", "attention_arithmetic", "lora", "lora_draft",
+       "draft_model", "workers", "workers_key", "split", "least_ranks"},
+      "several ranks do not read it",
+      "leave it out"};
   return reader;
 }
 
@@ -88,7 +91,7 @@ struct NamedRanks {
   std::vector<std::byte> setup{};  ///< RankSetup::encoded()
 
   /// Errors: kUsage, those of read_ranks_key().
-  static Expected<NamedRanks> read(const Model& model, const LoadOptions& options);
+  static Expected<NamedRanks> read(const RankModels& models, const LoadOptions& options);
 
  private:
   Expected<void> check_mpi(const LoadOptions& options) const;
@@ -113,7 +116,7 @@ Expected<void> NamedRanks::check_mpi(const LoadOptions& options) const {
   return {};
 }
 
-Expected<NamedRanks> NamedRanks::read(const Model& model, const LoadOptions& options) {
+Expected<NamedRanks> NamedRanks::read(const RankModels& models, const LoadOptions& options) {
   NamedRanks named;
   named.workers = split_commas(load_rows::own_text(options, "workers"));
   if (named.workers.empty())
@@ -132,9 +135,10 @@ Expected<NamedRanks> NamedRanks::read(const Model& model, const LoadOptions& opt
                  "leave it out, or use --workers mpi, where all ranks get the same options"};
   }
   DLLM_TRY(named.key, read_ranks_key(load_rows::own_text(options, "workers_key")));
-  named.setup = RankSetup{DLLM_VERSION,        model_fingerprint(model), options.cache_type,
-                          options.activations, options.arithmetic,       options.attention_arithmetic}
-                    .encoded();
+  named.setup =
+      RankSetup{DLLM_VERSION,       model_fingerprint(*models.model), options.cache_type,        options.activations,
+                options.arithmetic, options.attention_arithmetic,     beside_fingerprint(models)}
+          .encoded();
   return named;
 }
 
@@ -151,12 +155,12 @@ Expected<std::shared_ptr<Communicator>> reach_mpi(const std::vector<std::byte>& 
 }
 
 /// A process that MPI started beside the first: it has no answer of its own to give, and ends with the first.
-[[noreturn]] void follow_to_the_end(const Model& model, CpuOptions cpu, std::shared_ptr<Communicator> ranks,
+[[noreturn]] void follow_to_the_end(const RankModels& models, CpuOptions cpu, std::shared_ptr<Communicator> ranks,
                                     const Log& log) {
   auto followed = [&]() -> Expected<void> {
-    DLLM_TRY(const auto same, share_weights(&model, *ranks, SplitKind::kOutputs, PartFolder("", 0)));
-    DLLM_TRY(const std::unique_ptr<CpuBackend> own, make_part(*same, std::move(cpu), *ranks, SplitKind::kOutputs));
-    return follow_ranks(*own, *ranks);
+    DLLM_TRY(const RankModels same, share_models(models, *ranks, SplitKind::kOutputs, PartFolder("", 0)));
+    DLLM_TRY(const RunningBackend own, make_parts(same, std::move(cpu), *ranks, SplitKind::kOutputs));
+    return follow_ranks(*own.backend, *ranks);
   }();
   if (!followed) log.warning("rank {}: {}", ranks->rank(), followed.error().message());
   ranks.reset();
@@ -186,34 +190,34 @@ bool one_machine(const RankFacts& facts) {
 /// Makes rank 0's groups: the first, and others when ranks were lost. The model must outlive it.
 class GroupMaker {
  public:
-  GroupMaker(const Model& model, LoadOptions options, NamedRanks named, Log log)
-      : model_(model), options_(std::move(options)), named_(std::move(named)), log_(std::move(log)) {}
+  GroupMaker(RankModels models, LoadOptions options, NamedRanks named, Log log)
+      : models_(std::move(models)), options_(std::move(options)), named_(std::move(named)), log_(std::move(log)) {}
 
   /// Errors: those of connect_ranks(), mpi_ranks(), share_weights(), make_part().
   Expected<RegroupingBackend::Group> make(Absent absent, const std::function<bool()>& go_on) {
     DLLM_TRY(std::shared_ptr<Communicator> ranks, reach(absent, go_on));
     DLLM_TRY(const RankFacts facts, measure_ranks(*ranks));
     CpuOptions cpu = cpu_options(options_);
-    if (ranks->rank() != 0) follow_to_the_end(model_, std::move(cpu), std::move(ranks), log_);
+    if (ranks->rank() != 0) follow_to_the_end(models_, std::move(cpu), std::move(ranks), log_);
     if (!again_) cpu.progress = options_.progress;
     EndOthers guard(*ranks);
     const auto split =
-        choose(model_, load_rows::own_text(options_, "split"), facts, cpu, std::exchange(again_, true), log_);
-    auto made = [&]() -> Expected<std::unique_ptr<CpuBackend>> {
+        choose(*models_.model, load_rows::own_text(options_, "split"), facts, cpu, std::exchange(again_, true), log_);
+    auto made = [&]() -> Expected<RunningBackend> {
       const SendWatch watch{[this](const std::string& text) { log_.warning("{}", text); }, go_on, &sums_};
-      DLLM_TRY(const auto same, share_weights(&model_, *ranks, split, PartFolder("", 0), watch));
-      return make_part(*same, std::move(cpu), *ranks, split);
+      DLLM_TRY(const RankModels same, share_models(models_, *ranks, split, PartFolder("", 0), watch));
+      return make_parts(models_, std::move(cpu), *ranks, split);
     }();
     guard.release();  // an error is known to all
     if (!made) return std::move(made).error();
-    std::unique_ptr<CpuBackend> own = *std::move(made);
+    RunningBackend own = *std::move(made);
     RegroupingBackend::Group group;
     group.ranks = ranks->size();
     group.facts = {facts.latency_s, facts.seconds_per_byte, *split, one_machine(facts)};
-    group.isa = own->isa();
-    group.arithmetic = fmt::format("{}, {} ranks by {}", own->arithmetic(), ranks->size(), split_name(*split));
-    group.threads = own->threads();
-    group.backend = std::make_unique<RankedBackend>(std::move(own), ranks, log_);
+    group.isa = own.isa;
+    group.arithmetic = fmt::format("{}, {} ranks by {}", own.arithmetic, ranks->size(), split_name(*split));
+    group.threads = own.threads;
+    group.backend = std::make_unique<RankedBackend>(std::move(own.backend), ranks, log_);
     return group;
   }
 
@@ -250,7 +254,7 @@ class GroupMaker {
     return ranks;
   }
 
-  const Model& model_;
+  const RankModels models_;
   const LoadOptions options_;
   const NamedRanks named_;
   const Log log_;
@@ -264,9 +268,13 @@ Expected<RunningBackend> make_ranks(const Model& model, const std::string& path,
                                     const Log& log) {
   (void)path;
   DLLM_CHECK_OK(check_load(options, ranks_reader()));
-  DLLM_TRY(NamedRanks named, NamedRanks::read(model, options));
+  const std::shared_ptr<const Model> not_owned(std::shared_ptr<const Model>(), &model);
+  RankModels models{not_owned, nullptr, /*complete=*/true};
+  DLLM_TRY(models.drafts, open_drafts(model, options, log));
+  DLLM_TRY(NamedRanks named, NamedRanks::read(models, options));
   const bool mpi = named.mpi;
-  const auto maker = std::make_shared<GroupMaker>(model, options, std::move(named), log);
+  const auto drafts = models.drafts;
+  const auto maker = std::make_shared<GroupMaker>(std::move(models), options, std::move(named), log);
   DLLM_TRY(RegroupingBackend::Group first, maker->make(Absent::kNone, [] { return true; }));
   RunningBackend running;
   running.isa = first.isa;
@@ -280,12 +288,18 @@ Expected<RunningBackend> make_ranks(const Model& model, const std::string& path,
   }
   auto backend = std::make_unique<RegroupingBackend>(std::move(first), std::move(again));
   running.ranks = backend.get();
-  running.backend = std::move(backend);
+  if (drafts) running.files = drafts->all_files();
+  auto joined = std::make_unique<JoinedPasses>(std::move(backend));
+  running.second_path = [passes = joined.get(), maker](int threads) -> Expected<std::unique_ptr<PassRunner>> {
+    (void)threads;  // of ranks, whose passes all run one after the other
+    return passes->second_path();
+  };
+  running.backend = std::move(joined);
   return running;
 }
 
 /// One rank 0, from its offer to its leaving. `model`: null: rank 0 sends its weights.
-Expected<void> serve_leader(const Model* model, const RankWorker& worker, RankListener& listener,
+Expected<void> serve_leader(const std::shared_ptr<const Model>& model, const RankWorker& worker, RankListener& listener,
                             const RankListener::Offer& offer, const std::string& fingerprint) {
   auto setup = RankSetup::decode(offer.bytes);
   std::string refusal = setup ? "" : setup.error().message();
@@ -309,14 +323,15 @@ Expected<void> serve_leader(const Model* model, const RankWorker& worker, RankLi
   DLLM_TRY(const std::unique_ptr<Communicator> ranks, listener.accept());
   DLLM_TRY(const RankFacts ignored, measure_ranks(*ranks));
   const PartFolder folder(worker.cache, worker.cache_bytes, /*keeps=*/!worker.key_file.empty());
-  DLLM_TRY(const auto known, share_weights(model, *ranks, SplitKind::kOutputs, folder, {worker.tell, {}, nullptr}));
-  DLLM_TRY(const std::unique_ptr<CpuBackend> own, make_part(*known, cpu_options(options), *ranks, SplitKind::kOutputs));
-  return follow_ranks(*own, *ranks);
+  const RankModels mine{model, nullptr, /*complete=*/false, worker.model_path};
+  DLLM_TRY(const RankModels known, share_models(mine, *ranks, SplitKind::kOutputs, folder, {worker.tell, {}, nullptr}));
+  DLLM_TRY(const RunningBackend own, make_parts(known, cpu_options(options), *ranks, SplitKind::kOutputs));
+  return follow_ranks(*own.backend, *ranks);
 }
 
 }  // namespace
 
-Expected<void> run_rank_worker(const Model* model, const RankWorker& worker, const Log& log) {
+Expected<void> run_rank_worker(std::shared_ptr<const Model> model, const RankWorker& worker, const Log& log) {
   DLLM_TRY(const RanksKey key, read_ranks_key(worker.key_file));
   LoadOptions own;
   own.threads = worker.threads, own.isa = worker.isa;

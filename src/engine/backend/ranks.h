@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/log.h"
@@ -18,6 +19,7 @@ Expected<RanksKey> read_ranks_key(const std::string& path);
 
 /// What a worker is started with.
 struct RankWorker {
+  std::string model_path{};  ///< of its own model; empty: none
   std::string listen;        ///< "host:port"
   std::string key_file;      ///< empty: none
   bool stay = false;         ///< for the next rank 0, when one has left
@@ -31,6 +33,6 @@ struct RankWorker {
 
 /// Serves ranks 0 with `model`, one after the other; null: with the weights that each sends. Errors: kUsage, and those
 /// of the last rank 0 without `stay`.
-Expected<void> run_rank_worker(const Model* model, const RankWorker& worker, const Log& log);
+Expected<void> run_rank_worker(std::shared_ptr<const Model> model, const RankWorker& worker, const Log& log);
 
 }  // namespace dllm

@@ -25,7 +25,8 @@ namespace dllm {
 
 std::vector<std::byte> RankSetup::encoded() const {
   WireWriter to;
-  for (const std::string* text : {&version, &model, &cache_type, &activations, &arithmetic, &attention_arithmetic})
+  for (const std::string* text :
+       {&version, &model, &cache_type, &activations, &arithmetic, &attention_arithmetic, &beside})
     to.put(*text);
   return to.take();
 }
@@ -34,7 +35,7 @@ Expected<RankSetup> RankSetup::decode(std::span<const std::byte> bytes) {
   RankSetup setup;
   WireReader from(bytes);
   for (std::string* text : {&setup.version, &setup.model, &setup.cache_type, &setup.activations, &setup.arithmetic,
-                            &setup.attention_arithmetic})
+                            &setup.attention_arithmetic, &setup.beside})
     *text = from.text();
   if (from.ended()) return setup;
   return Error{ErrorCode::kIo, "rank 0 offers something else than a model", "ranks", "another version of dllm?"};
@@ -61,6 +62,12 @@ void add_value(Fnv1a& hash, const std::vector<T>& values) {
 /// Whether a key can change what a model computes.
 bool decides(const std::string& key) {
   return key == "general.architecture" || (key.rfind("general.", 0) != 0 && key.rfind("tokenizer.", 0) != 0);
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
 }
 
 /// Equal for processes of one machine since it was started; 0: not known.
@@ -111,19 +118,28 @@ Expected<RankFacts> measure_ranks(Communicator& ranks) {
   DLLM_CHECK_OK(
       ranks.all_gather(std::as_bytes(std::span(&machine, 1)), eight, std::as_writable_bytes(std::span(facts.machine))));
   const std::vector<std::size_t> none(count, 0);
-  constexpr int kRounds = 20;
-  const auto start = Clock::now();
-  for (int i = 0; i < kRounds; ++i) DLLM_CHECK_OK(ranks.all_gather({}, none, {}));
-  facts.latency_s = seconds(start) / kRounds;
+  constexpr int kRounds = 21;
+  std::vector<double> rounds;
+  for (int i = 0; i < kRounds; ++i) {
+    const auto start = Clock::now();
+    DLLM_CHECK_OK(ranks.all_gather({}, none, {}));
+    rounds.push_back(seconds(start));
+  }
+  // The typical ones: other work on a machine can lengthen single rounds to many times their length.
+  facts.latency_s = median_of(rounds);
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   const std::vector<std::size_t> large(count, kBytes);
-  constexpr int kLarge = 3;
+  constexpr int kLarge = 5;
   const std::vector<std::byte> sent(kBytes);
   std::vector<std::byte> all(kBytes * count);
-  const auto begin = Clock::now();
-  for (int i = 0; i < kLarge; ++i) DLLM_CHECK_OK(ranks.all_gather(sent, large, all));
-  DLLM_CHECK_OK(ranks.all_gather({}, none, {}));  // the others have got the last one
-  facts.seconds_per_byte = std::max(0.0, seconds(begin) - (kLarge + 1) * facts.latency_s) / kLarge /
+  rounds.clear();
+  for (int i = 0; i < kLarge; ++i) {
+    const auto start = Clock::now();
+    DLLM_CHECK_OK(ranks.all_gather(sent, large, all));
+    DLLM_CHECK_OK(ranks.all_gather({}, none, {}));  // the others have got it
+    rounds.push_back(seconds(start));
+  }
+  facts.seconds_per_byte = std::max(0.0, median_of(rounds) - 2 * facts.latency_s) /
                            static_cast<double>(kBytes * std::max<std::size_t>(1, count - 1));
   return facts;
 }
@@ -272,8 +288,9 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
   return best;
 }
 
-Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions options, Communicator& ranks,
-                                                const Expected<SplitKind>& split) {
+Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions& options, Communicator& ranks,
+                                                const Expected<SplitKind>& split,
+                                                const std::vector<std::int32_t>& hidden_layers) {
   DLLM_CHECK_OK(agree(ranks, split ? Expected<void>() : Expected<void>(split.error())));
   DLLM_TRY(const std::vector<std::byte> told, ranks.broadcast({static_cast<std::byte>(*split)}));
   if (told.size() != 1 || static_cast<std::uint8_t>(told[0]) > static_cast<std::uint8_t>(SplitKind::kLayers))
@@ -281,7 +298,8 @@ Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions o
   options.ranks = &ranks;
   options.split = static_cast<SplitKind>(told[0]);
   auto backend = CpuBackend::create(
-      model.desc(), [&model](StepShape shape) { return model.build(shape); }, model.weights(), options);
+      model.desc(), [&model, hidden_layers](StepShape shape) { return model.build(shape, hidden_layers); },
+      model.weights(), options);
   DLLM_CHECK_OK(agree(ranks, backend ? Expected<void>() : Expected<void>(backend.error())));
   const std::string own = fmt::format("{}, K and V {}", (*backend)->arithmetic(), (*backend)->kv_type());
   const auto* const at = reinterpret_cast<const std::byte*>(own.data());

@@ -18,6 +18,7 @@ namespace dllm {
 struct RankSetup {
   std::string version, model;  ///< the model's fingerprint
   std::string cache_type, activations, arithmetic, attention_arithmetic;
+  std::string beside;  ///< fingerprints of adapters and of what drafts; workers get both from rank 0
 
   std::vector<std::byte> encoded() const;
   /// Errors: kIo.
@@ -64,7 +65,9 @@ std::string_view split_name(SplitKind kind);
 
 /// Rank 0 tells the split to all, or why it has none; then each makes its part of the model, and all agree that every
 /// rank has one of the same arithmetic. Errors: the same on all ranks.
-Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions options, Communicator& ranks,
-                                                const Expected<SplitKind>& split);
+/// `options` get the ranks and the split. `hidden_layers`: whose outputs a drafter reads.
+Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions& options, Communicator& ranks,
+                                                const Expected<SplitKind>& split,
+                                                const std::vector<std::int32_t>& hidden_layers = {});
 
 }  // namespace dllm

@@ -57,8 +57,8 @@ std::string split_text(std::int64_t layers, std::int64_t last, std::int64_t here
 Expected<RunningBackend> run_split(const Model& model, const LoadOptions& options, VulkanOptions vulkan,
                                    std::int64_t last) {
   if (!options.weight_cache.empty())
-    return Error{ErrorCode::kUsage, "a weight cache holds a whole model, and -ngl splits this one", "--weight-cache",
-                 "leave it out, or put all layers on one side"};
+    return Error{ErrorCode::kUsage, "a weight cache holds a whole model, and --gpu-layers splits this one",
+                 "--weight-cache", "leave it out, or put all layers on one side"};
   const Graph whole = model.build({1, 1});
   const Weights& weights = model.weights();
   DLLM_TRY(const GraphCut cut, cut_graph(whole, last));
@@ -129,7 +129,8 @@ std::vector<LoadOption> vulkan_options() {
   using namespace load_rows;
   return {with_flags(own_number(kLayers, 1 << 20, "all on the GPU, or an error if it has no room",
                                 "so many of the model's last layers run on the GPU, with the head, and the others on "
-                                "this processor; 0: all of them do"),
+                                "this processor; 0: all layers run on this processor; as many as the model has, or "
+                                "more: all run on the GPU"),
                      {"-ngl", "--gpu-layers", "--n-gpu-layers"})};
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kFormat = "Answer format: ";
 
-Expected<std::vector<std::string>> options_of(std::string_view instruction, const Fields& fields) {
+Expected<std::vector<std::string>> options_of(std::string_view instruction, JsonObject& fields) {
   const auto at = instruction.rfind(kFormat);
   std::vector<std::string> options;
   if (at != std::string_view::npos) {
@@ -26,22 +26,24 @@ Expected<std::vector<std::string>> options_of(std::string_view instruction, cons
       rest.remove_prefix(slash + 1);
     }
   }
-  if (options.size() < 2) return fields.error("'instruction' does not end with \"Answer format: A/B/...\"");
+  if (options.size() < 2)
+    return fields.error("instruction", "'instruction' does not end with \"Answer format: A/B/...\"");
   return options;
 }
 
 std::string option_of(const std::string& choice) { return choice.substr(choice.rfind(' ') + 1); }
 
-Expected<EvalItem> read_adapters(const Fields& fields) {
+Expected<EvalItem> read_adapters(JsonObject& fields) {
   EvalItem item;
   DLLM_TRY(item.prompt, fields.text("instruction"));
   DLLM_TRY(const std::vector<std::string> options, options_of(item.prompt, fields));
   DLLM_TRY(item.answer, fields.text("answer"));
   const auto right = std::find(options.begin(), options.end(), item.answer);
-  if (right == options.end()) return fields.error(fmt::format("'answer' {} is not among its options", item.answer));
+  if (right == options.end())
+    return fields.error("answer", fmt::format("'answer' {} is not among its options", item.answer));
   item.label = static_cast<std::int32_t>(right - options.begin());
   for (const std::string& option : options) item.choices.push_back("the correct answer is " + option);
-  if (fields.has("input")) {
+  if (fields.contains("input")) {
     DLLM_TRY(const std::string input, fields.text("input"));
     if (!input.empty()) item.prompt += "\n\n" + input;
   }

@@ -8,16 +8,17 @@
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read_choice(const Fields& fields) {
+Expected<EvalItem> read_choice(JsonObject& fields) {
   EvalItem item;
   DLLM_TRY(item.prompt, fields.text("prompt"));
   DLLM_TRY(item.choices, fields.texts("choices"));
   DLLM_TRY(const std::int64_t label, fields.integer("label"));
   if (label < 0 || label >= static_cast<std::int64_t>(item.choices.size()))
-    return fields.error(fmt::format("label {} with {} choices", label, item.choices.size()), "labels count from 0");
+    return fields.error("label", fmt::format("label {} with {} choices", label, item.choices.size()),
+                        "labels count from 0");
   item.label = static_cast<std::int32_t>(label);
   item.answer = item.choices[static_cast<std::size_t>(label)];
-  if (fields.has("task")) {
+  if (fields.contains("task")) {
     DLLM_TRY(item.task, fields.text("task"));
   }
   return item;

@@ -7,7 +7,7 @@
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read_cruxeval(const Fields& fields) {
+Expected<EvalItem> read_cruxeval(JsonObject& fields) {
   EvalItem item;
   DLLM_TRY(const std::string code, fields.text("code"));
   DLLM_TRY(const std::string input, fields.text("input"));

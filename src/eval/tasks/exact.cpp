@@ -6,11 +6,11 @@
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read_exact(const Fields& fields) {
+Expected<EvalItem> read_exact(JsonObject& fields) {
   EvalItem item;
   DLLM_TRY(item.prompt, fields.text("prompt"));
   DLLM_TRY(item.answer, fields.text("answer"));
-  if (fields.has("task")) {
+  if (fields.contains("task")) {
     DLLM_TRY(item.task, fields.text("task"));
   }
   return item;

@@ -6,12 +6,12 @@
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read_gsm8k(const Fields& fields) {
+Expected<EvalItem> read_gsm8k(JsonObject& fields) {
   EvalItem item;
   DLLM_TRY(const std::string question, fields.text("question"));
   DLLM_TRY(item.solution, fields.text("answer"));
   const auto number = marked_number(item.solution);
-  if (!number) return fields.error("'answer' does not end with #### and a number");
+  if (!number) return fields.error("answer", "'answer' does not end with #### and a number");
   item.answer = *number;
   item.prompt = "Question: " + question + "\nAnswer:";
   return item;

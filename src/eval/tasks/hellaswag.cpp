@@ -34,7 +34,7 @@ std::string capitalized(std::string text) {
   return text;
 }
 
-Expected<EvalItem> read_hellaswag(const Fields& fields) {
+Expected<EvalItem> read_hellaswag(JsonObject& fields) {
   EvalItem item;
   DLLM_TRY(const std::string activity, fields.text("activity_label"));
   DLLM_TRY(const std::string a, fields.text("ctx_a"));
@@ -42,7 +42,7 @@ Expected<EvalItem> read_hellaswag(const Fields& fields) {
   DLLM_TRY(const std::vector<std::string> endings, fields.texts("endings"));
   DLLM_TRY(const std::int64_t label, fields.integer("label"));
   if (label < 0 || label >= static_cast<std::int64_t>(endings.size()))
-    return fields.error(fmt::format("label {} with {} endings", label, endings.size()));
+    return fields.error("label", fmt::format("label {} with {} endings", label, endings.size()));
   item.prompt = cleaned(activity + ": " + a + " " + capitalized(std::move(b)));
   for (const std::string& ending : endings) item.choices.push_back(cleaned(ending));
   item.label = static_cast<std::int32_t>(label);

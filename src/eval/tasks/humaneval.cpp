@@ -7,14 +7,14 @@
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read_humaneval(const Fields& fields) {
+Expected<EvalItem> read_humaneval(JsonObject& fields) {
   EvalItem item;
   DLLM_TRY(const std::string head, fields.text("prompt"));
   DLLM_TRY(item.entry_point, fields.text("entry_point"));
   DLLM_TRY(item.answer, fields.text("canonical_solution"));
   DLLM_TRY(item.test, fields.text("test"));
   if (head.find("def " + item.entry_point + "(") == std::string::npos)
-    return fields.error("'prompt' does not define 'entry_point' " + item.entry_point);
+    return fields.error("prompt", "'prompt' does not define 'entry_point' " + item.entry_point);
   item.preamble = head;
   item.prompt =
       "Complete this Python function. Answer with the whole function in one code block.\n\n```python\n" + head + "```";

@@ -12,7 +12,7 @@
 namespace dllm {
 namespace {
 
-Expected<EvalItem> read_svamp(const Fields& fields) {
+Expected<EvalItem> read_svamp(JsonObject& fields) {
   EvalItem item;
   DLLM_TRY(const std::string body, fields.text("Body"));
   DLLM_TRY(const std::string question, fields.text("Question"));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "backend/failed_pass.h"
 #include "base/try.h"
 #include "npu_backend/accuracy/executor.h"
 #include "npu_backend/accuracy/sampling.h"
@@ -116,7 +117,7 @@ Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc des
 }
 
 void AccuracyBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
-  static_cast<LaneKvCache&>(to).copy_rows(static_cast<const LaneKvCache&>(from), positions);
+  to.copy_rows(from, positions);
 }
 
 const ModelDesc& AccuracyBackend::desc() const { return impl_->desc_; }
@@ -133,8 +134,11 @@ Expected<std::unique_ptr<KvCache>> AccuracyBackend::make_cache(Position capacity
 }
 Expected<std::vector<Scores>> AccuracyBackend::forward(std::span<const SequenceStep> batch) {
   try {
-    return impl_->forward(batch);
+    auto scores = impl_->forward(batch);
+    if (!scores) invalidate_rows(batch);
+    return scores;
   } catch (const std::bad_alloc&) {
+    invalidate_rows(batch);
     return Error{ErrorCode::kResource, "no memory for a step", "--numerics", ""};
   }
 }

@@ -156,15 +156,16 @@ void LaneKvCache::copy_values(const LaneKvCache& from, std::span<const Position>
   }
 }
 
-void LaneKvCache::take(const KvCache& branch, std::span<const PositionRange> rows) {
+bool LaneKvCache::take(const KvCache& branch, std::span<const PositionRange> rows) {
   std::vector<Position> positions;
   for (const PositionRange& range : rows)
     for (Position p = range.begin; p < range.end; ++p) positions.push_back(p);
   copy_values(static_cast<const LaneKvCache&>(branch), positions);
+  return true;
 }
 
-void LaneKvCache::copy_rows(const LaneKvCache& from, std::span<const Position> positions) {
-  copy_values(from, positions);
+void LaneKvCache::copy_rows(const KvCache& from, std::span<const Position> positions) {
+  copy_values(static_cast<const LaneKvCache&>(from), positions);
   std::vector<PlanRow> rows;
   for (const Position p : positions) rows.push_back({p, from.token_of(p)});
   record(rows);

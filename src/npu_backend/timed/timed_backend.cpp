@@ -17,7 +17,7 @@ class BareKvCache final : public KvCache {
   using KvCache::record;
 
  protected:
-  void take(const KvCache&, std::span<const PositionRange>) override {}  // there is nothing but the record
+  bool take(const KvCache&, std::span<const PositionRange>) override { return true; }  // there is only the record
 };
 
 }  // namespace

@@ -7,10 +7,12 @@
 #include <cmath>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 #include "base/try.h"
+#include "npu_compiler/analytic/products.h"
 #include "npu_compiler/analytic/routing.h"
-#include "npu_compiler/analytic/segments.h"
 #include "npu_compiler/analytic/vector_kernels.h"
+#include "npu_compiler/lowering/segments.h"
 #include "npu_core/device/keys.h"
 #include "npu_core/device/profile.h"
 #include "npu_core/dram/streams.h"
@@ -66,14 +68,6 @@ SlabWork layer_norm_work(const LatencyKeys& t, bool half) {
 }
 SlabWork softmax_work(const LatencyKeys& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
-}
-
-/// Total of all parts of a step.
-ExpertLoad load_of_parts(const CostAssumptions& load, std::int64_t rows, std::int64_t experts, std::int64_t used,
-                         std::int64_t block) {
-  const std::int64_t parts = std::max<std::int64_t>(1, load.parts);
-  const ExpertLoad one = expert_load(ceil_div(rows, parts), experts, used, block, load.choices);
-  return {one.touched * static_cast<double>(parts), one.blocks * static_cast<double>(parts)};
 }
 
 /// Of the vector unit, on weights that are stored packed.
@@ -181,14 +175,16 @@ bool CostModel::cost(const Graph& graph, const CostAssumptions& load, const Op& 
   const auto value = [&graph](ValueId id) -> const Value& { return graph.value(id); };
   const auto slabs = [&](ValueId id) { return static_cast<double>(value(id).rows * ceil_div(value(id).width, vlen)); };
   const auto elementwise = [&](SlabWork work, ValueId id) { add_vector(device_, c, work, slabs(id), slabs(id)); };
+  const Products products = products_of(
+      graph, any, {.sequences = load.sequences, .keys = load.keys, .choices = load.choices, .parts = load.parts});
+  c.macs = products.macs;
+  c.weight_bytes = products.weights * device_.numerics.weight_bytes;
   // Weights stream once per part of the step; if the parts are unknown, once per half vector SRAM of activations.
   const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-    c.macs += m * n * k;
     c.matrix += gemm_cycles(device_, m, n, k);
     c.serial += c.matrix;
     c.lower_bound = std::max(c.lower_bound, c.matrix);
     const double rooms = 4.0 * static_cast<double>(m * k) / static_cast<double>(device_.vector_sram_bytes());
-    c.weight_bytes = static_cast<double>(n * k) * device_.numerics.weight_bytes;
     c.read_bytes +=
         c.weight_bytes * (load.parts > 0 ? static_cast<double>(load.parts) : std::max(1.0, std::ceil(rooms)));
     c.vector += unpacking_cycles(device_, c.weight_bytes);
@@ -216,11 +212,9 @@ bool CostModel::cost(const Graph& graph, const CostAssumptions& load, const Op& 
         } else if constexpr (std::is_same_v<O, op::Attention>) {
           const std::int64_t rows = value(o.q).rows, per_sequence = ceil_div(rows, load.sequences);
           const ArrayKeys& a = device_.array;
-          c.macs = 2 * rows * o.heads * load.keys * o.head_dim;
           c.matrix =
               attention_cycles(device_, load.sequences, per_sequence, load.keys, o.heads, o.kv_heads, o.head_dim);
-          c.read_bytes =
-              static_cast<double>(2 * load.sequences * load.keys * o.kv_heads * o.head_dim) * device_.numerics.kv_bytes;
+          c.read_bytes = products.cached * device_.numerics.kv_bytes;
           const auto packed = static_cast<double>(ceil_div(rows * o.heads * load.keys, vlen));
           const auto tiles = static_cast<double>(rows * o.heads * ceil_div(load.keys, std::min(vlen, a.mlen)));
           add_vector(device_, c, softmax_work(t), packed, tiles);
@@ -239,16 +233,15 @@ bool CostModel::cost(const Graph& graph, const CostAssumptions& load, const Op& 
         } else if constexpr (std::is_same_v<O, op::Route>) {
           elementwise(route_work(t, o, value(o.logits).width), o.logits);
         } else if constexpr (std::is_same_v<O, op::Experts>) {
-          const Shape& stack = graph.weight(o.gate).shape;
-          const std::int64_t rows = value(o.x).rows, used = value(o.route).width / 2, k = stack[0], f = stack[1],
-                             n = value(o.out).width, blen = device_.array.blen;
-          const ExpertLoad choice = load_of_parts(load, rows, stack[2], used, blen);
-          c.macs = rows * used * (2 * k * f + f * n);
-          c.matrix = choice.blocks * (2 * gemm_cycles(device_, 1, f, k) + gemm_cycles(device_, 1, n, f));
+          const ExpertProducts e = expert_products(graph, o);
+          const std::int64_t k = e.width, f = e.inner, n = e.out, parts = std::max<std::int64_t>(1, load.parts);
+          const ExpertLoad part =
+              expert_load(ceil_div(e.rows, parts), e.count, e.used, device_.array.blen, load.choices);
+          c.matrix = part.blocks * static_cast<double>(parts) *
+                     (2 * gemm_cycles(device_, 1, f, k) + gemm_cycles(device_, 1, n, f));
           c.serial = c.lower_bound = c.matrix;
-          c.weight_bytes = choice.touched * static_cast<double>(2 * k * f + f * n) * device_.numerics.weight_bytes;
           c.read_bytes = c.weight_bytes;
-          const auto pairs = static_cast<double>(rows * used);
+          const auto pairs = static_cast<double>(e.rows * e.used);
           const auto slab_pairs = [&](std::int64_t width) {
             return pairs * static_cast<double>(ceil_div(width, vlen));
           };
@@ -310,11 +303,11 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const CostAssumptions
                  fmt::format("{} rows of {} sequences that see {} keys", graph.shape.rows, load.sequences, load.keys),
                  "", "each sequence has at least one row and one key"};
   StepCost step;
-  step.operators.reserve(alike.empty() ? graph.ops.size() : 1 + static_cast<std::size_t>(std::ranges::max(alike)));
+  step.operators.reserve(alike.empty() ? graph.ops.size() : 1 + to_size(std::ranges::max(alike)));
   OperatorCost& sum = step.total;
   double lower_matrix = 0, lower_vector = 0, lower_memory = 0;
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    const std::size_t place = alike.empty() ? i : static_cast<std::size_t>(alike[i]);
+    const std::size_t place = alike.empty() ? i : to_size(alike[i]);
     if (place == step.operators.size()) {
       OperatorCost& fresh = step.operators.emplace_back();
       fresh.op = static_cast<std::int32_t>(i);

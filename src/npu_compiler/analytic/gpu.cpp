@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/try.h"
-#include "npu_compiler/analytic/routing.h"
+#include "npu_compiler/analytic/products.h"
 #include "npu_compiler/workload/profiles.h"
 #include "npu_core/config/named_file.h"
 #include "npu_core/config/toml_table.h"
@@ -45,32 +45,16 @@ struct Traffic {
   double macs = 0, bytes = 0;
 };
 
-Expected<Traffic> traffic(const Graph& graph, const Op& any, const Workload& w) {
-  const auto value = [&graph](ValueId id) -> const Value& { return graph.value(id); };
-  const auto shape = [&graph](WeightId id) -> const Shape& { return graph.weight(id).shape; };
-  Traffic t;
+Traffic traffic(const Graph& graph, const Op& any, const Workload& w) {
+  const auto elements = [&graph](ValueId id) {
+    return static_cast<double>(graph.value(id).rows * graph.value(id).width);
+  };
+  const Products products = products_of(graph, any, {.sequences = w.batch, .keys = w.context, .choices = w.choices});
+  Traffic t{.macs = static_cast<double>(products.macs), .bytes = kBf16Bytes * (products.weights + products.cached)};
   for (const auto& ids : {inputs(any), outputs(any)})
-    for (const ValueId id : ids) t.bytes += kBf16Bytes * static_cast<double>(value(id).rows * value(id).width);
-  if (const auto* o = std::get_if<op::Linear>(&any)) {
-    const double weights = static_cast<double>(value(o->out).width * value(o->x).width);
-    t.macs = weights * static_cast<double>(value(o->x).rows);
-    t.bytes += kBf16Bytes * weights;
-  } else if (const auto* a = std::get_if<op::Attention>(&any)) {
-    t.macs = 2.0 * static_cast<double>(value(a->q).rows * a->heads * a->head_dim * w.context);
-    t.bytes += kBf16Bytes * 2 * static_cast<double>(w.batch * w.context * a->kv_heads * a->head_dim);
-  } else if (const auto* e = std::get_if<op::Experts>(&any)) {
-    const Shape& stack = shape(e->gate);
-    const std::int64_t rows = value(e->x).rows, used = value(e->route).width / 2;
-    const double each =
-        2.0 * static_cast<double>(stack[0] * stack[1]) + static_cast<double>(stack[1] * value(e->out).width);
-    t.macs = static_cast<double>(rows * used) * each;
-    t.bytes += kBf16Bytes * expert_load(rows, stack[2], used, 1, w.choices).touched * each;
-  } else if (const auto* h = std::get_if<op::ScoreHead>(&any)) {
-    const double weights = static_cast<double>(shape(h->weight).back() * value(h->x).width);
-    const double logits = static_cast<double>(value(h->x).rows * shape(h->weight).back());
-    t.macs = weights * static_cast<double>(value(h->x).rows);
-    t.bytes += kBf16Bytes * (weights + 2 * logits);
-  }
+    for (const ValueId id : ids) t.bytes += kBf16Bytes * elements(id);
+  if (const auto* h = std::get_if<op::ScoreHead>(&any))
+    t.bytes += 2 * kBf16Bytes * static_cast<double>(graph.value(h->x).rows * graph.weight(h->weight).shape.back());
   return t;
 }
 
@@ -79,7 +63,7 @@ Expected<double> step_seconds(const GpuProfile& gpu, const Graph& graph, const W
   for (const Op& any : graph.ops) {
     if (const std::string_view feature = beyond_plain(any); !feature.empty())
       return Error{ErrorCode::kUnsupported, fmt::format("the roofline of GPUs knows no cost of {}", feature), "", ""};
-    DLLM_TRY(const Traffic t, traffic(graph, any, w));
+    const Traffic t = traffic(graph, any, w);
     seconds += std::max(2 * t.macs / (gpu.tflops * 1e12 * gpu.compute_efficiency),
                         t.bytes / (gpu.gbps * 1e9 * gpu.memory_efficiency));
   }
@@ -101,8 +85,7 @@ Expected<GpuCost> evaluate_gpu(const GpuProfile& gpu, const Graph& warm, const G
   for (const WeightDecl& decl : refine.weights)
     if (decl.required) bytes += kBf16Bytes * static_cast<double>(element_count(decl.shape));
   for (const Op& any : refine.ops)
-    if (const auto* a = std::get_if<op::Attention>(&any))
-      bytes += kBf16Bytes * 2 * static_cast<double>(w.batch * w.context * a->kv_heads * a->head_dim);
+    bytes += kBf16Bytes * products_of(refine, any, {.sequences = w.batch, .keys = w.context}).cached;
   if (bytes > gpu.memory_gb * 1e9)
     return Error{ErrorCode::kUsage,
                  fmt::format("weights and caches take {:.1f} GB, {} has {:.1f}", bytes * 1e-9, gpu.name, gpu.memory_gb),

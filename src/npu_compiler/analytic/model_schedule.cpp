@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/try.h"
-#include "npu_compiler/analytic/segments.h"
+#include "npu_compiler/lowering/segments.h"
 
 namespace dllm::npu {
 namespace {

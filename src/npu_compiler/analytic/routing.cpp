@@ -36,19 +36,29 @@ double expected_blocks(std::int64_t n, double p, std::int64_t block) {
 
 }  // namespace
 
+/// Experts among which rows choose.
+static std::int64_t lanes_of(std::int64_t experts, std::int64_t used, const ChoiceAssumption& assumption) {
+  const std::int64_t limit = assumption.lanes;
+  return limit == 0 ? experts : std::clamp(limit, used, experts);
+}
+
+double experts_touched(std::int64_t rows, std::int64_t experts, std::int64_t used, const ChoiceAssumption& assumption) {
+  const std::int64_t lanes = lanes_of(experts, used, assumption);
+  if (assumption.balanced || used == lanes) return static_cast<double>(std::min(lanes, rows * used));
+  const double share = static_cast<double>(used) / static_cast<double>(lanes);
+  return static_cast<double>(lanes) * -std::expm1(static_cast<double>(rows) * std::log1p(-share));
+}
+
 ExpertLoad expert_load(std::int64_t rows, std::int64_t experts, std::int64_t used, std::int64_t block,
                        const ChoiceAssumption& assumption) {
-  const std::int64_t limit = assumption.lanes;
-  const std::int64_t lanes = limit == 0 ? experts : std::clamp(limit, used, experts);
-  const std::int64_t pairs = rows * used;
+  const std::int64_t lanes = lanes_of(experts, used, assumption), pairs = rows * used;
+  const double touched = experts_touched(rows, experts, used, assumption);
   if (assumption.balanced || used == lanes) {
     const std::int64_t each = pairs / lanes, more = pairs % lanes;
-    return {static_cast<double>(std::min(lanes, pairs)),
-            static_cast<double>(more * ceil_div(each + 1, block) + (lanes - more) * ceil_div(each, block))};
+    return {touched, static_cast<double>(more * ceil_div(each + 1, block) + (lanes - more) * ceil_div(each, block))};
   }
   const double share = static_cast<double>(used) / static_cast<double>(lanes);
-  return {static_cast<double>(lanes) * -std::expm1(static_cast<double>(rows) * std::log1p(-share)),
-          static_cast<double>(lanes) * expected_blocks(rows, share, block)};
+  return {touched, static_cast<double>(lanes) * expected_blocks(rows, share, block)};
 }
 
 }  // namespace dllm::npu

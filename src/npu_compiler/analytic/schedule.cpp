@@ -15,6 +15,7 @@
 #include "npu_compiler/analytic/schedule_panels.h"
 #include "npu_compiler/analytic/schedule_shapes.h"
 #include "npu_compiler/analytic/vector_kernels.h"
+#include "npu_compiler/lowering/phases.h"
 
 namespace dllm::npu {
 namespace {
@@ -32,40 +33,35 @@ class Scheduler {
         mapping_(load.mapping != nullptr ? *load.mapping : rule_mapping(sram_)) {}
 
   Expected<StepSchedule> run() {
-    done_.resize(graph_.ops.size());
     bytes_per_cycle_ = load_.gbps / d_.clock.ghz;
     if (load_.sequences < 1 || load_.keys < 1 || graph_.shape.rows < load_.sequences || !(bytes_per_cycle_ > 0))
       return Error{ErrorCode::kUsage,
                    fmt::format("{} rows of {} sequences that see {} keys at {} GB/s", graph_.shape.rows,
                                load_.sequences, load_.keys, load_.gbps),
                    "npu schedule", "each sequence has at least one row and one key"};
+    phases_ = phases(graph_, GraphPatterns(graph_),
+                     {.segment = load_.segment,
+                      .hlen = a_.hlen,
+                      .overlap = load_.overlap,
+                      .smooth = d_.numerics.smooth_keys != "none" || d_.numerics.smooth_values != "none"});
     start();
-    for (std::size_t i = load_.segment.first; i < end();) {
-      const std::size_t count = shapes_.group_at(i, load_.overlap);
-      if (done_[i]) {
-        ++i;
-        continue;
-      }
-      if (const auto* store = at<op::StoreKv>(i)) {
-        // The rows of RoPE in a product's shadow are stored there too, unless they are to be smoothed.
-        const bool smooth = d_.numerics.smooth_keys != "none" || d_.numerics.smooth_values != "none";
-        const std::size_t rope = shapes_.rope_into(store->k);
+    for (const Phase& phase : phases_) {
+      if (phase.in_stream) continue;
+      if (const auto* store = at<op::StoreKv>(phase.first)) {
         const double lane = static_cast<double>(graph_.shape.rows) * d_.numerics.kv_bytes / bytes_per_cycle_;
         const auto keys = static_cast<double>(lanes(store->k)), values = static_cast<double>(lanes(store->v));
-        stores_ = {lane * keys, lane * values, slabs(store->k), !smooth && rope < done_.size() && done_[rope]};
-        ++i;
+        stores_ = {lane * keys, lane * values, slabs(store->k), phase.keys_stored};
         continue;
       }
       phase_ = {};
-      const bool by_first = at<op::Linear>(i) != nullptr && !shapes_.gated(i);
-      if (load_.phases) phase_.name = shapes_.name_of(graph_.ops[by_first ? i : i + count - 1]);
+      if (load_.phases) phase_.name = phase_name(graph_, phase);
       const double before = now_ - std::exchange(ahead_, 0);
-      if (!lower(i, count))
-        return Error{ErrorCode::kUnsupported, fmt::format("'{}' has no analytical schedule", op_name(graph_.ops[i])),
-                     "npu schedule", ""};
+      if (!price(phase))
+        return Error{ErrorCode::kUnsupported,
+                     fmt::format("'{}' has no analytical schedule", op_name(graph_.ops[phase.first])), "npu schedule",
+                     ""};
       phase_.cycles = now_ - ahead_ - before;
       if (load_.phases) result_.phases.push_back(phase_);
-      i += count;
     }
     settle();
     if (end() < graph_.ops.size()) now_ = std::max(now_, panels_.dma) + waiting_cycles(end());
@@ -90,35 +86,41 @@ class Scheduler {
   }
   /// The order of panels from memory: each is requested when the multiplication of the previous one begins.
   void list_panels() {
-    const auto list = [this](std::int64_t n, std::int64_t k, std::int64_t matrices) {
-      const Panels p(mapping_, sram_, n, k);
+    for (const StreamedMatrix& m : streamed_matrices(graph_, phases_)) {
+      if (m.weight == kNoId) {
+        panels_.add_stop();
+        continue;
+      }
+      const auto* linear = at<op::Linear>(m.op);
+      const std::int64_t matrices = m.second == kNoId ? 1 : 2;
+      const MatrixShape p =
+          matrix_shape(mapping_, sram_, linear != nullptr ? lanes(linear->out) : weight(m.weight).shape[1],
+                       lanes(inputs(graph_.ops[m.op]).front()));
       largest_panel_ = std::max(largest_panel_, p.panel * p.k_tiles);
-      for (std::int64_t i = 0; i < p.count * matrices; ++i)
-        panels_.add(static_cast<double>(p.lanes(i / matrices) * p.k_tiles * a_.mlen) * cycles_per_weight());
-    };
-    for (const std::optional<StreamedMatrix>& m : shapes_.matrices(load_.segment.first, end()))
-      m ? list(m->n, m->k, m->count) : panels_.add_stop();
+      for (std::int64_t i = 0; i < p.panels() * matrices; ++i)
+        panels_.add(static_cast<double>(p.panel_lanes(i / matrices) * p.k_tiles * a_.mlen) * cycles_per_weight());
+    }
   }
   /// Panels stream through two buffers.
   void product(const ScheduledProduct& p) {
-    const Panels shape(mapping_, sram_, p.n, p.k);
-    const std::int64_t count = ceil_div(p.rows, a_.blen), panels = p.matrices * shape.count;
+    const MatrixShape shape = matrix_shape(mapping_, sram_, p.n, p.k);
+    const std::int64_t count = ceil_div(p.rows, a_.blen), panels = p.matrices * shape.panels();
     if (count < 2) flush();
     double stream = std::exchange(streams_, 0);
-    const auto side = static_cast<double>(a_.blen), k_tiles = static_cast<double>(shape.k_tiles);
+    const auto k_tiles = static_cast<double>(shape.k_tiles);
     for (std::int64_t i = 0; i < panels; ++i) {
       const std::int64_t index = i / p.matrices;  // two matrices alternate slab by slab
-      const PanelBlocks blocks(d_, shape, shape.lanes(index), count, load_.queue, p.stored);
+      const PanelBlocks blocks(d_, shape, shape.panel_lanes(index), count, load_.queue, p.stored);
       free_ports_ = blocks.free_ports();
       panels_.ask(alone_until_);
       const PanelBlocks::Shadow streamed = stream_share(blocks, panels * count, stream);
       PanelBlocks::Shadow tail;
-      if (p.tail_slabs > 0 && i + 1 == panels && count > 1) tail = blocks.beside(p.tail, p.tail_slabs, side, true);
+      if (p.tail_slabs > 0 && i + 1 == panels && count > 1) tail = blocks.beside(p.tail, p.tail_slabs, a_.blen, true);
       double time = index * shape.panel % a_.vlen == 0 ? 0 : kPanelSwitch * (shape.panel == a_.blen ? 2 : 1);
       for (std::int64_t b = 0; b < count; ++b) {
         PanelBlocks::Shadow shadow;
         if (i == 0 && b == 0 && carry_slabs_ > 0) {
-          shadow = blocks.beside(carry_, std::exchange(carry_slabs_, 0), side, true);
+          shadow = blocks.beside(carry_, std::exchange(carry_slabs_, 0), a_.blen, true);
         } else if (tail.accesses > 0 && b > 0) {
           shadow = tail;
         } else if (stream > 0) {
@@ -148,7 +150,8 @@ class Scheduler {
     if (left <= 0) return {};
     const double fit = std::max(1.0, std::floor(blocks.array() / stream_accesses_));
     const double rows_each = std::min(fit, std::ceil(stream_rows_ / static_cast<double>(all)));
-    return blocks.beside(rope_kernel(), stream_accesses_ / rope_kernel().accesses, rows_each, false);
+    return blocks.beside(rope_kernel(), stream_accesses_ / rope_kernel().accesses, static_cast<std::int64_t>(rows_each),
+                         false);
   }
   /// The front end has dispatched everything in the array's queue; the last block of rows has its own work to come.
   void end_product(const ScheduledProduct& p, double k_tiles) {
@@ -190,9 +193,10 @@ class Scheduler {
     if (load_.segment.first > 0) now_ = panels_.dma += waiting_cycles(load_.segment.first);
   }
 
-  bool lower(std::size_t i, std::size_t count) {
-    if (shapes_.gated(i)) {
-      const auto& gate = *at<op::Linear>(i);
+  bool price(const Phase& phase) {
+    const std::size_t i = phase.first;
+    if (phase.gated) {
+      const op::Linear& gate = *phase.gated->gate;
       clear_lanes(gate.out);
       product({.rows = shapes_.value(gate.x).rows,
                .n = lanes(gate.out),
@@ -202,7 +206,7 @@ class Scheduler {
                .tail_slabs = load_.overlap ? 1.0 : 0.0});
       return load_.overlap || alone(swiglu_kernel(t_), gate.out, 2, 1);
     }
-    if (const auto* o = at<op::Linear>(i)) return linear(*o, i, count);
+    if (const auto* o = at<op::Linear>(i)) return linear(*o, phase);
     if (const auto* o = at<op::Embed>(i)) return move(o->out, false, true);
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
     if (const auto* o = at<op::HiddenIn>(i)) return move(o->out, false, true);
@@ -234,9 +238,10 @@ class Scheduler {
   }
 
   bool rope(const op::Rope& o) {
-    if (shapes_.wide(o.head_dim) && o.dims > a_.vlen) return alone(wide_rope_kernel(), o.x, 2);
-    return shapes_.rope_tables(o) == 2 ? alone(rope_kernel(), o.x, 2, shapes_.turned_slabs(o))
-                                       : alone(part_rope_kernel(t_), o.x, 1, shapes_.turned_slabs(o));
+    const RopeForm form = shapes_.rope(o);
+    if (form.halves) return alone(wide_rope_kernel(), o.x, 2);
+    const double turned = slabs(o.x) / static_cast<double>(form.slabs);
+    return form.tables == 2 ? alone(rope_kernel(), o.x, 2, turned) : alone(part_rope_kernel(t_), o.x, 1, turned);
   }
 
   /// q is complete while the array is still at v. Heads of whole slabs are processed one after the other.
@@ -290,12 +295,12 @@ class Scheduler {
     return true;
   }
 
-  bool linear(const op::Linear& o, std::size_t i, std::size_t count) {
+  bool linear(const op::Linear& o, const Phase& phase) {
     ScheduledProduct p{.rows = shapes_.value(o.x).rows, .n = lanes(o.out), .k = lanes(o.x)};
     clear_lanes(o.out);
-    if (count > 1) {
-      p.tail = count == 3 ? residual_norm_kernel(t_, near(p.rows)) : add_kernel();
-      p.tail_slabs = slabs(at<op::Add>(i + 1)->out);
+    if (phase.residual) {
+      p.tail = phase.residual->norm != nullptr ? residual_norm_kernel(t_, near(p.rows)) : add_kernel();
+      p.tail_slabs = slabs(phase.residual->sum->out);
       p.together = 2;
     }
     product(p);
@@ -303,16 +308,11 @@ class Scheduler {
       settle();
       now_ += row_cycles(d_, add_kernel(), static_cast<double>(p.rows), slabs(o.out), 1);
     }
-    // RoPE of the result overlaps with the next products.
-    for (std::size_t j = i + 1; load_.overlap && j < graph_.ops.size(); ++j)
-      if (const auto* r = at<op::Rope>(j);
-          r != nullptr && r->x == o.out && !shapes_.wide(r->head_dim) && r->dims == a_.hlen) {
-        done_[j] = true;
-        stream_accesses_ = rope_kernel().accesses * slabs(o.out);
-        stream_rows_ = static_cast<double>(graph_.shape.rows);
-        streams_ = leftover_ + stream_rows_ * stream_accesses_;
-        leftover_ = 0;
-      }
+    if (phase.streamed == Phase::kNone) return true;
+    stream_accesses_ = rope_kernel().accesses * slabs(o.out);
+    stream_rows_ = static_cast<double>(graph_.shape.rows);
+    streams_ = leftover_ + stream_rows_ * stream_accesses_;
+    leftover_ = 0;
     return true;
   }
 
@@ -367,7 +367,7 @@ class Scheduler {
   ScheduleShapes shapes_;
   const SramShape sram_;
   const Mapping mapping_;
-  std::vector<bool> done_;
+  std::vector<Phase> phases_;
   double bytes_per_cycle_ = 0;
   KvStores stores_;  ///< of the latest layer
   double now_ = 0;   ///< time at which the array and the vector unit have finished all earlier work

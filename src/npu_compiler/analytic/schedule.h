@@ -7,7 +7,7 @@
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "npu_compiler/analytic/cost_model.h"
-#include "npu_compiler/analytic/segments.h"
+#include "npu_compiler/lowering/segments.h"
 #include "npu_core/assembler/choices.h"
 
 namespace dllm::npu {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/integers.h"
-#include "npu_compiler/analytic/schedule_shapes.h"
+#include "npu_compiler/lowering/mapping.h"
 #include "npu_core/device/device.h"
 #include "npu_core/device/smoothing.h"
 
@@ -76,7 +76,7 @@ AttentionWork attention_work(const Device& device, const op::Attention& o, const
   AttentionWork work;
   const bool is_wide = o.head_dim > array.hlen;
   const std::int64_t tile = is_wide ? array.vlen : array.hlen;
-  const std::int64_t most = round_up(std::min<std::int64_t>(128, array.mlen), array.blen);
+  const std::int64_t most = score_rows(sram_shape(device));
   const auto all_tiles = static_cast<double>(ceil_div(load.keys, tile));
   const double masked = load.keys % tile == 0 ? 0 : 1;
   // Per block: lane groups of scores, of values, pieces of a contraction; slabs of outputs.

@@ -26,19 +26,18 @@ class PanelBlocks {
  public:
   /// `lanes`: of the panel; `blocks`: of BLEN rows; `queue`: instructions waiting for the array; `stored`: results go
   /// to memory.
-  PanelBlocks(const Device& device, const Panels& shape, std::int64_t lanes, std::int64_t blocks, std::int64_t queue,
-              bool stored)
-      : device_(device), k_tiles_(static_cast<double>(shape.k_tiles)) {
+  PanelBlocks(const Device& device, const MatrixShape& shape, std::int64_t lanes, std::int64_t blocks,
+              std::int64_t queue, bool stored)
+      : device_(device), k_tiles_(shape.k_tiles), columns_(lanes / device.array.blen) {
     const ArrayKeys& a = device.array;
-    columns_ = static_cast<double>(lanes / a.blen);
-    array_ = block_cycles(device, columns_ * k_tiles_, lanes * shape.k_tiles, blocks);
+    const auto tiles = static_cast<double>(columns_ * k_tiles_);
+    array_ = block_cycles(device, tiles, lanes * shape.k_tiles, blocks);
     const double operand_rows = std::min(static_cast<double>(a.blen), std::floor(a.tile_cycles));
-    own_ = columns_ * k_tiles_ * operand_rows +
-           static_cast<double>(lanes + (stored ? ceil_div(lanes * a.blen, a.vlen) : 0));
-    queued_ = queue_lead(a, static_cast<double>(queue), k_tiles_);
+    own_ = tiles * operand_rows + static_cast<double>(lanes + (stored ? ceil_div(lanes * a.blen, a.vlen) : 0));
+    queued_ = queue_lead(a, static_cast<double>(queue), static_cast<double>(k_tiles_));
   }
 
-  double columns() const { return columns_; }
+  double columns() const { return static_cast<double>(columns_); }
   double array() const { return array_; }  ///< cycles of a block's tiles
   double own() const { return own_; }      ///< its accesses of vector SRAM
   double free_ports() const { return std::max(0.0, 1 - own_ / (array_ * ports())); }
@@ -50,8 +49,8 @@ class PanelBlocks {
     double waits = 0;   ///< of the array for the front end
   };
   /// `rows` rows of `slabs` slabs between the column blocks. `fresh`: they are results of the block before.
-  Shadow beside(const RowKernel& kernel, double slabs, double rows, bool fresh) const {
-    return {kernel.accesses * slabs * rows,
+  Shadow beside(const RowKernel& kernel, double slabs, std::int64_t rows, bool fresh) const {
+    return {kernel.accesses * slabs * static_cast<double>(rows),
             slices_cycles(device_, kernel, slabs, {columns_, k_tiles_, array_, queued_, rows, fresh}), 0};
   }
   /// SwiGLU of the same block of the slab before.
@@ -60,7 +59,7 @@ class PanelBlocks {
     shadow.waits += behind_block_wait(device_, columns_, queued_);
   }
   double cycles(const Shadow& shadow) const {
-    const double issue = 2 * columns_ * k_tiles_;  // pointers of x and of the weights
+    const auto issue = static_cast<double>(2 * columns_ * k_tiles_);  // pointers of x and of the weights
     return std::max({array_ + shadow.waits, issue, (own_ + shadow.accesses) / ports(), shadow.slices});
   }
 
@@ -68,7 +67,8 @@ class PanelBlocks {
   double ports() const { return static_cast<double>(device_.sram.vector_ports); }
 
   const Device& device_;
-  double k_tiles_ = 0, columns_ = 0, array_ = 0, own_ = 0, queued_ = 0;
+  std::int64_t k_tiles_ = 0, columns_ = 0;
+  double array_ = 0, own_ = 0, queued_ = 0;
 };
 
 }  // namespace dllm::npu

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "base/integers.h"
-#include "npu_compiler/analytic/mapping.h"
+#include "base/to_size.h"
 #include "npu_compiler/analytic/schedule_attention.h"
+#include "npu_compiler/lowering/mapping.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
@@ -99,17 +100,15 @@ ExpertSchedule::ExpertSchedule(const Device& device, const ExpertShape& shape, c
   slabs_ = ceil_div(shape.width, a_.vlen);
   inner_slabs_ = ceil_div(shape.inner, a_.vlen);
   out_slabs_ = ceil_div(shape.out_width, a_.vlen);
-  plan_matrices(mapping);
-  plan_rows(choices);
+  const SramShape sram = sram_shape(device);
+  plan_matrices(mapping, sram);
+  plan_rows(choices, sram);
   plan_products();
 }
 
 /// How the compiler packs `down`, and how many slots fit.
-void ExpertSchedule::plan_matrices(const Mapping& mapping) {
-  constexpr std::int64_t kCertainChoices = 16;
-  while (shape_.inner <= a_.mlen / (2 * parts_) && 2 * parts_ * a_.blen <= shape_.out_width &&
-         a_.vlen % (2 * parts_ * a_.blen) == 0)
-    parts_ *= 2;
+void ExpertSchedule::plan_matrices(const Mapping& mapping, const SramShape& sram) {
+  parts_ = packed_outputs(sram, shape_.inner, shape_.out_width, 1);
   products_[kGate] = products_[kUp] = product(shape_.inner, shape_.width);
   products_[kDown] = product(ceil_div(round_up(shape_.out_width, parts_ * a_.blen), parts_), shape_.inner);
   std::int64_t slot = 0;
@@ -118,9 +117,8 @@ void ExpertSchedule::plan_matrices(const Mapping& mapping) {
   streamed_ = ring.slots == 0;
   apart_ = ring.apart;
   slots_ = std::max<std::int64_t>(1, ring.slots);
-  const bool certain = shape_.rows * shape_.used >= kCertainChoices * shape_.experts;
-  ahead_ = apart_ && certain ? std::min(slots_, shape_.experts) : 0;
-  there_.resize(static_cast<std::size_t>(slots_));
+  ahead_ = experts_ahead(ring, shape_.experts, shape_.rows * shape_.used);
+  there_.resize(to_size(slots_));
 }
 
 ExpertSchedule::Product ExpertSchedule::product(std::int64_t lanes, std::int64_t contraction) const {
@@ -136,9 +134,8 @@ double ExpertSchedule::constant_step(std::int64_t rows) const {
   return rows >= 0 && rows * a_.vlen < std::int64_t{1} << 18 ? 1 : 2;
 }
 
-void ExpertSchedule::plan_rows(const ChoiceAssumption& choices) {
-  const std::int64_t weights = d_.sram.fp_words / 3 / a_.blen * a_.blen;
-  chunk_ = std::max(a_.blen, std::min({round_up(shape_.rows, a_.blen), weights, 2 * a_.blen}));
+void ExpertSchedule::plan_rows(const ChoiceAssumption& choices, const SramShape& sram) {
+  chunk_ = std::max(a_.blen, expert_chunk(sram, d_.sram.fp_words, shape_.rows));
   const ExpertLoad chunks = expert_load(shape_.rows, shape_.experts, shape_.used, chunk_, choices),
                    blocks = expert_load(shape_.rows, shape_.experts, shape_.used, a_.blen, choices);
   experts_read_ = std::max(chunks.touched, static_cast<double>(ahead_));
@@ -246,7 +243,7 @@ double ExpertSchedule::load_ahead(double at, double& dma) {
   for (std::int64_t i = 0; i < ahead_; ++i)
     for (const Matrix m : {kGate, kUp, kDown}) {
       dma = std::max(dma, at) + products_[m].load;
-      there_[static_cast<std::size_t>(i)][m] = dma;
+      there_[to_size(i)][m] = dma;
     }
   return static_cast<double>(ahead_ * kCount) * kFetch / 3;
 }
@@ -259,7 +256,7 @@ void ExpertSchedule::request(State& s, Matrix matrix, std::int64_t expert, doubl
   }
   s.now += kCheck + kFetch;
   s.dma = biggest(s.dma, s.now, free) + products_[matrix].load;
-  there_[static_cast<std::size_t>(expert % slots_)][matrix] = s.dma;
+  there_[to_size(expert % slots_)][matrix] = s.dma;
 }
 
 /// The front end waits for the rows of matrix SRAM that a column block needs, which are stored as [tile of K][output].
@@ -282,7 +279,7 @@ void ExpertSchedule::multiply(State& s, const Product& p, double there) const {
 void ExpertSchedule::item(State& s) {
   const std::int64_t next = ++s.items * experts_ / items_;  // chunks of an expert are adjacent
   const bool last = next != s.expert;
-  const auto& mine = there_[static_cast<std::size_t>(s.expert % slots_)];
+  const auto& mine = there_[to_size(s.expert % slots_)];
   const std::int64_t replaced = last ? s.expert + slots_ : experts_;
   s.now += kBegin + kGather + kFindNext + rows_ * gather_row_;
   s.now = std::max(s.now, s.up - products_[kGate].columns[0].issue);
@@ -294,7 +291,7 @@ void ExpertSchedule::item(State& s) {
   request(s, kUp, replaced, s.array);
   s.now += scatter_left_;
   if (s.previous >= 0) {
-    const double there = there_[static_cast<std::size_t>(s.previous % slots_)][kDown];
+    const double there = there_[to_size(s.previous % slots_)][kDown];
     for (std::int64_t part = 0; part < parts_; ++part) multiply(s, products_[kDown], there);
     s.down = s.array + result_delay(a_);
     request(s, kDown, s.previous_done ? s.previous + slots_ : experts_, s.array);
@@ -322,7 +319,7 @@ void ExpertSchedule::finish(State& s, ExpertClocks& clocks) const {
   clocks.next_panel = s.now;
   s.now = std::max(s.now, s.up) + kActivate + std::ceil(rows_ / 2) * pair_alone_;
   s.now = std::max(s.now, s.down) + kScatter + rows_ * scatter_row_;
-  const double there = s.items < items_ ? s.dma : there_[static_cast<std::size_t>((experts_ - 1) % slots_)][kDown];
+  const double there = s.items < items_ ? s.dma : there_[to_size((experts_ - 1) % slots_)][kDown];
   for (std::int64_t part = 0; part < parts_; ++part) multiply(s, products_[kDown], there);
   s.now = std::max(s.now, s.array + result_delay(a_)) + kScatter + rows_ * scatter_row_;
   if (!apart_) clocks.next_panel = s.now;

@@ -12,6 +12,7 @@ namespace dllm::npu {
 
 struct Device;
 struct Mapping;
+struct SramShape;
 
 /// Cycles in which `rows` rows choose among `experts` and the scalar unit lists them
 /// (src/npu_compiler/compiler/route.cpp), without the transfers of ExpertSchedule::load_ahead(). `biased`: the router
@@ -72,8 +73,8 @@ class ExpertSchedule {
   };
   struct State;
 
-  void plan_matrices(const Mapping& mapping);
-  void plan_rows(const ChoiceAssumption& choices);
+  void plan_matrices(const Mapping& mapping, const SramShape& sram);
+  void plan_rows(const ChoiceAssumption& choices, const SramShape& sram);
   void plan_products();
   Product product(std::int64_t lanes, std::int64_t contraction) const;
   double put_between(Product& product, double rows, double issue, double accesses) const;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/integers.h"
-#include "npu_compiler/analytic/mapping.h"
+#include "npu_compiler/lowering/mapping.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
@@ -29,18 +29,6 @@ inline double block_cycles(const Device& device, double tiles, std::int64_t pane
 /// panel's transfer and for addresses, then the array's queue fills again. In simulations of panels of two to four
 /// column blocks 4 to 44 cycles; of a single one up to 70, and the schedule counts twice as much.
 inline constexpr double kPanelSwitch = 40;
-
-/// How a matrix is cut into panels of output lanes, each at most a buffer of matrix SRAM.
-struct Panels {
-  Panels(const Mapping& mapping, const SramShape& sram, std::int64_t outputs, std::int64_t inputs)
-      : n(round_up(outputs, sram.blen)),
-        k_tiles(ceil_div(inputs, sram.mlen)),
-        panel(panel_lanes(mapping, sram, n, k_tiles)),
-        count(ceil_div(n, panel)) {}
-  std::int64_t lanes(std::int64_t i) const { return i + 1 < count ? panel : n - i * panel; }
-
-  std::int64_t n = 0, k_tiles = 0, panel = 0, count = 0;
-};
 
 /// The panels of a step in order, two of them in matrix SRAM: one is multiplied while the next one is loaded. A layer
 /// of experts interrupts the stream: the panel after it is requested when the experts are finished.

@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "npu_compiler/analytic/activation.h"
+#include "npu_compiler/lowering/slices.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
@@ -20,12 +21,11 @@ struct RowKernel {
   double fixed = 0;     ///< latency that a row waits for once, shared by interleaved rows
 };
 
-/// V_MUL x x, V_RED_SUM, V_MUL by the factor, V_MUL by the gain. Two accesses for x x, one for the squares, three for
-/// each of the two products minus the chained operand; the sum is chained.
+/// V_MUL x x, V_RED_SUM, V_MUL by the factor, V_MUL by the gain; the sum is chained.
 /// `near`: slabs are less than 2^18 elements apart. Then the step is an immediate, and a step back takes two
 /// instructions, for both pointers.
 inline RowKernel norm_kernel(const LatencyKeys& t, bool near) {
-  return {.accesses = 7,
+  return {.accesses = kNormAccesses,
           .vector = 4,
           .integer = near ? 7.0 : 5.0,
           .scalar = static_cast<double>(2 * t.scalar_fp + 2 * t.scalar_special),
@@ -34,15 +34,16 @@ inline RowKernel norm_kernel(const LatencyKeys& t, bool near) {
 /// The same after h = a + b, whose result is squared directly.
 inline RowKernel residual_norm_kernel(const LatencyKeys& t, bool near) {
   RowKernel k = norm_kernel(t, near);
-  k.accesses += 1;
+  k.accesses = kResidualNormAccesses;
   k.vector += 1;
   k.integer += 1;
   k.fixed += static_cast<double>(t.vector_add);
   return k;
 }
-inline RowKernel add_kernel() { return {.accesses = 3, .vector = 1, .integer = 3, .scalar = 0, .fixed = 0}; }
-/// Shift, two products, sum: x twice, cos, sin, four results, one operand of the sum.
-inline RowKernel rope_kernel() { return {.accesses = 9, .vector = 4, .integer = 2, .scalar = 0, .fixed = 0}; }
+inline RowKernel add_kernel() { return {.accesses = kAddAccesses, .vector = 1, .integer = 3, .scalar = 0, .fixed = 0}; }
+inline RowKernel rope_kernel() {
+  return {.accesses = kRopeAccesses, .vector = 4, .integer = 2, .scalar = 0, .fixed = 0};
+}
 /// Heads whose columns rotate only in part: shifts and sines of two directions, one row at a time.
 inline RowKernel part_rope_kernel(const LatencyKeys& t) {
   return {.accesses = 14, .vector = 7, .integer = 5, .scalar = 0, .fixed = static_cast<double>(t.vector_add) - 1};
@@ -50,12 +51,14 @@ inline RowKernel part_rope_kernel(const LatencyKeys& t) {
 /// For heads whose halves are slabs: six instructions for two slabs.
 inline RowKernel wide_rope_kernel() { return {.accesses = 7.5, .vector = 3, .integer = 3, .scalar = 0, .fixed = 0}; }
 inline RowKernel hadamard_kernel() { return {.accesses = 2, .vector = 1, .integer = 2, .scalar = 0, .fixed = 0}; }
-/// Negate, e^x, 1 + x, reciprocal, two products: gate twice, up, six results.
 inline RowKernel swiglu_kernel(const LatencyKeys& t) {
   constexpr double kInstructions = 6;
   const auto chain = static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul);
-  return {
-      .accesses = 9, .vector = kInstructions, .integer = 2, .scalar = 0, .fixed = std::max(0.0, chain - kInstructions)};
+  return {.accesses = kSwigluAccesses,
+          .vector = kInstructions,
+          .integer = 2,
+          .scalar = 0,
+          .fixed = std::max(0.0, chain - kInstructions)};
 }
 
 /// Any activation, slab after slab; `gated`: times another row. Each instruction takes its predecessor's result, so
@@ -120,11 +123,11 @@ inline double row_cycles(const Device& device, const RowKernel& k, double rows, 
 
 /// One block of rows of a product, with rows of other work between its column blocks.
 struct ShadowedBlock {
-  double columns = 0, k_tiles = 0;
-  double array = 0;   ///< cycles of its tiles
-  double queued = 0;  ///< cycles of tiles that the array's queue holds (queue_lead())
-  double rows = 0;    ///< of the other work
-  bool fresh = true;  ///< its rows are results of the block before, so that it does not begin at once
+  std::int64_t columns = 0, k_tiles = 0;
+  double array = 0;       ///< cycles of its tiles
+  double queued = 0;      ///< cycles of tiles that the array's queue holds (queue_lead())
+  std::int64_t rows = 0;  ///< of the other work
+  bool fresh = true;      ///< its rows are results of the block before, so that it does not begin at once
 };
 /// Cycles of the block if the front end limits them: it issues the slices of work between column blocks, in order, and
 /// slices begin only when the rows of the block before have been written. While operands and write-outs are moved at
@@ -132,30 +135,28 @@ struct ShadowedBlock {
 /// write-out's BLEN cycles times the share of T in which tiles run. T is the slice's cycles and these. No tile is
 /// issued during a slice, so that an array whose tiles are short empties its queue and waits for the rest.
 inline double slices_cycles(const Device& device, const RowKernel& k, double slabs, const ShadowedBlock& block) {
-  constexpr double kFill = 4;       // sub-arrays' sizes that fill and write-out take
-  constexpr double kSlice = 30;     // cycles to save and set registers
-  constexpr double kMostSlabs = 8;  // of rows that are interleaved
+  constexpr double kSlice = 30;  // cycles to save and set registers
   const auto side = static_cast<double>(device.array.blen);
-  const double lead = block.fresh ? std::min(block.columns - 1, std::ceil(kFill / block.k_tiles) + 1) : 0;
-  const double rest = block.columns - lead;
-  const double each = std::ceil(block.rows / rest), slices = std::ceil(block.rows / each),
-               between = std::floor(rest / slices);
-  const double together = slabs <= kMostSlabs && std::fmod(each, 2) == 0 ? 2 : 1;
-  const double column = block.array / block.columns;
+  const Slices plan = make_slices(block.columns, block.k_tiles, block.rows, block.fresh);
+  const auto columns = static_cast<double>(block.columns), k_tiles = static_cast<double>(block.k_tiles),
+             each = static_cast<double>(plan.each), slices = static_cast<double>(plan.count()),
+             between = static_cast<double>(plan.between);
+  const double together = in_pairs(plan.each, static_cast<std::int64_t>(slabs)) ? 2 : 1;
+  const double column = block.array / columns;
   const double work = kSlice + each * row_cycles(device, k, 1, slabs, together);
-  const double slice = 2 * between * block.k_tiles + work;
+  const double slice = 2 * between * k_tiles + work;
   const double both = device.sram.vector_ports > 2 ? 0 : between * side * between * column;
   const double period = (slice + std::sqrt(slice * slice + 4 * both)) / 2;
   const double starved = between * column + std::max(0.0, work - block.queued);
-  return (block.columns - slices * between) * column + slices * std::max(starved, period);
+  return (columns - slices * between) * column + slices * std::max(starved, period);
 }
 
 /// Cycles that an array waits while the front end issues SwiGLU of a slab's block, row after row, behind the block's
-/// column blocks: in quarters where these divide by four (compiler/matrix_product.cpp).
-inline double behind_block_wait(const Device& device, double columns, double queued) {
+/// column blocks.
+inline double behind_block_wait(const Device& device, std::int64_t columns, double queued) {
   constexpr double kPointers = 10;
   const std::int64_t rows = device.array.blen;
-  const double parts = std::fmod(columns, 4) == 0 && rows % 4 == 0 ? 4 : 1;
+  const auto parts = static_cast<double>(pieces_behind(columns, rows));
   const double part =
       kPointers + row_cycles(device, swiglu_kernel(device.latency), static_cast<double>(rows) / parts, 1, 1);
   return parts * std::max(0.0, part - queued);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <variant>
 
-#include "npu_compiler/analytic/routing.h"
+#include "npu_compiler/analytic/products.h"
 #include "npu_core/device/device.h"
 
 namespace dllm::npu {
@@ -19,6 +19,10 @@ class HostOperator {
       : graph_(graph), device_(device), sequences_(sequences), keys_(keys) {}
 
   HostAmounts amounts(const Op& any) {
+    const Products products = products_of(graph_, any, {.sequences = sequences_, .keys = keys_});
+    const double flops = 2 * static_cast<double>(products.macs);
+    (products.weights > 0 ? int8_ : f16_) += flops;
+    bytes_ += products.weights * device_.numerics.weight_bytes + products.cached * device_.numerics.kv_bytes;
     std::visit([this](const auto& o) { add(o); }, any);
     return {int8_, f16_, f32_, bytes_};
   }
@@ -27,39 +31,25 @@ class HostOperator {
   const Value& value(ValueId id) const { return graph_.value(id); }
   double elements(ValueId id) const { return static_cast<double>(value(id).rows * value(id).width); }
 
-  void product(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
-    int8_ += 2 * static_cast<double>(rows * outputs * inputs);
-    bytes_ += static_cast<double>(outputs * inputs) * device_.numerics.weight_bytes;
-  }
-
   void add(const op::Embed& o) {
     bytes_ += elements(o.out) * (device_.numerics.weight_bytes + device_.numerics.activation_bytes);
     f32_ += elements(o.out);
   }
   void add(const op::RmsNorm& o) { f32_ += kNormFlops * elements(o.x); }
   void add(const op::LayerNorm& o) { f32_ += 2 * kNormFlops * elements(o.x); }
-  void add(const op::Linear& o) { product(value(o.x).rows, value(o.out).width, value(o.x).width); }
+  void add(const op::Linear&) {}
   void add(const op::Rope& o) { f32_ += kRopeFlops * elements(o.x); }
   void add(const op::Hadamard& o) { f32_ += std::log2(static_cast<double>(o.order)) * elements(o.x); }
   void add(const op::StoreKv& o) { bytes_ += (elements(o.k) + elements(o.v)) * device_.numerics.kv_bytes; }
-  void add(const op::Attention& o) {
-    const auto pairs = static_cast<double>(value(o.q).rows * o.heads * keys_);
-    f16_ += 4 * pairs * static_cast<double>(o.head_dim);
-    f32_ += kSoftmaxFlops * pairs;
-    bytes_ += static_cast<double>(2 * sequences_ * keys_ * o.kv_heads * o.head_dim) * device_.numerics.kv_bytes;
-  }
+  void add(const op::Attention& o) { f32_ += kSoftmaxFlops * static_cast<double>(value(o.q).rows * o.heads * keys_); }
   void add(const op::Glu& o) { f32_ += kGluFlops * elements(o.gate); }
   void add(const op::Add& o) { f32_ += elements(o.a); }
   void add(const op::Scale& o) { f32_ += elements(o.x); }
   void add(const op::Select& o) { f32_ += elements(o.out); }
   void add(const op::Route& o) { f32_ += kSoftmaxFlops * elements(o.logits); }
   void add(const op::Experts& o) {
-    const Shape& stack = graph_.weight(o.gate).shape;
-    const std::int64_t rows = value(o.x).rows, used = value(o.route).width / 2;
-    const auto one = static_cast<double>((2 * stack[0] + value(o.out).width) * stack[1]);
-    int8_ += 2 * one * static_cast<double>(rows * used);
-    bytes_ += one * expert_load(rows, stack[2], used, 1, {}).touched * device_.numerics.weight_bytes;
-    f32_ += kGluFlops * static_cast<double>(rows * used * stack[1]);
+    const ExpertProducts e = expert_products(graph_, o);
+    f32_ += kGluFlops * static_cast<double>(e.rows * e.used * e.inner);
   }
   void add(const op::HiddenIn& o) { bytes_ += elements(o.out) * device_.numerics.activation_bytes; }
   void add(const op::HiddenOut& o) { bytes_ += elements(o.x) * device_.numerics.activation_bytes; }
@@ -67,10 +57,7 @@ class HostOperator {
   void add(const op::Gather&) {}  // ranks have no NPU
   void add(const op::GatherScored& o) { bytes_ += elements(o.out) * device_.numerics.activation_bytes; }
   void add(const op::ScoreHead& o) {
-    const std::int64_t rows = value(o.x).rows;
-    const std::int64_t vocab = graph_.weight(o.weight).shape.back();
-    product(rows, vocab, value(o.x).width);
-    f32_ += kReductionFlops * static_cast<double>(rows * vocab);
+    f32_ += kReductionFlops * static_cast<double>(value(o.x).rows * graph_.weight(o.weight).shape.back());
   }
 
   const Graph& graph_;

@@ -7,6 +7,7 @@
 
 #include "base/human_bytes.h"
 #include "base/integers.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/runtime/staging.h"
 
@@ -30,10 +31,9 @@ class Pager {
       paging_ = {.pinned_bytes = pinned};
       for (const MemoryOp& op : program_.ops) {
         ++now_;
-        for (const std::int32_t t : op.reads) used_[static_cast<std::size_t>(t)] = now_;
+        for (const std::int32_t t : op.reads) used_[to_size(t)] = now_;
         for (const std::int32_t t : op.reads)
-          if (paged_[static_cast<std::size_t>(t)] && where_[static_cast<std::size_t>(t)] < 0)
-            DLLM_CHECK_OK(map_tensor(static_cast<std::size_t>(t), op.name));
+          if (paged_[to_size(t)] && where_[to_size(t)] < 0) DLLM_CHECK_OK(map_tensor(to_size(t), op.name));
       }
     }
     return paging_;
@@ -43,7 +43,7 @@ class Pager {
   Expected<void> pin() {
     std::vector<char> written(program_.tensors.size());
     for (const MemoryOp& op : program_.ops)
-      for (const std::int32_t t : op.writes) written[static_cast<std::size_t>(t)] = 1;
+      for (const std::int32_t t : op.writes) written[to_size(t)] = 1;
     std::int64_t activations = 0, small = 0, state = 0;
     for (std::size_t t = 0; t < program_.tensors.size(); ++t) {
       const MemoryTensor& tensor = program_.tensors[t];
@@ -112,7 +112,7 @@ class Pager {
       if (oldest == ranges_.end() || use_of(it->second) < use_of(oldest->second)) oldest = it;
     }
     if (oldest == ranges_.end()) return false;
-    where_[static_cast<std::size_t>(oldest->second.tensor)] = -1;
+    where_[to_size(oldest->second.tensor)] = -1;
     ranges_.erase(oldest);
     ++paging_.evictions;
     return true;
@@ -143,7 +143,7 @@ class Pager {
     std::int64_t bytes = 0;
     std::int32_t tensor = -1;  ///< -1: pinned
   };
-  std::int64_t use_of(const Range& range) const { return used_[static_cast<std::size_t>(range.tensor)]; }
+  std::int64_t use_of(const Range& range) const { return used_[to_size(range.tensor)]; }
 
   const MemoryProgram& program_;
   const MemoryLimits& limits_;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/parse_text.h"
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -81,7 +82,7 @@ class MeasurementTable {
     std::ranges::sort(given), std::ranges::sort(wanted);
     if (given != wanted) return error(fmt::format("the columns are {}", fmt::join(cells, ",")));
     for (const std::string_view column : columns_)
-      order_.push_back(static_cast<std::size_t>(std::ranges::find(cells, column) - cells.begin()));
+      order_.push_back(to_size(std::ranges::find(cells, column) - cells.begin()));
     return {};
   }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/to_size.h"
 #include "npu_compiler/calibrate/small_matrix.h"
 
 namespace dllm::npu {
@@ -33,7 +34,7 @@ double blended(const std::vector<LinearForm>& forms, const Values& values, doubl
   const LinearForm& most = longest(forms, values);
   const double seconds = form_seconds(most, values);
   if (power == 0 || seconds <= 0) {
-    shares[static_cast<std::size_t>(&most - forms.data())] = 1;
+    shares[to_size(&most - forms.data())] = 1;
     return seconds;
   }
   double sum = 0;

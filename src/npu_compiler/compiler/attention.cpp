@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/attention_plan.h"
 #include "npu_compiler/compiler/context.h"
@@ -86,7 +87,7 @@ class AttentionLowering {
   std::uint32_t hlen() const { return static_cast<std::uint32_t>(m_.hlen); }
   std::int64_t lane_groups() const { return m_.vlen / m_.mlen; }
   const LaneGroup& lanes(std::int64_t slab, std::int64_t group) const {
-    return lanes_[static_cast<std::size_t>(slab * lane_groups() + group)];
+    return lanes_[to_size(slab * lane_groups() + group)];
   }
 
   std::vector<std::int64_t> kv_groups(std::int64_t slab) const {
@@ -98,8 +99,8 @@ class AttentionLowering {
 
   void plan() {
     lanes_ = plan_lanes(c_.map(o_.q), kv_place(c_.spec.sequences.front()).map, m_);
-    block_ = round_up(std::min<std::int64_t>(128, m_.mlen), m_.blen);
-    const auto chunk = static_cast<std::size_t>(c_.layout.chunk_tiles);
+    block_ = score_rows(sram_shape(m_));
+    const auto chunk = to_size(c_.layout.chunk_tiles);
     for (std::size_t s = 0; s < c_.spec.sequences.size(); ++s) {
       tiles_.push_back(plan_tiles(c_.spec.sequences[s], m_.hlen));
       const auto n = static_cast<std::int64_t>(c_.spec.sequences[s].positions.size());
@@ -180,7 +181,7 @@ class AttentionLowering {
   Expected<void> load_ones() {
     if (c_.ones_loaded) return {};
     const MxFormat& format = m_.matrix_kv;
-    const auto count = static_cast<std::size_t>(m_.hlen * m_.mlen);
+    const auto count = to_size(m_.hlen * m_.mlen);
     std::vector<std::uint16_t> codes(count);
     std::vector<std::uint8_t> scales(format.scale_bytes(count));
     mx_quantize(format, std::vector<float>(count, 1.0f).data(), count, codes.data(), scales.data());
@@ -199,10 +200,10 @@ class AttentionLowering {
   Expected<void> used_lanes() {
     const LaneMap& map = c_.map(o_.q);
     for (std::int64_t slab = 0; slab < q_.slabs; ++slab) {
-      std::vector<Bf16> used(static_cast<std::size_t>(m_.vlen));
+      std::vector<Bf16> used(to_size(m_.vlen));
       for (std::int64_t column = 0; column < map.width; ++column)
         if (const std::int64_t lane = map.lane(column) - slab * m_.vlen; lane >= 0 && lane < m_.vlen)
-          used[static_cast<std::size_t>(lane)] = c_.one();
+          used[to_size(lane)] = c_.one();
       const bool all = std::ranges::all_of(used, [](Bf16 v) { return v != 0; });
       std::optional<Buffer> mask;
       if (!all) {
@@ -310,8 +311,7 @@ class AttentionLowering {
       if (!job.first_chunk) rows.out = out_.row + b.slab * out_.stride + b.base + first;
       for (std::size_t t = 0; t < job.tiles; ++t) {
         const std::int32_t pattern = run.patterns[job.first_tile + t];
-        rows.masks.push_back(pattern == kAllVisible ? SoftmaxRows::Mask{}
-                                                    : masks_[job.sequence][static_cast<std::size_t>(pattern)]);
+        rows.masks.push_back(pattern == kAllVisible ? SoftmaxRows::Mask{} : masks_[job.sequence][to_size(pattern)]);
       }
       emit_softmax(c_, rows);
     }
@@ -336,7 +336,7 @@ class AttentionLowering {
     const Block& b = blocks_[i];
     const Job& job = jobs_[b.job];
     const bool only = job.first_chunk && job.last_chunk;
-    const std::optional<Buffer>& slots = slots_[static_cast<std::size_t>(b.slab)];
+    const std::optional<Buffer>& slots = slots_[to_size(b.slab)];
     const Gp used = slots ? e_.reg(c_.address(slots->row)) : Gp();
     std::vector<Collected> rows;
     for (std::int64_t g = 0; g < group; ++g)

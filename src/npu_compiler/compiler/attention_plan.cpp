@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace dllm::npu {
 
 SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen) {
@@ -24,9 +26,8 @@ SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen) {
     std::vector<std::int32_t> of_run;
     bool any = false;
     for (const RowRun& run : plan.runs) {
-      std::vector<bool> pattern(static_cast<std::size_t>(hlen));
-      for (std::int64_t j = 0; j < hlen; ++j)
-        pattern[static_cast<std::size_t>(j)] = sequence.sees(static_cast<std::size_t>(run.first), tile * hlen + j);
+      std::vector<bool> pattern(to_size(hlen));
+      for (std::int64_t j = 0; j < hlen; ++j) pattern[to_size(j)] = sequence.sees(to_size(run.first), tile * hlen + j);
       any = any || std::ranges::any_of(pattern, [](bool b) { return b; });
       if (std::ranges::all_of(pattern, [](bool b) { return b; })) {
         of_run.push_back(kAllVisible);

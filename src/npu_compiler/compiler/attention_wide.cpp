@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/attention_plan.h"
 #include "npu_compiler/compiler/context.h"
@@ -83,7 +84,7 @@ class WideAttention {
   };
 
   Expected<void> plan() {
-    const std::int64_t most = round_up(std::min<std::int64_t>(128, m_.mlen), m_.blen), share = o_.heads / o_.kv_heads;
+    const std::int64_t most = score_rows(sram_shape(m_)), share = o_.heads / o_.kv_heads;
     std::int64_t base = 0;
     for (std::size_t s = 0; s < c_.spec.sequences.size(); ++s) {
       const SequenceSpec& sequence = c_.spec.sequences[s];
@@ -210,9 +211,9 @@ class WideAttention {
                        .count = end - first,
                        .masks = {}};
       for (std::int64_t t = 0; t < rows.tiles; ++t) {
-        const std::int32_t pattern = run.patterns[static_cast<std::size_t>(t)];
+        const std::int32_t pattern = run.patterns[to_size(t)];
         rows.masks.push_back(pattern == kAllVisible ? SoftmaxRows::Mask{}
-                                                    : masks_[jobs_[b.job].sequence][static_cast<std::size_t>(pattern)]);
+                                                    : masks_[jobs_[b.job].sequence][to_size(pattern)]);
       }
       emit_softmax(c_, rows);
     }

@@ -1,5 +1,6 @@
 #include "npu_compiler/compiler/channel_statistics.h"
 
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -74,8 +75,8 @@ class SlabStatistics {
   };
   /// levels[level] <- the sum of `count` rows from x on, in runs of `run`; x moves past them.
   void add_up(const Sums& s, int level, std::int64_t count, std::int64_t run) {
-    const Gp& sum = s.levels[static_cast<std::size_t>(level)];
-    const Gp& below = level > 0 ? s.levels[static_cast<std::size_t>(level - 1)] : shrinks_ ? t_ : s.x;
+    const Gp& sum = s.levels[to_size(level)];
+    const Gp& below = level > 0 ? s.levels[to_size(level - 1)] : shrinks_ ? t_ : s.x;
     bool begun = false;
     const auto part = [&](std::int64_t rows) {
       if (level > 0) add_up(s, level - 1, rows, run / kMeanRun);
@@ -137,7 +138,7 @@ class SlabStatistics {
 
 Expected<void> channel_statistics(StepContext& c, SmoothingCentre centre, const ValuePlace& x, std::int64_t count,
                                   const ChannelRows& out) {
-  const auto vlen = static_cast<std::size_t>(c.vlen());
+  const auto vlen = to_size(c.vlen());
   DLLM_TRY(const Buffer zero, c.constant_row(std::vector<Bf16>(vlen)));
   DLLM_TRY(const Buffer one, c.constant_row(std::vector<Bf16>(vlen, c.one())));
   DLLM_TRY(const Buffer scratch, c.acquire(SlabStatistics::kRows, "statistics of channels"));

@@ -1,16 +1,15 @@
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "base/try.h"
+#include "graph/patterns.h"
 #include "npu_compiler/compiler/context.h"
+#include "npu_compiler/lowering/lanes.h"
+#include "npu_compiler/lowering/phases.h"
 
 namespace dllm::npu {
 namespace {
-
-std::string region_name(const Graph& graph, const dllm::Op& any) {
-  if (const std::vector<ValueId> out = outputs(any); !out.empty()) return graph.value(out.front()).name;
-  if (const auto* store = std::get_if<op::StoreKv>(&any)) return fmt::format("blk.{}.store_kv", store->layer);
-  return std::string(op_name(any));
-}
 
 Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                      const CompileOptions& options) {
@@ -33,38 +32,23 @@ std::size_t end_of(const StepContext& c) {
   return c.options.segment.end == 0 ? c.graph.ops.size() : c.options.segment.end;
 }
 
-void list_matrices(StepContext& c) {
-  for (std::size_t i = c.options.segment.first; i < end_of(c); ++i) {
-    WeightId weight = kNoId;
-    if (const auto* linear = std::get_if<op::Linear>(&c.graph.ops[i])) weight = linear->weight;
-    if (const auto* head = std::get_if<op::ScoreHead>(&c.graph.ops[i])) weight = head->weight;
-    if (std::holds_alternative<op::Experts>(c.graph.ops[i]))
-      c.matrices.push_back({static_cast<std::int32_t>(i), nullptr});
-    if (weight == kNoId || (c.spec.scored() == 0 && std::holds_alternative<op::ScoreHead>(c.graph.ops[i]))) continue;
-    c.matrices.push_back({static_cast<std::int32_t>(i), c.layout.find(weight, WeightUse::kMatrix)});
-  }
+PhaseRules phase_rules(const StepContext& c) {
+  PhaseRules rules{.segment = c.options.segment,
+                   .hlen = c.machine.hlen,
+                   .fuse = c.options.fuse && !c.options.keep_values,
+                   .overlap = c.overlap,
+                   .smooth = c.machine.smoothing.any(),
+                   .absent = std::vector<bool>(c.graph.weights.size())};
+  for (std::size_t i = 0; i < rules.absent.size(); ++i)
+    rules.absent[i] = c.layout.find(static_cast<WeightId>(i), WeightUse::kRow) == nullptr;
+  return rules;
 }
 
-/// What is lowered as one from an operator on: at most one of the two.
-struct Group {
-  std::optional<GatedProducts> gated;
-  std::optional<ResidualProduct> residual;
-
-  std::size_t ops() const { return gated ? GatedProducts::kOps : residual ? residual->ops() : 1; }
-};
-
-/// Products with a bias are lowered separately: the bias is added before anything else reads them.
-Group group_at(const StepContext& c, const GraphPatterns& patterns, std::size_t first) {
-  const auto plain = [&c](const op::Linear* o) {
-    return o->bias == kNoId || c.layout.find(o->bias, WeightUse::kRow) == nullptr;
-  };
-  Group group;
-  if (c.options.fuse && !c.options.keep_values) group.gated = patterns.gated_at(first);
-  if (group.gated && group.gated->unit->activation != Activation::kSilu) group.gated.reset();
-  if (group.gated && !(plain(group.gated->gate) && plain(group.gated->up))) group.gated.reset();
-  if (c.overlap && !group.gated) group.residual = patterns.residual_at(first);
-  if (group.residual && !plain(group.residual->product)) group.residual.reset();
-  return group;
+void list_matrices(StepContext& c, const std::vector<Phase>& phases) {
+  for (const StreamedMatrix& m : streamed_matrices(c.graph, phases)) {
+    c.matrices.push_back(m.weight == kNoId ? nullptr : c.layout.find(m.weight, WeightUse::kMatrix));
+    if (m.second != kNoId) c.matrices.push_back(c.layout.find(m.second, WeightUse::kMatrix));
+  }
 }
 
 /// Whether the operator processes any rows: a step without scored rows ends before the last norm.
@@ -75,13 +59,13 @@ bool has_rows(const StepContext& c, const dllm::Op& any) {
   return !std::holds_alternative<op::ScoreHead>(any) || c.spec.scored() > 0;
 }
 
-Expected<void> lower_at(StepContext& c, std::size_t first, const Group& group) {
-  const dllm::Op& any = c.graph.ops[first];
+Expected<void> lower_phase(StepContext& c, const Phase& phase) {
+  const dllm::Op& any = c.graph.ops[phase.first];
   if (!std::holds_alternative<op::Linear>(any)) c.flush_streams();
   if (!std::holds_alternative<op::Linear>(any) && !std::holds_alternative<op::ScoreHead>(any)) c.flush_carry();
   if (!std::holds_alternative<op::Attention>(any)) DLLM_CHECK_OK(store_values(c));
-  if (group.residual) return lower(c, *group.residual);
-  if (group.gated) return lower(c, *group.gated);
+  if (phase.residual) return lower(c, *phase.residual);
+  if (phase.gated) return lower(c, *phase.gated);
   if (!has_rows(c, any)) return {};
   return std::visit(
       [&c, &any](const auto& o) -> Expected<void> {
@@ -160,34 +144,30 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
   if (c.overlap) {
     DLLM_TRY(c.row_scratch, c.acquire_forever(2, "rows of intermediate results"));
   }
-  list_matrices(c);
-  const GraphPatterns patterns(graph);
+  const std::vector<Phase> all = phases(graph, GraphPatterns(graph), phase_rules(c));
+  list_matrices(c, all);
   c.e.begin_region("weights");
   if (!c.matrices.empty()) prefetch_first_panel(c, 0, 0);
   c.e.end_region();
   DLLM_CHECK_OK(load_waiting(c));
-  std::set<std::int32_t> listed;  // hoisted operators that belong to a region
-  for (std::size_t i = options.segment.first; i < end_of(c);) {
-    const Group group = group_at(c, patterns, i);
-    const std::size_t count = group.ops();
-    c.current = static_cast<std::int32_t>(i + count - 1);
-    if (c.hoisted.contains(static_cast<std::int32_t>(i))) {
+  for (const Phase& phase : all) {
+    c.current = static_cast<std::int32_t>(phase.first + phase.count - 1);
+    if (phase.in_stream) {
       c.release_dead();
-      ++i;
       continue;
     }
-    // A residual's region has the product's name, because its time is spent there.
-    OperatorRegion region{{}, region_name(graph, graph.ops[group.residual ? i : i + count - 1]), c.e.position(), 0};
-    for (std::size_t k = i; k < i + count; ++k) region.ops.push_back(static_cast<std::int32_t>(k));
+    OperatorRegion region{{}, phase_name(graph, phase), c.e.position(), 0};
+    for (std::size_t k = 0; k < phase.count; ++k) region.ops.push_back(static_cast<std::int32_t>(phase.first + k));
     c.e.begin_region(region.name);
-    DLLM_CHECK_OK(lower_at(c, i, group));
+    DLLM_CHECK_OK(lower_phase(c, phase));
+    if (phase.streamed != Phase::kNone) {
+      DLLM_CHECK_OK(stream_rope(c, phase));
+      region.ops.push_back(static_cast<std::int32_t>(phase.streamed));
+    }
     c.e.end_region();
     region.end = c.e.position();
-    for (const std::int32_t op : c.hoisted)
-      if (op > c.current && !listed.contains(op)) region.ops.push_back(op), listed.insert(op);
     c.result.operators.push_back(std::move(region));
     c.release_dead();
-    i += count;
   }
   c.flush_streams();
   c.flush_carry();
@@ -212,12 +192,7 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
 }  // namespace
 
 std::uint64_t spill_bytes(const Graph& graph, const ModelLayout& layout, std::size_t at) {
-  std::int64_t rows = 0;
-  for (const ValueId id : waiting_values(graph, at)) {
-    const auto index = static_cast<std::size_t>(id);
-    rows += round_up(graph.values[index].rows, layout.machine.blen) * layout.slabs(layout.values[index]);
-  }
-  return static_cast<std::uint64_t>(rows * layout.machine.vlen * 2);
+  return static_cast<std::uint64_t>(waiting_bytes(graph, layout.values, layout.machine.blen, layout.machine.vlen, at));
 }
 
 Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,

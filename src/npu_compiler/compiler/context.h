@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "base/free_ranges.h"
-#include "graph/patterns.h"
+#include "base/to_size.h"
 #include "npu_compiler/compiler/emitter.h"
 #include "npu_compiler/compiler/kv_factors.h"
 #include "npu_compiler/compiler/row_work.h"
 #include "npu_compiler/compiler/step.h"
+#include "npu_compiler/lowering/phases.h"
 
 // State shared by the lowerings. One file per operator kind defines lower(); compile.cpp calls them in order.
 
@@ -38,12 +39,6 @@ class VramAllocator {
 struct StepRow {
   std::size_t sequence = 0, index = 0;
   Position position = 0;
-};
-
-/// One use of a matrix: the order in which panels stream through matrix SRAM.
-struct MatrixUse {
-  std::int32_t op = 0;
-  const WeightPlace* place = nullptr;  ///< null: a layer of experts, whose first panel is known only at run time
 };
 
 /// Where routing puts its lists in INT_MEM. A node is two words: the next node of the same expert (0: none) and the
@@ -78,10 +73,10 @@ class StepContext {
   Expected<Buffer> acquire_forever(std::int64_t count, std::string_view what);
   /// Gives `out` a buffer: that of an input with the same shape that is not used afterwards, or a new one.
   Expected<ValuePlace> place_output(ValueId out, std::span<const ValueId> reusable = {});
-  const ValuePlace& place(ValueId id) const { return result.values[static_cast<std::size_t>(id)]; }
+  const ValuePlace& place(ValueId id) const { return result.values[to_size(id)]; }
   /// Makes `out` another name of `x`'s buffer.
   void alias(ValueId out, ValueId x);
-  const LaneMap& map(ValueId id) const { return layout.values[static_cast<std::size_t>(id)]; }
+  const LaneMap& map(ValueId id) const { return layout.values[to_size(id)]; }
   std::int64_t value_rows(ValueId id) const { return graph.value(id).rows; }
   /// Element address of a row of VRAM.
   std::uint32_t address(std::int64_t row) const { return static_cast<std::uint32_t>(row * machine.vlen); }
@@ -124,8 +119,8 @@ class StepContext {
   /// All rows of a value between vector SRAM and HBM, in the lanes' format; returns their bytes.
   std::uint64_t move_rows(Op op, const ValuePlace& place, std::uint64_t base);
 
-  // The stream of weight panels.
-  std::vector<MatrixUse> matrices;
+  /// The order in which panels of weights stream; null: a layer of experts, whose first is known only at run time.
+  std::vector<const WeightPlace*> matrices;
   std::size_t next_matrix = 0;                   ///< index of the next use to be lowered
   std::int64_t panels_done = 0;                  ///< parity chooses the buffer
   bool stores_pending = false;                   ///< K and V were stored after the last fence
@@ -137,11 +132,10 @@ class StepContext {
   Buffer factor_rows;  ///< of all sequences
 
   // Work that overlaps with the next products; see row_work.h.
-  bool overlap = false;            ///< whether any is allowed
-  std::optional<RowWork> carry;    ///< for the last block of rows of the product before
-  std::vector<RowWork> streams;    ///< on complete rows
-  std::set<std::int32_t> hoisted;  ///< operators whose work is done by a stream
-  Buffer row_scratch;              ///< two rows of intermediate results
+  bool overlap = false;          ///< whether any is allowed
+  std::optional<RowWork> carry;  ///< for the last block of rows of the product before
+  std::vector<RowWork> streams;  ///< on complete rows
+  Buffer row_scratch;            ///< two rows of intermediate results
   /// A word for RowWork::word, round-robin.
   std::uint32_t work_word() { return kFirstWorkWord + next_work_word_++ % kWorkWords; }
   /// Emits the rest of them.
@@ -164,7 +158,7 @@ class StepContext {
   void release_dead();
   /// Keeps a value's buffer until finish() of a work that uses it.
   void hold(ValueId id) { held_.insert(id); }
-  const Lifetime& life(ValueId id) const { return lives_[static_cast<std::size_t>(id)]; }
+  const Lifetime& life(ValueId id) const { return lives_[to_size(id)]; }
 
  private:
   struct Shared {
@@ -280,9 +274,8 @@ void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::i
 void norm_constants(StepContext& c, std::int64_t n, float eps, std::uint32_t shrink);
 void norm_squares(StepContext& c, const Gp& out, const Gp& x, std::uint32_t shrink);
 void norm_factor(Emitter& e, std::uint32_t f);
-/// RoPE of a value that the current operator has made, as a stream for the products that follow, if it can be done in
-/// place. Its operator is hoisted.
-Expected<void> stream_rope(StepContext& c, ValueId x);
+/// RoPE of the value that the phase has made, as a stream for the products that follow.
+Expected<void> stream_rope(StepContext& c, const Phase& phase);
 /// Stores the rows of K, or of V, into the caches.
 Expected<void> store_rows(StepContext& c, const op::StoreKv& o, bool value);
 /// Stores the rows of V that were delayed.

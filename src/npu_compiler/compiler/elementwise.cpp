@@ -105,37 +105,23 @@ static void rotate_pairs(StepContext& c, const ValuePlace& x, std::int64_t table
   });
 }
 
-Expected<void> stream_rope(StepContext& c, ValueId x) {
-  if (!c.overlap) return {};
-  std::int32_t at = -1;
-  for (std::size_t i = 0; i < c.graph.ops.size(); ++i) {
-    const std::vector<ValueId> read = inputs(c.graph.ops[i]);
-    if (std::ranges::find(read, x) == read.end()) continue;
-    if (at >= 0) return {};  // there is another reader
-    at = static_cast<std::int32_t>(i);
+Expected<void> stream_rope(StepContext& c, const Phase& phase) {
+  const auto& o = std::get<op::Rope>(c.graph.ops[phase.streamed]);
+  const auto rope = std::ranges::find_if(c.layout.ropes, [&](const RopePlace& place) { return place.serves(o); });
+  DLLM_TRY(const Buffer tables, c.rope_rows(*rope));
+  c.alias(o.out, o.x);
+  c.streams.push_back(rope_work(c, c.place(o.x), rope->distance, tables, c.work_word()));
+  for (const dllm::Op& any : c.graph.ops) {
+    const auto* store = std::get_if<op::StoreKv>(&any);
+    if (store == nullptr || store->k != o.out || c.machine.smoothing.any()) continue;
+    for (const SequenceSpec& s : c.spec.sequences) DLLM_CHECK_OK(c.kv_place(s.capacity, store->layer));
+    c.streams.back().after = [&c, store] {
+      [[maybe_unused]] const Expected<void> stored = store_rows(c, *store, false);
+      assert(stored && "kv_place() has found its places");
+      c.keys_stored.insert(store);
+    };
   }
-  const auto* o = at < 0 ? nullptr : std::get_if<op::Rope>(&c.graph.ops[static_cast<std::size_t>(at)]);
-  if (o == nullptr) return {};
-  for (const RopePlace& rope : c.layout.ropes) {
-    if (!rope.serves(*o)) continue;
-    if (rope.tables != 2 || o->head_dim > c.machine.hlen) return {};
-    DLLM_TRY(const Buffer tables, c.rope_rows(rope));
-    c.alias(o->out, x);
-    c.hoisted.insert(at);
-    c.streams.push_back(rope_work(c, c.place(x), rope.distance, tables, c.work_word()));
-    for (const dllm::Op& any : c.graph.ops) {
-      const auto* store = std::get_if<op::StoreKv>(&any);
-      if (store == nullptr || store->k != o->out || c.machine.smoothing.any()) continue;
-      for (const SequenceSpec& s : c.spec.sequences) DLLM_CHECK_OK(c.kv_place(s.capacity, store->layer));
-      c.streams.back().after = [&c, store] {
-        [[maybe_unused]] const Expected<void> stored = store_rows(c, *store, false);
-        assert(stored && "kv_place() has found its places");
-        c.keys_stored.insert(store);
-      };
-    }
-    c.e.store_int(Gp(), Gp(), scratch_word(c.machine, c.streams.back().word));
-    return {};
-  }
+  c.e.store_int(Gp(), Gp(), scratch_word(c.machine, c.streams.back().word));
   return {};
 }
 

@@ -365,8 +365,6 @@ void Emitter::set_stride(std::uint32_t elements) {
   append(Op::C_SET_STRIDE_REG).set(Field::kRd, source.index());
 }
 
-void Emitter::set_mask(const Gp& sections) { append(Op::C_SET_V_MASK_REG).set(Field::kRd, sections.index()); }
-
 void Emitter::forget() {
   csr_.fill(std::nullopt);
   address_.fill(std::nullopt);

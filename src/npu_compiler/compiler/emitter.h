@@ -101,7 +101,6 @@ class Emitter {
   void set_address(std::uint32_t a, std::uint64_t bytes);
   void set_scale(std::uint64_t bytes);
   void set_stride(std::uint32_t elements);
-  void set_mask(const Gp& sections);
 
   std::uint32_t position() const { return static_cast<std::uint32_t>(program_.code.size()); }
   /// Names the instructions from here to the matching end_region().

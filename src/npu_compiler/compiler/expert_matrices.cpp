@@ -1,16 +1,6 @@
 #include "npu_compiler/compiler/expert_matrices.h"
 
-#include <algorithm>
-
 namespace dllm::npu {
-namespace {
-
-/// Choices per expert from which on all experts are taken to be chosen: with a uniform choice an expert is left out
-/// with a probability of e^-16.
-constexpr std::int64_t kCertainChoices = 16;
-
-}  // namespace
-
 ExpertMatrices::ExpertMatrices(StepContext& context, const op::Experts& o) : c_(context) {
   for (const dllm::Op& any : c_.graph.ops)
     if (const auto* route = std::get_if<op::Route>(&any); route != nullptr && route->out == o.route)
@@ -25,8 +15,7 @@ ExpertMatrices::ExpertMatrices(StepContext& context, const op::Experts& o) : c_(
 }
 
 std::int64_t ExpertMatrices::ahead() const {
-  const bool certain = rows_ * used_ >= kCertainChoices * experts();
-  return c_.layout.mram.experts_apart && certain ? std::min(slots(), experts()) : 0;
+  return experts_ahead({slots(), c_.layout.mram.experts_apart}, experts(), rows_ * used_);
 }
 
 void ExpertMatrices::transfer(Matrix matrix, const Gp& offset, const Gp& to, std::int64_t outputs) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -47,15 +48,12 @@ ExpertRows::ExpertRows(StepContext& context, const op::Experts& o, const ExpertM
       w_(context.place(o.route)) {}
 
 Expected<void> ExpertRows::place_buffers(const ValuePlace& out) {
-  constexpr std::int64_t kWeightSets = 3;   // of the items in flight
-  constexpr std::int64_t kChunkBlocks = 2;  // more only take room
   out_ = out;
-  std::vector<Bf16> first(static_cast<std::size_t>(c_.vlen()), 0);
+  std::vector<Bf16> first(to_size(c_.vlen()), 0);
   first[0] = c_.one();
   DLLM_TRY(lane_, c_.constant_row(first));
   DLLM_TRY(scratch_, c_.acquire(kScratch, "rows of intermediate results"));
-  const std::int64_t words = static_cast<std::int64_t>(m_.fp_words) / kWeightSets / m_.blen * m_.blen;
-  chunk_ = std::min({round_up(matrices_.rows(), m_.blen), words, kChunkBlocks * std::int64_t{m_.blen}});
+  chunk_ = expert_chunk(sram_shape(m_), static_cast<std::int64_t>(m_.fp_words), matrices_.rows());
   if (chunk_ == 0)
     return Error{ErrorCode::kUsage, fmt::format("weights of three times {} rows need as many words of FP_MEM", m_.blen),
                  "npu compiler", "--set sram.fp_words=N with a larger N"};

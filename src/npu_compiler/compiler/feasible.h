@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "npu_compiler/analytic/mapping.h"
+#include "npu_compiler/lowering/mapping.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
 

@@ -1,3 +1,4 @@
+#include "base/to_size.h"
 #include "npu_compiler/compiler/context.h"
 
 namespace dllm::npu {
@@ -6,10 +7,9 @@ void interleave_rows(StepContext& c, std::int64_t count, std::int64_t group, std
                      const std::function<void(std::span<const std::vector<Gp>>)>& body) {
   const auto walk = [&](std::int64_t from, std::int64_t trips, std::int64_t width) {
     if (trips == 0) return;
-    std::vector<std::vector<Gp>> rows(static_cast<std::size_t>(width));
+    std::vector<std::vector<Gp>> rows(to_size(width));
     for (std::int64_t g = 0; g < width; ++g)
-      for (const std::int64_t row : first)
-        rows[static_cast<std::size_t>(g)].push_back(c.e.reg(c.address(row + from + g)));
+      for (const std::int64_t row : first) rows[to_size(g)].push_back(c.e.reg(c.address(row + from + g)));
     c.e.loop(trips, [&] {
       body(rows);
       for (const std::vector<Gp>& row : rows)

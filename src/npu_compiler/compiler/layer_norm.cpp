@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/context.h"
 
@@ -103,8 +104,8 @@ Expected<void> lower(StepContext& c, const op::LayerNorm& o) {
   p.gain = gain.row, p.bias = bias.row;
   const std::int64_t n = c.map(o.x).width, last = n % c.vlen();
   if (last != 0) {
-    std::vector<Bf16> lanes(static_cast<std::size_t>(c.vlen()), Bf16{0});
-    for (std::int64_t i = 0; i < last; ++i) lanes[static_cast<std::size_t>(i)] = c.one();
+    std::vector<Bf16> lanes(to_size(c.vlen()), Bf16{0});
+    for (std::int64_t i = 0; i < last; ++i) lanes[to_size(i)] = c.one();
     DLLM_TRY(const Buffer mask, c.constant_row(lanes));
     p.mask = mask.row;
   }

@@ -9,8 +9,8 @@
 
 #include "base/to_size.h"
 #include "base/try.h"
-#include "npu_compiler/analytic/segments.h"
 #include "npu_compiler/compiler/kv_factors.h"
+#include "npu_compiler/lowering/segments.h"
 
 namespace dllm::npu {
 namespace {
@@ -114,11 +114,11 @@ class LayoutBuilder {
     return {};
   }
 
-  /// The panels of the mapping, if a buffer of weights holds one.
-  Expected<void> cut_into_panels(MatrixShape& shape, WeightId weight) const {
+  /// In the panels of the mapping, if a buffer of weights holds one.
+  Expected<MatrixShape> cut_into_panels(const LaneMap& in, const LaneMap& out, WeightId weight) const {
     const MachineConfig& m = layout_.machine;
-    shape.panel = panel_lanes(layout_.mapping, sram_shape(m), shape.n, shape.k_tiles);
-    if (shape.panel * shape.k_tiles <= layout_.mram.weight_rows) return {};
+    const MatrixShape shape = matrix_shape(layout_.mapping, sram_shape(m), out.used(), in.used());
+    if (shape.panel * shape.k_tiles <= layout_.mram.weight_rows) return shape;
     return Error{
         ErrorCode::kUsage,
         fmt::format("{} outputs of '{}' with K = {} take {} rows of matrix SRAM, a weight buffer has {}", m.blen,
@@ -133,9 +133,7 @@ class LayoutBuilder {
     place->in = in;
     place->out = out;
     MatrixShape& shape = place->matrix;
-    shape.n = round_up(out.used(), m.blen);
-    shape.k_tiles = ceil_div(in.used(), m.mlen);
-    DLLM_CHECK_OK(cut_into_panels(shape, weight));
+    DLLM_TRY(shape, cut_into_panels(in, out, weight));
     if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
       return Error{ErrorCode::kUsage,
                    fmt::format("'{}': {} products per output exceed the accumulators' 2^{}", name(weight),
@@ -182,18 +180,12 @@ class LayoutBuilder {
     place.spec = o;
     if (!present(o.factors)) place.spec.factors = kNoId;
     place.distance = o.dims / 2;
-    place.segment = layout_.machine.hlen;
-    if (o.head_dim > layout_.machine.hlen) {
-      place.halves = place.distance == vlen() && o.dims == o.head_dim;
-      if (!place.halves && o.dims > vlen())
-        return unsupported(fmt::format("RoPE of {} of {} lanes, which are neither two rows of VLEN {} nor within one",
-                                       o.dims, o.head_dim, vlen()),
-                           o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
-                                                : "a device whose array.hlen holds a head");
-      place.segment = vlen();
-      place.slabs = o.head_dim / vlen();
-    }
-    place.tables = place.halves || o.dims == place.segment ? 2 : 3;
+    static_cast<RopeForm&>(place) = rope_form(o, layout_.machine.hlen, vlen());
+    if (o.head_dim > layout_.machine.hlen && !place.halves && o.dims > vlen())
+      return unsupported(fmt::format("RoPE of {} of {} lanes, which are neither two rows of VLEN {} nor within one",
+                                     o.dims, o.head_dim, vlen()),
+                         o.dims == o.head_dim ? fmt::format("--set array.vlen={}", place.distance)
+                                              : "a device whose array.hlen holds a head");
     place.tensor = hbm_.tensor(static_cast<std::uint64_t>(layout_.positions * place.tables * vlen()),
                                layout_.machine.lane_format());
     layout_.ropes.push_back(place);
@@ -239,9 +231,7 @@ class LayoutBuilder {
     const MachineConfig& m = layout_.machine;
     MatrixShape shape;
     const std::int64_t block = std::max({m.weight.block, m.matrix_input.block, 1});
-    while (pack && in.used() <= m.mlen / (2 * shape.parts) && m.mlen / (2 * shape.parts) % block == 0 &&
-           2 * shape.parts * m.blen <= out.used() && m.vlen % (2 * shape.parts * m.blen) == 0)
-      shape.parts *= 2;
+    if (pack) shape.parts = packed_outputs(sram_shape(m), in.used(), out.used(), block);
     shape.n = shape.panel = round_up(out.used(), shape.parts * m.blen) / shape.parts;
     shape.k_tiles = ceil_div(in.used(), m.mlen);
     return shape;
@@ -257,7 +247,9 @@ class LayoutBuilder {
     place->streamed = streamed;
     MatrixShape& shape = place->matrix;
     shape = expert_shape(in, out, pack && !streamed);
-    if (streamed) DLLM_CHECK_OK(cut_into_panels(shape, weight));
+    if (streamed) {
+      DLLM_TRY(shape, cut_into_panels(in, out, weight));
+    }
     place->expert_stride = shape.n * shape.k_tiles * m.mlen;
     if (shape.k_tiles * m.mlen >> m.contraction_bits != 0)
       return Error{ErrorCode::kUsage,

@@ -8,7 +8,8 @@
 #include "base/integers.h"
 #include "dllm/error.h"
 #include "graph/graph.h"
-#include "npu_compiler/analytic/mapping.h"
+#include "npu_compiler/lowering/lanes.h"
+#include "npu_compiler/lowering/mapping.h"
 #include "npu_core/machine/config.h"
 
 // Where data are stored: columns of activations in lanes, weights and caches in HBM, buffers in matrix SRAM. The rules
@@ -18,32 +19,6 @@ namespace dllm::npu {
 
 /// Alignment in bytes of tensors, caches and areas of a step in HBM.
 inline constexpr std::uint64_t kHbmAlign = 4096;
-
-/// Columns of an activation -> lanes. Queries and keys store pairs of interleaved RoPE (2j, 2j + 1) as halves (j, j +
-/// dims/2), which leaves scores unchanged and lets one rotation of the lanes serve both. Plain values are unchanged.
-/// Values made of heads give every head a slot of HLEN lanes, and every KV head a power of two of query slots (28 query
-/// heads on 4 KV heads: 4 x 8 slots), because M_BTMM works on MLEN / HLEN heads of which equal numbers share a matrix.
-/// Lanes without a column are zero.
-struct LaneMap {
-  std::int64_t width = 0;     ///< columns
-  std::int64_t head_dim = 0;  ///< 0: plain
-  std::int64_t group = 1;     ///< heads per KV head
-  std::int64_t slots = 1;     ///< slots per KV head
-  std::int64_t hlen = 0;
-  std::int64_t interleaved = 0;  ///< columns of a head that are pairs of interleaved RoPE
-
-  bool heads() const { return head_dim != 0; }
-  std::int64_t slot_of(std::int64_t head) const { return head / group * slots + head % group; }
-  std::int64_t slot_count() const { return width / head_dim / group * slots; }
-  std::int64_t lane(std::int64_t column) const {
-    return heads() ? first_lane(column / head_dim) + lane_in_head(column % head_dim) : column;
-  }
-  std::int64_t first_lane(std::int64_t head) const { return slot_of(head) * hlen; }
-  std::int64_t lane_in_head(std::int64_t d) const { return d < interleaved ? d / 2 + d % 2 * (interleaved / 2) : d; }
-  /// One past the last lane that may hold a column.
-  std::int64_t used() const { return heads() ? slot_count() * hlen : width; }
-  friend bool operator==(const LaneMap&, const LaneMap&) = default;
-};
 
 /// Lane maps of all values of a graph. Errors: kUnsupported (heads that do not fit the device's HLEN).
 Expected<std::vector<LaneMap>> lane_maps(const Graph& graph, const MachineConfig& machine);
@@ -64,20 +39,6 @@ enum class WeightUse : std::uint8_t {
   kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, in the lanes' format
 };
 
-/// A matrix is stored in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer loads a panel, and a row holds
-/// one output's weights, blocked along the contraction. Packed weights have the same order in tiles (machine/tiles.h).
-struct MatrixShape {
-  std::int64_t n = 0;        ///< output lanes, multiple of BLEN
-  std::int64_t k_tiles = 0;  ///< of MLEN lanes
-  /// Output lanes per panel: a power of two times BLEN, at most VLEN; an expert's matrix is one panel unless streamed.
-  std::int64_t panel = 0;
-  /// Outputs that share a row of MLEN lanes: output part * n + r is in row r, from lane part * MLEN / parts on.
-  /// Otherwise a contraction that fills at most half of the array's lanes would read as many zeros as weights.
-  std::int64_t parts = 1;
-  std::int64_t panels() const { return ceil_div(n, panel); }
-  std::int64_t panel_lanes(std::int64_t p) const { return p + 1 < panels() ? panel : n - p * panel; }
-};
-
 struct WeightPlace {
   WeightId weight = kNoId;
   WeightUse use = WeightUse::kMatrix;
@@ -93,16 +54,10 @@ struct WeightPlace {
 /// RoPE's factors for every position: rows of VLEN lanes, the pattern of one head repeated. out = x*cos + up(x)*sin_up
 /// + down(x)*sin_down, where up/down rotate the lanes of a segment by `distance`; if both rotations are the same
 /// (distance is half of a segment) there is one sine.
-struct RopePlace {
+struct RopePlace : RopeForm {
   op::Rope spec;
   std::int64_t distance = 0;
-  int tables = 2;    ///< cos, sin; or 3
   HbmTensor tensor;  ///< [position][table][VLEN]
-  /// The halves of a head are separate slabs (VLEN is half of the rotated columns): out_low = low cos - high sin,
-  /// out_high = high cos + low sin, no rotation; the tables hold cos and sin of VLEN pairs.
-  bool halves = false;
-  std::int64_t segment = 0;  ///< lanes that rotate together: a head's slot of HLEN, or a row of a longer head
-  std::int64_t slabs = 1;    ///< of a head that is longer than HLEN; unless `halves`, only the first one rotates
   bool serves(const op::Rope& other) const;
 };
 

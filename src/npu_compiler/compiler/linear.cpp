@@ -19,7 +19,7 @@ void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::i
 Expected<void> lower(StepContext& c, const op::Linear& o) {
   const ValuePlace x = c.place(o.x);
   DLLM_TRY(const ValuePlace y, c.place_output(o.out));
-  clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+  clear_tail(c, c.matrices[c.next_matrix]->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
   const MatrixSink sink{c.address(y.row), {}, [&](const Gp& slab) { c.e.add(slab, slab, y.stride * c.vlen()); }};
   lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
   if (o.bias != kNoId && c.layout.find(o.bias, WeightUse::kRow) != nullptr) {
@@ -27,7 +27,7 @@ Expected<void> lower(StepContext& c, const op::Linear& o) {
     c.for_rows(c.value_rows(o.out), std::array{y}, std::array{bias},
                [&](std::span<const Gp> p) { c.e.vector_vv(Op::V_ADD_VV, p[0], p[0], p[1]); });
   }
-  return stream_rope(c, o.out);
+  return {};
 }
 
 Expected<void> lower(StepContext& c, const ResidualProduct& o) {
@@ -47,7 +47,7 @@ Expected<void> lower(StepContext& c, const ResidualProduct& o) {
     DLLM_TRY(rows.gain, c.resident(o.norm->gain, WeightUse::kRow));
   }
   c.current = last;
-  clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+  clear_tail(c, c.matrices[c.next_matrix]->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
   RowWork work = residual_work(c, rows, c.work_word());
   work.holds = {o.sum->a, o.sum->b};
   for (const ValueId id : work.holds) c.hold(id);
@@ -64,7 +64,7 @@ Expected<void> lower(StepContext& c, const GatedProducts& o) {
   DLLM_TRY(const ValuePlace y, c.place_output(o.unit->out));
   DLLM_TRY(const Buffer up, c.acquire(y.stride, "one slab of the second factor"));
   DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
-  clear_tail(c, c.matrices[c.next_matrix].place->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+  clear_tail(c, c.matrices[c.next_matrix]->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
   swiglu_constants(c);
   const std::int64_t slab_lanes = y.stride * c.vlen();
   MatrixSink sink{c.address(y.row),

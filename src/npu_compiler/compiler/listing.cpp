@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_core/device/device.h"
@@ -53,9 +54,8 @@ Expected<Listing> list_step(const ModelLayout& layout, const Device& device, con
       ListedOperator line{region.name, "", region.begin, region.end};
       double array = 0, others = 0;  // operators lowered as one may overlap
       for (const std::int32_t op : region.ops) {
-        const OperatorCost& c = cost.operators[static_cast<std::size_t>(op)];
-        line.kind +=
-            (line.kind.empty() ? "" : "+") + std::string(op_name(part.graph.ops[static_cast<std::size_t>(op)]));
+        const OperatorCost& c = cost.operators[to_size(op)];
+        line.kind += (line.kind.empty() ? "" : "+") + std::string(op_name(part.graph.ops[to_size(op)]));
         line.macs += c.macs;
         line.matrix_cycles += c.matrix;
         (c.macs > 0 ? array : others) += c.lower_bound;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "dllm/error.h"
-#include "npu_compiler/analytic/mapping.h"
 #include "npu_compiler/compiler/feasible.h"
+#include "npu_compiler/lowering/mapping.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
 

@@ -6,8 +6,10 @@
 #include <array>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/context.h"
+#include "npu_compiler/lowering/slices.h"
 
 namespace dllm::npu {
 namespace {
@@ -79,7 +81,7 @@ class Product {
       finish_slab();
     }
     c_.panels_done += count_ * s.panels();
-    c_.next_matrix += static_cast<std::size_t>(count_);
+    c_.next_matrix += to_size(count_);
     if (sink_.tail) c_.carry = std::move(tail_);
   }
 
@@ -110,9 +112,7 @@ class Product {
 
   void store(std::uint32_t word, const Gp& source) { e_.store_int(source, Gp(), scratch_word(m_, word)); }
   void fetch(std::uint32_t word, const Gp& target) { e_.load_int(target, Gp(), scratch_word(m_, word)); }
-  const WeightPlace& place(std::int64_t i) const {
-    return *c_.matrices[c_.next_matrix + static_cast<std::size_t>(i)].place;
-  }
+  const WeightPlace& place(std::int64_t i) const { return *c_.matrices[c_.next_matrix + to_size(i)]; }
   const MatrixShape& shape() const { return place(0).matrix; }
 
   /// One slab of all matrices: `panels` panels, the last of `last` lanes. `next_lanes`: of the first panel after the
@@ -138,8 +138,7 @@ class Product {
       } else if (next_lanes > 0) {
         one(next_lanes, 0, last);
       } else {
-        prefetch_first_panel(c_, c_.next_matrix + static_cast<std::size_t>(count_),
-                             (c_.panels_done + count_ * shape().panels()) % 2);
+        prefetch_first_panel(c_, c_.next_matrix + to_size(count_), (c_.panels_done + count_ * shape().panels()) % 2);
         compute(last, behind, sink_.tail.has_value());
       }
     }
@@ -220,22 +219,16 @@ class Product {
     const std::int64_t blocks = lanes / m_.blen;
     if (shadow.work != nullptr) return columns_beside(blocks, lanes, x, w, y, shadow);
     const Steps steps = make_steps(lanes);
-    // Work after the block is spread, so that the vector unit finishes before the array's queue is empty.
-    const std::int64_t parts = behind && blocks % 4 == 0 && m_.blen % 4 == 0 ? 4 : 1;
+    const std::int64_t parts = behind ? pieces_behind(blocks, m_.blen) : 1;
     for (std::int64_t part = 0; part < parts; ++part) {
       e_.loop(blocks / parts, [&] { column(x, w, y, steps); });
       if (behind) sink_.behind_block(y_, part * (m_.blen / parts), m_.blen / parts);
     }
   }
 
-  /// Slices of other work between the column blocks, not before their rows are there: otherwise the front end would
-  /// wait for them, and the array for the front end.
   void columns_beside(std::int64_t blocks, std::int64_t lanes, const Gp& x, const Gp& w, const Gp& y,
                       const Shadow& shadow) {
-    const std::int64_t late = shadow.fresh ? ceil_div(4 * m_.blen, shape().k_tiles * m_.blen) + 1 : 0;
-    const std::int64_t lead = std::min(blocks - 1, late), rest = blocks - lead;
-    const std::int64_t each = ceil_div(shadow.rows, rest), slices = shadow.rows / each, left = shadow.rows % each;
-    const std::int64_t between = rest / (slices + (left > 0 ? 1 : 0));
+    const Slices slices = make_slices(blocks, shape().k_tiles, shadow.rows, shadow.fresh);
     const auto some = [&](std::int64_t count) { e_.loop(count, [&] { column(x, w, y, make_steps(lanes)); }); };
     const auto slice = [&](std::int64_t rows) {
       const std::array<const Gp*, 5> mine = {&slot_, &y_, &x, &w, &y};
@@ -249,16 +242,16 @@ class Product {
         fetch(kSpillWord + i, *mine[i]);
       }
     };
-    some(lead);
-    e_.loop(slices, [&] {
-      some(between);
-      slice(each);
+    some(slices.lead);
+    e_.loop(slices.full, [&] {
+      some(slices.between);
+      slice(slices.each);
     });
-    if (left > 0) {
-      some(between);
-      slice(left);
+    if (slices.left > 0) {
+      some(slices.between);
+      slice(slices.left);
     }
-    some(rest - between * (slices + (left > 0 ? 1 : 0)));
+    some(blocks - slices.lead - slices.between * slices.count());
   }
 
   struct Steps {
@@ -330,8 +323,8 @@ class Product {
 }  // namespace
 
 void prefetch_first_panel(StepContext& c, std::size_t use, std::int64_t parity) {
-  if (use >= c.matrices.size() || c.matrices[use].place == nullptr) return;
-  const WeightPlace& w = *c.matrices[use].place;
+  if (use >= c.matrices.size() || c.matrices[use] == nullptr) return;
+  const WeightPlace& w = *c.matrices[use];
   const Gp slot = c.e.reg(static_cast<std::uint32_t>(c.layout.mram.weight[parity]));
   prefetch_panel(c, w, slot, Gp(), w.matrix.panel_lanes(0));
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/expert_matrices.h"
 
@@ -71,7 +72,7 @@ class Router {
   }
 
   std::vector<Bf16> lanes(std::int64_t count, Bf16 value, Bf16 others) const {
-    std::vector<Bf16> row(static_cast<std::size_t>(c_.vlen()), others);
+    std::vector<Bf16> row(to_size(c_.vlen()), others);
     std::fill_n(row.begin(), count, value);
     return row;
   }

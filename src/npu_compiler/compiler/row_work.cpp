@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "npu_compiler/compiler/context.h"
+#include "npu_compiler/lowering/slices.h"
 
 namespace dllm::npu {
 namespace {
@@ -130,12 +131,11 @@ void emit_rows(StepContext& c, const RowWork& work, std::int64_t count) {
 }
 
 RowWork residual_work(StepContext& c, const ResidualRows& r, std::uint32_t word) {
-  // Both operands in and the sum out; squares out, h in and out, gain in and out. The rest is chained.
   const std::int64_t shrunk = norm_shrink(c.machine.lanes) != 1.0f ? 2 : 0;
-  const std::int64_t accesses = r.norm != nullptr ? 8 + shrunk : 3;
+  const std::int64_t accesses = r.norm != nullptr ? kResidualNormAccesses + shrunk : kAddAccesses;
   RowWork work{.rows = r.h.stride, .port_cycles = accesses * r.h.slabs, .word = word, .emit = {}};
   work.emit = [&c, r](Gp offset, std::int64_t count) {
-    const std::int64_t group = count % 2 == 0 && r.h.slabs <= 8 ? 2 : 1;
+    const std::int64_t group = in_pairs(count, r.h.slabs) ? 2 : 1;
     ResidualEmitter(c, r, group).run(std::move(offset), count);
   };
   return work;
@@ -144,7 +144,7 @@ RowWork residual_work(StepContext& c, const ResidualRows& r, std::uint32_t word)
 RowWork rope_work(StepContext& c, const ValuePlace& x, std::int64_t distance, const Buffer& tables,
                   std::uint32_t word) {
   const auto rows = static_cast<std::int64_t>(c.rows.size());
-  RowWork work{.rows = rows, .port_cycles = 9 * x.slabs, .word = word, .emit = {}};
+  RowWork work{.rows = rows, .port_cycles = kRopeAccesses * x.slabs, .word = word, .emit = {}};
   work.emit = [&c, x, distance, tables, rows](Gp offset, std::int64_t count) {
     Emitter& e = c.e;
     const Gp px = pointer(c, offset, x.row), cos = pointer(c, offset, tables.row),
@@ -169,7 +169,7 @@ RowWork rope_work(StepContext& c, const ValuePlace& x, std::int64_t distance, co
 }
 
 RowWork swiglu_work(StepContext& c, std::int64_t gate_row, std::int64_t up_row, std::int64_t rows, std::uint32_t word) {
-  RowWork work{.rows = rows, .port_cycles = 9, .word = word, .emit = {}};
+  RowWork work{.rows = rows, .port_cycles = kSwigluAccesses, .word = word, .emit = {}};
   work.emit = [&c, gate_row, up_row](Gp offset, std::int64_t count) {
     Emitter& e = c.e;
     const Gp p = pointer(c, offset, gate_row), q = pointer(c, offset, up_row);

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/context.h"
 
@@ -111,10 +112,9 @@ class Head {
                    fmt::format("{} scored rows need {} words of FP_MEM and {} of INT_MEM", rows, floats, ints),
                    "npu compiler", "fewer rows, or --set sram.fp_words=N and sram.int_words=N with a larger N"};
     DLLM_TRY(scratch_, c_.acquire(1, "a row of intermediate results"));
-    std::vector<Bf16> limit(static_cast<std::size_t>(c_.vlen()), c_.lowest()), factor(limit.size());
+    std::vector<Bf16> limit(to_size(c_.vlen()), c_.lowest()), factor(limit.size());
     const std::int64_t last = vocab_ - (slabs() - 1) * c_.vlen();
-    for (std::size_t lane = 0; lane < static_cast<std::size_t>(last); ++lane)
-      limit[lane] = c_.infinity(), factor[lane] = c_.one();
+    for (std::size_t lane = 0; lane < to_size(last); ++lane) limit[lane] = c_.infinity(), factor[lane] = c_.one();
     if (last < c_.vlen()) {
       DLLM_TRY(limit_, c_.constant_row(limit));
       DLLM_TRY(factor_, c_.constant_row(factor));

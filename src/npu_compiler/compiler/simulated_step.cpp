@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/device_step.h"
 #include "npu_core/timing/memo.h"
@@ -48,12 +49,11 @@ Expected<SimulatedStep> simulate_step(const Device& device, const std::function<
       result.other += cycles;
       continue;
     }
-    const auto weight = [&](std::int32_t op) { return modelled[static_cast<std::size_t>(op)]; };
+    const auto weight = [&](std::int32_t op) { return modelled[to_size(op)]; };
     double sum = 0;
     for (const std::int32_t op : *ops) sum += weight(op);
     for (const std::int32_t op : *ops)
-      result.cycles[static_cast<std::size_t>(op)] +=
-          cycles * (sum > 0 ? weight(op) / sum : 1.0 / static_cast<double>(ops->size()));
+      result.cycles[to_size(op)] += cycles * (sum > 0 ? weight(op) / sum : 1.0 / static_cast<double>(ops->size()));
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/channel_statistics.h"
 
@@ -32,7 +33,7 @@ class Spreader {
       for (std::int64_t slab = 0; slab < to.rows; ++slab) copy(to.row + slab, from.row + slab);
       return {};
     }
-    DLLM_TRY(const Buffer zero, c_.constant_row(std::vector<Bf16>(static_cast<std::size_t>(c_.vlen()))));
+    DLLM_TRY(const Buffer zero, c_.constant_row(std::vector<Bf16>(to_size(c_.vlen()))));
     DLLM_TRY(const Buffer moved, c_.acquire(1, "a row of factors"));
     for (std::int64_t slab = 0; slab < to.rows; ++slab) {
       copy(to.row + slab, zero.row);
@@ -60,7 +61,7 @@ class Spreader {
 
   Expected<void> add(const Buffer& from, std::int64_t to, std::int64_t moved, const Move& move,
                      const std::vector<std::int64_t>& slots) {
-    std::vector<Bf16> mask(static_cast<std::size_t>(c_.vlen()));
+    std::vector<Bf16> mask(to_size(c_.vlen()));
     for (const std::int64_t p : slots) std::fill_n(mask.begin() + p * q_.hlen, q_.hlen, c_.one());
     DLLM_TRY(const Buffer kept, c_.constant_row(mask));
     Emitter& e = c_.e;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -49,11 +50,11 @@ class ShortRows {
   }
   template <class Emit>
   void each_tile(Emit emit) {
-    for (std::size_t t = 0; t < static_cast<std::size_t>(r_.tiles); ++t) each([&](const Row& row) { emit(row, t); });
+    for (std::size_t t = 0; t < to_size(r_.tiles); ++t) each([&](const Row& row) { emit(row, t); });
   }
   /// scratch <- op over the tiles; emits nothing for one tile.
   void combine(Op op) {
-    for (std::size_t t = 1; t < static_cast<std::size_t>(r_.tiles); ++t)
+    for (std::size_t t = 1; t < to_size(r_.tiles); ++t)
       each([&](const Row& row) { e_.vector_vv(op, row.scratch, t == 1 ? row.tiles[0] : row.scratch, row.tiles[t]); });
   }
   const Gp& combined(const Row& row) const { return r_.tiles == 1 ? row.tiles[0] : row.scratch; }
@@ -98,7 +99,7 @@ void long_rows(StepContext& c, const SoftmaxRows& r) {
   const auto each_tile = [&](auto body) {
     e.copy(p, s);
     for (std::int64_t tile = 0; tile < r.tiles; ++tile) {
-      body(r.masks[static_cast<std::size_t>(tile)]);
+      body(r.masks[to_size(tile)]);
       if (tile + 1 < r.tiles) e.advance(p, next);
     }
   };
@@ -163,7 +164,7 @@ Expected<std::vector<std::vector<SoftmaxRows::Mask>>> key_masks(StepContext& c, 
   for (const SequenceTiles& plan : plans) {
     std::vector<SoftmaxRows::Mask>& of_sequence = masks.emplace_back();
     for (const std::vector<bool>& pattern : plan.patterns) {
-      std::vector<Bf16> limit(static_cast<std::size_t>(c.vlen())), factor(limit.size());
+      std::vector<Bf16> limit(to_size(c.vlen())), factor(limit.size());
       for (std::size_t lane = 0; lane < limit.size(); ++lane) {
         const bool visible = pattern[lane % pattern.size()];
         limit[lane] = visible ? c.infinity() : c.lowest();

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -175,7 +176,7 @@ Expected<SplitStep> compile_parts(const std::function<Graph(StepShape)>& graph, 
   Cutter cutter(graph, layout, with_tokens(options, spec));
   std::size_t sequence = 0;
   for (std::size_t i = 0; i < parts.size();) {
-    const auto count = static_cast<std::size_t>(parts[i].sequences);
+    const auto count = to_size(parts[i].sequences);
     if (count < 1 || sequence + count > spec.sequences.size()) return wrong;
     const auto begin = spec.sequences.begin() + static_cast<std::ptrdiff_t>(sequence);
     const StepSpec some{{begin, begin + static_cast<std::ptrdiff_t>(count)}};

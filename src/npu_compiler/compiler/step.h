@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/types.h"
-#include "npu_compiler/analytic/segments.h"
 #include "npu_compiler/compiler/layout.h"
+#include "npu_compiler/lowering/segments.h"
 #include "npu_core/assembler/program.h"
 
 namespace dllm::npu {

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "numerics/mx_tensor.h"
 #include "numerics/packed.h"
 
 namespace dllm::npu {
 
 void LaneCodes::reset(const MxFormat& format, std::int64_t lanes) {
-  codes.assign(static_cast<std::size_t>(lanes), format.zero());
+  codes.assign(to_size(lanes), format.zero());
   scales.assign(format.scale_bytes(codes.size()), 0);
 }
 
@@ -24,9 +25,9 @@ TensorType stored_type(const MxFormat& format) {
 
 bool keeps_codes(const WeightView& weight, const LaneMap& in, const MxFormat& format) {
   if (!format.scaled() || stored_type(format) != weight.type) return false;
-  std::vector<std::int64_t> stored(static_cast<std::size_t>(ceil_div(in.used(), format.block)), -1);
+  std::vector<std::int64_t> stored(to_size(ceil_div(in.used(), format.block)), -1);
   for (std::int64_t column = 0; column < in.width; ++column) {
-    std::int64_t& block = stored[static_cast<std::size_t>(in.lane(column) / format.block)];
+    std::int64_t& block = stored[to_size(in.lane(column) / format.block)];
     if (block >= 0 && block != column / format.block) return false;
     block = column / format.block;
   }
@@ -43,7 +44,7 @@ void lay_codes(const WeightView& weight, std::int64_t row, const LaneMap& in, co
       std::uint16_t scale = 0;
       read_packed_block(format.element, at, codes, scale);
       for (std::int64_t i = 0; i < format.block; ++i) {
-        const auto lane = static_cast<std::size_t>(first + in.lane(column + i));
+        const auto lane = to_size(first + in.lane(column + i));
         to.codes[lane] = codes[i];
         std::memcpy(to.scales.data() + lane / kPackedBlock * 2, &scale, 2);
       }
@@ -56,9 +57,9 @@ void lay_codes(const WeightView& weight, std::int64_t row, const LaneMap& in, co
     for (std::int64_t i = 0; i < format.block; ++i) {
       const bool zero = mx_fixed(format.element, codes[i]) == 0 && !mx_is_special(format.element, codes[i]);
       if (zero && scale != kMxScaleNan) continue;  // a negative zero becomes a positive one: products are the same
-      const auto lane = static_cast<std::size_t>(first + in.lane(column + i));
+      const auto lane = to_size(first + in.lane(column + i));
       to.codes[lane] = codes[i];
-      to.scales[lane / static_cast<std::size_t>(format.block)] = scale;
+      to.scales[lane / to_size(format.block)] = scale;
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/stored_codes.h"
 #include "npu_compiler/compiler/weights_image.h"
@@ -57,7 +58,7 @@ std::vector<std::byte> from_tiles(const WeightPlace& place, const WeightView& vi
   const MatrixShape& s = place.matrix;
   const WeightTiles tiles(machine, format);
   const std::size_t block = packed_block_bytes(format.element);
-  std::vector<std::byte> rows(static_cast<std::size_t>(element_count(view.shape)) / kPackedBlock * block);
+  std::vector<std::byte> rows(to_size(element_count(view.shape)) / kPackedBlock * block);
   std::byte* to = rows.data();
   for (std::int64_t i = 0; i < place.experts * place.out.width; ++i) {
     const std::int64_t expert = i / place.out.width, n = place.out.lane(i % place.out.width);
@@ -72,8 +73,7 @@ std::vector<std::byte> from_tiles(const WeightPlace& place, const WeightView& vi
         const std::int64_t lane = place.in.lane(column + j), at = lane % machine.mlen;
         const std::byte* from = view.data.data() + tiles.codes_at(row_of(lane)) + at * format.bits() / 8;
         const auto byte = static_cast<std::uint16_t>(*from);
-        codes[static_cast<std::size_t>(j)] =
-            format.bits() == 8 ? byte : static_cast<std::uint16_t>(at % 2 == 0 ? byte & 15 : byte >> 4);
+        codes[to_size(j)] = format.bits() == 8 ? byte : static_cast<std::uint16_t>(at % 2 == 0 ? byte & 15 : byte >> 4);
       }
       const std::int64_t lane = place.in.lane(column);
       std::uint16_t scale = 0;

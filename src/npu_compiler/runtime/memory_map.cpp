@@ -7,6 +7,7 @@
 
 #include "base/human_bytes.h"
 #include "base/svg_plot.h"
+#include "base/to_size.h"
 
 namespace dllm::npu {
 namespace {
@@ -25,7 +26,7 @@ std::string_view kind_name(TensorPlace::Kind kind) {
 }
 
 const std::string& name_of(const MemoryProgram& program, std::int32_t tensor) {
-  return program.tensors[static_cast<std::size_t>(tensor)].name;
+  return program.tensors[to_size(tensor)].name;
 }
 
 /// Tensors in a mapping, by address.
@@ -33,12 +34,12 @@ std::vector<std::int32_t> held_by(const MemoryPlan& plan, std::int32_t mapping) 
   std::vector<std::int32_t> found;
   for (std::size_t t = 0; t < plan.places.size(); ++t)
     if (plan.places[t].mapping == mapping) found.push_back(static_cast<std::int32_t>(t));
-  std::ranges::stable_sort(found, {}, [&](std::int32_t t) { return plan.places[static_cast<std::size_t>(t)].address; });
+  std::ranges::stable_sort(found, {}, [&](std::int32_t t) { return plan.places[to_size(t)].address; });
   return found;
 }
 
 std::string what_holds(const MemoryProgram& program, const MemoryPlan& plan, std::int32_t mapping) {
-  if (plan.mappings[static_cast<std::size_t>(mapping)].use == MemoryMapping::kStaging)
+  if (plan.mappings[to_size(mapping)].use == MemoryMapping::kStaging)
     return fmt::format("2 slots of {}", human_bytes(static_cast<double>(plan.slot_bytes)));
   const std::vector<std::int32_t> tensors = held_by(plan, mapping);
   if (tensors.size() == 1) return name_of(program, tensors.front());
@@ -96,7 +97,7 @@ class MapPicture {
   }
 
   void mapping(std::int32_t index) {
-    const MemoryMapping& one = plan_.mappings[static_cast<std::size_t>(index)];
+    const MemoryMapping& one = plan_.mappings[to_size(index)];
     if (one.use != MemoryMapping::kResident) return;
     box(0, plan_.seconds, one.address, one.bytes, kResident, index % 2 == 0 ? 0.55 : 0.4);
     plot_.text(layout_.left + 6, y_(static_cast<double>(one.address) / kMiB) - 6, what_holds(program_, plan_, index),
@@ -107,8 +108,8 @@ class MapPicture {
     const std::vector<TensorLife> lives = tensor_lives(program_);
     for (std::size_t t = 0; t < plan_.places.size(); ++t)
       if (plan_.places[t].kind == TensorPlace::kScratch)
-        box(begins_[static_cast<std::size_t>(lives[t].first)], begins_[static_cast<std::size_t>(lives[t].last) + 1],
-            plan_.places[t].address, program_.tensors[t].bytes, kScratch, 0.6);
+        box(begins_[to_size(lives[t].first)], begins_[to_size(lives[t].last) + 1], plan_.places[t].address,
+            program_.tensors[t].bytes, kScratch, 0.6);
   }
 
   /// A part that is moved in advance for the next run is drawn at the end of this one.
@@ -182,7 +183,7 @@ Json memory_map_json(const MemoryProgram& program, const MemoryPlan& plan) {
   }
   for (const StagedPart& part : plan.parts)
     parts.push_back({{"tensor", name_of(program, part.tensor)},
-                     {"operator", program.ops[static_cast<std::size_t>(part.op)].name},
+                     {"operator", program.ops[to_size(part.op)].name},
                      {"offset", part.offset},
                      {"bytes", part.bytes},
                      {"slot", part.slot},

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/thread_pool.h"
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -89,7 +90,7 @@ Expected<std::optional<SweepReport>> finished_sweep(const SweepSpec& spec, const
   if (!parts) return none;
   SweepReport report;
   const std::optional<PackedHead> head = read_head(parts->front(), report.errors);
-  const auto count = static_cast<std::size_t>(spec.points());
+  const auto count = to_size(spec.points());
   if (!head || head->errors == 0 || head->rows != count || parts->size() != 1 + (count + kPartRows - 1) / kPartRows)
     return none;
   std::uint64_t sum = sum_of_front(*head, std::string_view(parts->front()).substr(sizeof *head));
@@ -102,7 +103,7 @@ Expected<std::optional<SweepReport>> finished_sweep(const SweepSpec& spec, const
   ThreadPool pool(threads);
   pool.parallel_ranges(static_cast<std::int64_t>(count), 8192, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const auto at = static_cast<std::size_t>(i);
+      const auto at = to_size(i);
       PackedRow packed;
       std::memcpy(&packed, (*parts)[1 + at / kPartRows].data() + at % kPartRows * sizeof packed, sizeof packed);
       SweepRow& row = report.rows[at];

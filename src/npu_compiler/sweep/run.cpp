@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/thread_pool.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/sweep/finished.h"
 
@@ -103,19 +104,19 @@ Expected<void> SweepRunner::evaluate(SweepRow* rows, std::size_t count, SweepRep
     ++(row.error == 0 ? report.reused : report.invalid);
   }
   std::vector<SweepResult> results(todo.size());
-  s.pool->parallel_ranges(
-      static_cast<std::int64_t>(todo.size()), kGrain, [&](std::int64_t begin, std::int64_t end, int worker) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const SweepRow& row = rows[todo[static_cast<std::size_t>(i)]];
-          SweepResult& result = results[static_cast<std::size_t>(i)];
-          result.hash = row.hash;
-          auto metrics = s.evaluators[static_cast<std::size_t>(worker)].evaluate(s.spec.indices(row.point));
-          if (metrics)
-            result.metrics = *metrics;
-          else
-            result.error = metrics.error().message();
-        }
-      });
+  s.pool->parallel_ranges(static_cast<std::int64_t>(todo.size()), kGrain,
+                          [&](std::int64_t begin, std::int64_t end, int worker) {
+                            for (std::int64_t i = begin; i < end; ++i) {
+                              const SweepRow& row = rows[todo[to_size(i)]];
+                              SweepResult& result = results[to_size(i)];
+                              result.hash = row.hash;
+                              auto metrics = s.evaluators[to_size(worker)].evaluate(s.spec.indices(row.point));
+                              if (metrics)
+                                result.metrics = *metrics;
+                              else
+                                result.error = metrics.error().message();
+                            }
+                          });
   if (!results.empty()) DLLM_CHECK_OK(s.store.add(results));
   for (std::size_t i = 0; i < todo.size(); ++i) {
     SweepRow& row = rows[todo[i]];
@@ -166,12 +167,12 @@ Expected<SweepReport> run_sweep(const SweepSpec& spec, SweepStore& store, int th
   }
   DLLM_TRY(SweepRunner runner, SweepRunner::create(spec, store, threads));
   SweepReport report;
-  report.rows.resize(static_cast<std::size_t>(range.count));
+  report.rows.resize(to_size(range.count));
   for (std::int64_t begin = 0; begin < range.count; begin += kBatch) {
     const std::int64_t size = std::min(kBatch, range.count - begin);
     SweepRow* rows = report.rows.data() + begin;
     for (std::int64_t i = 0; i < size; ++i) rows[i].point = range.first + begin + i;
-    DLLM_CHECK_OK(runner.evaluate(rows, static_cast<std::size_t>(size), report));
+    DLLM_CHECK_OK(runner.evaluate(rows, to_size(size), report));
     if (progress && !progress(begin + size, range.count) && begin + size < range.count)
       return Error{ErrorCode::kCancelled, fmt::format("stopped after {} of {} points", begin + size, range.count), "",
                    "the same command continues from there"};
@@ -198,8 +199,8 @@ std::string sweep_csv(const SweepSpec& spec, const SweepReport& report) {
       text += ',';
     }
     fmt::format_to(std::back_inserter(text), "{},{},{:016x},{}\n",
-                   row.over_limit < 0 ? "" : spec.limits[static_cast<std::size_t>(row.over_limit)].metric,
-                   row.pareto ? 1 : 0, row.hash, quoted(report.errors[row.error]));
+                   row.over_limit < 0 ? "" : spec.limits[to_size(row.over_limit)].metric, row.pareto ? 1 : 0, row.hash,
+                   quoted(report.errors[row.error]));
   }
   return text;
 }

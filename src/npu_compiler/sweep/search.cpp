@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/sweep/run.h"
 
@@ -64,7 +65,7 @@ class Search {
         budget_(options.budget),
         x_(metric_index(spec.plot_x)),
         y_(metric_index(spec.plot_y)) {
-    size_ = std::clamp<std::size_t>(static_cast<std::size_t>(budget_) / 10, 16, 100);
+    size_ = std::clamp<std::size_t>(to_size(budget_) / 10, 16, 100);
   }
 
   Expected<void> run(const SweepProgress& progress) {

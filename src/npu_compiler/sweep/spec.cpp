@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/nearest.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/cost_model.h"
 #include "npu_core/config/toml_table.h"
@@ -43,7 +44,8 @@ Expected<void> read_axes(TomlTable& table, std::string_view prefix, SweepSpec& s
                            fmt::format("the analytical model of time knows no other '{}' than the shipped one", key),
                            "`dllm npu step` and `dllm npu sampling` simulate it");
     } else if (std::find(std::begin(kWorkloadKeys), std::end(kWorkloadKeys), key) == std::end(kWorkloadKeys)) {
-      return table.error(key, fmt::format("unknown key '{}' of a workload", key), "batch, block, context, steps");
+      return table.error(key, fmt::format("unknown key '{}' of a workload", key),
+                         choice_hint(key, {std::begin(kWorkloadKeys), std::end(kWorkloadKeys)}));
     }
     spec.axes.push_back(std::move(axis));
   }
@@ -80,7 +82,7 @@ const std::array<Metric, kSweepMetrics>& sweep_metrics() {
 std::size_t metric_index(std::string_view name) {
   const auto& metrics = sweep_metrics();
   const auto at = std::find_if(metrics.begin(), metrics.end(), [name](const Metric& m) { return m.name == name; });
-  return static_cast<std::size_t>(at - metrics.begin());
+  return to_size(at - metrics.begin());
 }
 
 std::int64_t SweepSpec::points() const {

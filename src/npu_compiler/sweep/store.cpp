@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/output_file.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/sweep/spec.h"
 
@@ -33,7 +34,7 @@ class Statement {
   }
   std::string bytes(int column) const {
     const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
-    return data == nullptr ? "" : std::string(data, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
+    return data == nullptr ? "" : std::string(data, to_size(sqlite3_column_bytes(statement_, column)));
   }
   void bind(int index, double value) { sqlite3_bind_double(statement_, index, value); }
   void bind(int index, std::int64_t value) { sqlite3_bind_int64(statement_, index, value); }

@@ -266,7 +266,7 @@ Expected<std::shared_ptr<const Network>> load_network(const std::string& path) {
     return Error{ErrorCode::kUnsupported, "ONNX files are translated first, by the package onnx of PyPI or Debian",
                  path, fmt::format("python3 -m dllm.networks {} -o network.safetensors", path)};
   const auto located = [&path](Error error) {
-    if (error.where.empty()) error.where = path;
+    if (!error.where.starts_with(path)) error.where = path + (error.where.empty() ? "" : ", " + error.where);
     if (error.hint.empty()) error.hint = "the file is damaged: translate the network again";
     return error;
   };

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string_view>
 
+#include "base/json_object.h"
 #include "base/quote_name.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "model/weights.h"
 #include "numerics/tensor_type.h"
@@ -26,86 +29,22 @@ constexpr std::int64_t kMostNumbers = std::int64_t{1} << 26;
 
 Error bad(std::string what) { return {ErrorCode::kInvalidFile, std::move(what), "", ""}; }
 
-/// Members of an object, each of which must be read.
-class Members {
- public:
-  Members(const Json& json, std::string name) : json_(json), name_(std::move(name)) {}
+/// Reads a key that may be absent into `target`, which stays as it is then.
+template <class T>
+Expected<void> keep(Expected<std::optional<T>> found, T& target) {
+  if (!found) return std::move(found).error();
+  if (*found) target = **std::move(found);
+  return {};
+}
 
-  Expected<void> text(const char* key, std::string& target, bool required = true) {
-    const Json* found = member(key);
-    if (found == nullptr) return absent(key, required);
-    if (!found->is_string()) return bad(fmt::format("{}: '{}' is no text", name_, key));
-    target = found->get<std::string>();
-    return {};
-  }
-  Expected<void> count(const char* key, std::int64_t& target, std::int64_t most, bool required = true) {
-    const Json* found = member(key);
-    if (found == nullptr) return absent(key, required);
-    if (!found->is_number_integer() || *found < 0 || *found > most)
-      return bad(fmt::format("{}: '{}' is no number from 0 to {}", name_, key, most));
-    target = found->get<std::int64_t>();
-    return {};
-  }
-  Expected<void> number(const char* key, double& target) {
-    const Json* found = member(key);
-    if (found == nullptr) return {};
-    if (!found->is_number()) return bad(fmt::format("{}: '{}' is no number", name_, key));
-    target = found->get<double>();
-    return {};
-  }
-  Expected<void> counts(const char* key, std::vector<std::int64_t>& target) {
-    const Json* found = member(key);
-    if (found == nullptr) return {};
-    if (!found->is_array()) return bad(fmt::format("{}: '{}' is no list", name_, key));
-    for (const Json& one : *found) {
-      if (!one.is_number_integer() || one < 0 || one > kMostArray)
-        return bad(fmt::format("{}: '{}' has an entry that is no number from 0 to {}", name_, key, kMostArray));
-      target.push_back(one.get<std::int64_t>());
-    }
-    return {};
-  }
-  Expected<void> flag(const char* key, bool& target) {
-    const Json* found = member(key);
-    if (found == nullptr) return {};
-    if (!found->is_boolean()) return bad(fmt::format("{}: '{}' is neither true nor false", name_, key));
-    target = found->get<bool>();
-    return {};
-  }
-  Expected<const Json*> list(const char* key) {
-    const Json* found = member(key);
-    if (found == nullptr || !found->is_array()) return bad(fmt::format("{}: no list '{}'", name_, key));
-    return found;
-  }
-  /// A key that nothing has read is an error: a newer version's meaning may depend on it.
-  Expected<void> finish() const {
-    for (const auto& [key, value] : json_.items())
-      if (!seen_.contains(key)) return bad(fmt::format("{}: an unknown key {}", name_, quote_name(key)));
-    return {};
-  }
-
- private:
-  const Json* member(const char* key) {
-    seen_.insert(key);
-    const auto found = json_.find(key);
-    return found == json_.end() ? nullptr : &*found;
-  }
-  Expected<void> absent(const char* key, bool required) const {
-    if (required) return bad(fmt::format("{}: no '{}'", name_, key));
-    return {};
-  }
-
-  const Json& json_;
-  std::string name_;
-  std::set<std::string> seen_;
-};
-
-Expected<Members> object(const Json& json, std::string name) {
-  if (!json.is_object()) return bad(name + " is no object");
-  return Members(json, std::move(name));
+/// An absent list is empty.
+Expected<std::vector<std::int64_t>> read_counts(JsonObject& members, const char* key) {
+  if (!members.contains(key)) return std::vector<std::int64_t>();
+  return members.integers(key, 0, kMostArray);
 }
 
 std::vector<float> decoded(const SafeTensor& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(element_count(tensor.shape)));
+  std::vector<float> values(to_size(element_count(tensor.shape)));
   codec(tensor.type).dequantize(tensor.data.data(), values.data(), static_cast<std::int64_t>(values.size()));
   return values;
 }
@@ -142,20 +81,20 @@ Expected<std::int64_t> elements(const std::vector<std::int64_t>& shape) {
 }
 
 Expected<NetworkStep> read_step(const Json& json, std::size_t index) {
-  DLLM_TRY(Members members, object(json, fmt::format("operator {}", index)));
+  DLLM_TRY(JsonObject members, JsonObject::of(json, fmt::format("operator {}", index)));
   NetworkStep step;
-  DLLM_CHECK_OK(members.text("op", step.op));
+  DLLM_TRY(step.op, members.text("op"));
   for (const auto& [key, target] : {std::pair{"x", &step.x},
                                     {"y", &step.y},
                                     {"z", &step.z},
                                     {"weight", &step.weight},
                                     {"bias", &step.bias},
                                     {"out", &step.out}})
-    DLLM_CHECK_OK(members.text(key, *target, false));
-  DLLM_CHECK_OK(members.number("number", step.number));
+    DLLM_CHECK_OK(keep(members.optional_text(key), *target));
+  DLLM_CHECK_OK(keep(members.optional_number("number"), step.number));
   for (const auto& [key, target] :
        {std::pair{"heads", &step.heads}, {"kv_heads", &step.kv_heads}, {"head_dim", &step.head_dim}})
-    DLLM_CHECK_OK(members.count(key, *target, kMostArray, false));
+    DLLM_CHECK_OK(keep(members.optional_integer(key, 0, kMostArray), *target));
   DLLM_CHECK_OK(members.finish());
   return step;
 }
@@ -180,14 +119,15 @@ class Arrays {
 };
 
 Expected<NetworkInput> read_input(const Json& json, std::size_t index, const Network& network, Arrays& arrays) {
-  DLLM_TRY(Members members, object(json, fmt::format("input {}", index)));
+  DLLM_TRY(JsonObject members, JsonObject::of(json, fmt::format("input {}", index)));
   NetworkInput in;
   std::string kind, tensor;
-  DLLM_CHECK_OK(members.text("name", in.name));
-  DLLM_CHECK_OK(members.text("kind", kind));
-  DLLM_CHECK_OK(members.counts("shape", in.shape));
-  DLLM_CHECK_OK(members.count("width", in.width, kMostArray, false));
-  DLLM_CHECK_OK(members.text("tensor", tensor, kind != "tokens"));
+  DLLM_TRY(in.name, members.text("name"));
+  DLLM_TRY(kind, members.text("kind"));
+  DLLM_TRY(in.shape, read_counts(members, "shape"));
+  DLLM_CHECK_OK(keep(members.optional_integer("width", 0, kMostArray), in.width));
+  DLLM_CHECK_OK(keep(members.optional_text("tensor"), tensor));
+  if (tensor.empty() && kind != "tokens") return members.error("tensor", "numbers without a tensor");
   DLLM_CHECK_OK(members.finish());
   const std::int64_t count = network.rows * in.width;  // below 2^40
   DLLM_CHECK_OK(arrays.add(in.name, kind == "tokens" ? 0 : count));
@@ -205,12 +145,12 @@ Expected<NetworkInput> read_input(const Json& json, std::size_t index, const Net
 }
 
 Expected<NetworkOutput> read_output(const Json& json, std::size_t index, const Network& network, Arrays& arrays) {
-  DLLM_TRY(Members members, object(json, fmt::format("output {}", index)));
+  DLLM_TRY(JsonObject members, JsonObject::of(json, fmt::format("output {}", index)));
   NetworkOutput out;
   std::string tensor;
-  DLLM_CHECK_OK(members.text("name", out.name));
-  DLLM_CHECK_OK(members.counts("shape", out.shape));
-  DLLM_CHECK_OK(members.text("tensor", tensor));
+  DLLM_TRY(out.name, members.text("name"));
+  DLLM_TRY(out.shape, read_counts(members, "shape"));
+  DLLM_TRY(tensor, members.text("tensor"));
   DLLM_CHECK_OK(members.finish());
   DLLM_TRY(const std::int64_t count, elements(out.shape));
   DLLM_CHECK_OK(arrays.add(out.name, count));
@@ -226,19 +166,18 @@ void read_samples(const Network& network, std::string_view prefix, std::vector<N
 }  // namespace
 
 Expected<std::vector<NetworkStep>> read_network_json(const Json& json, Network& network) {
-  DLLM_TRY(Members members, object(json, "the network"));
+  DLLM_TRY(JsonObject members, JsonObject::of(json, "the network"));
   std::int64_t version = 0;
-  std::vector<std::int64_t> scored;
-  DLLM_CHECK_OK(members.count("version", version, kMostArray));
+  DLLM_TRY(version, members.integer("version", 0, kMostArray));
   if (version != kNetworkVersion)
     return Error{ErrorCode::kUnsupported, fmt::format("version {}; this program reads {}", version, kNetworkVersion),
                  "", "translate the network again with this program's dllm.networks"};
-  DLLM_CHECK_OK(members.text("name", network.name));
-  DLLM_CHECK_OK(members.text("source", network.source));
-  DLLM_CHECK_OK(members.count("rows", network.rows, kMostNetworkRows));
-  DLLM_CHECK_OK(members.count("visible", network.visible, kMostNetworkRows));
-  DLLM_CHECK_OK(members.flag("causal", network.causal));
-  DLLM_CHECK_OK(members.counts("scored", scored));
+  DLLM_TRY(network.name, members.text("name"));
+  DLLM_TRY(network.source, members.text("source"));
+  DLLM_TRY(network.rows, members.integer("rows", 0, kMostNetworkRows));
+  DLLM_TRY(network.visible, members.integer("visible", 0, kMostNetworkRows));
+  DLLM_CHECK_OK(keep(members.optional_boolean("causal"), network.causal));
+  DLLM_TRY(const std::vector<std::int64_t> scored, read_counts(members, "scored"));
   if (network.rows < 1 || network.visible < 1 || network.visible > network.rows)
     return bad(fmt::format("{} rows, of which attention sees {}", network.rows, network.visible));
   for (const std::int64_t row : scored) {
@@ -246,11 +185,7 @@ Expected<std::vector<NetworkStep>> read_network_json(const Json& json, Network& 
       return bad("'scored' is no ascending list of rows");
     network.scored.push_back(static_cast<std::int32_t>(row));
   }
-  DLLM_TRY(const Json* fixed, members.list("fixed"));
-  for (const Json& one : *fixed) {
-    if (!one.is_string()) return bad("'fixed' has an entry that is no text");
-    network.left_out.push_back(one.get<std::string>());
-  }
+  DLLM_TRY(network.left_out, members.texts("fixed"));
   DLLM_TRY(const Json* inputs, members.list("inputs"));
   Arrays taken_inputs("input"), taken_outputs("output");
   for (const Json& one : *inputs) {

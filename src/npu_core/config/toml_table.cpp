@@ -5,18 +5,19 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
 #include <sstream>
 
-#include "base/nearest.h"
 #include "base/try.h"
 
 namespace dllm::npu {
 namespace {
 
 /// The library limits how deep values are nested, but not the parts of keys: each is a table in a table, and tables are
-/// destroyed and written by recursion.
-constexpr int kMostKeyParts = 64;
+/// destroyed and written by recursion. Values nested as deep as the library allows (256), each with a key of so many
+/// parts, must fit into a stack with sanitizers too; no profile has a key of more than three.
+constexpr int kMostKeyParts = 16;
+
+std::string too_many_parts() { return fmt::format("a key has more than {} parts", kMostKeyParts); }
 
 /// The end of the string that begins at `at`, by TOML's rules; of one that is not closed, that of the line or text.
 std::size_t string_end(std::string_view text, std::size_t at) {
@@ -70,32 +71,12 @@ int line_of_long_key(std::string_view text) {
 
 Expected<toml::table> parse_toml(std::string_view text, const std::string& file) {
   if (const int line = line_of_long_key(text); line > 0)
-    return Error{ErrorCode::kInvalidFile, fmt::format("a key has more than {} parts", kMostKeyParts),
-                 fmt::format("{}:{}", file, line), ""};
+    return Error{ErrorCode::kInvalidFile, too_many_parts(), fmt::format("{}:{}", file, line), ""};
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
     return Error{ErrorCode::kInvalidFile, std::string(error.description()),
                  fmt::format("{}:{}", file, error.source().begin.line), ""};
-  }
-}
-
-std::string_view type_name(const toml::node& node) {
-  switch (node.type()) {
-    case toml::node_type::table:
-      return "a table";
-    case toml::node_type::array:
-      return "an array";
-    case toml::node_type::string:
-      return "a string";
-    case toml::node_type::integer:
-      return "an integer";
-    case toml::node_type::floating_point:
-      return "a number";
-    case toml::node_type::boolean:
-      return "true or false";
-    default:
-      return "a date or time";
   }
 }
 
@@ -117,7 +98,6 @@ struct TomlTable::State {
   const toml::table* table = nullptr;
   std::string file;
   std::string prefix;  ///< "sram." of nested tables
-  std::set<std::string, std::less<>> read;
 };
 
 Expected<TomlTable> TomlTable::parse(std::string_view text, const std::string& file) {
@@ -130,8 +110,6 @@ Expected<TomlTable> TomlTable::parse(std::string_view text, const std::string& f
   return TomlTable(std::move(state));
 }
 
-bool TomlTable::contains(std::string_view key) const { return state_->table->contains(key); }
-
 std::vector<std::string> TomlTable::keys() const {
   std::vector<std::pair<toml::source_position, std::string>> found;
   for (const auto& [key, node] : *state_->table) found.emplace_back(key.source().begin, std::string(key.str()));
@@ -141,10 +119,7 @@ std::vector<std::string> TomlTable::keys() const {
   return names;
 }
 
-std::string TomlTable::path(std::string_view key) const {
-  if (!key.empty()) return state_->prefix + std::string(key);
-  return state_->prefix.empty() ? "" : state_->prefix.substr(0, state_->prefix.size() - 1);
-}
+std::string TomlTable::path(std::string_view key) const { return state_->prefix + std::string(key); }
 
 std::string TomlTable::where(std::string_view key) const {
   const toml::node* node = key.empty() ? nullptr : state_->table->get(key);
@@ -158,55 +133,35 @@ Error TomlTable::error(std::string_view key, std::string what, std::string hint)
 
 namespace {
 
-template <class T>
-constexpr std::string_view wanted = "";
-template <>
-constexpr std::string_view wanted<std::string> = "a string";
-template <>
-constexpr std::string_view wanted<std::int64_t> = "an integer";
-template <>
-constexpr std::string_view wanted<double> = "a number";
-template <>
-constexpr std::string_view wanted<bool> = "true or false";
-
-/// toml++ would convert 3.0 to an integer and 1 to true: only whole numbers are converted here, to floats.
-template <class T>
-std::optional<T> exact_value(const toml::node& node) {
-  if constexpr (std::is_same_v<T, double>)
-    return node.is_number() ? node.value<double>() : std::nullopt;
-  else
-    return node.value_exact<T>();
+StrictObject::Value value_of(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto integer = node.value_exact<std::int64_t>()) return *integer;
+  if (const auto number = node.value_exact<double>()) return *number;
+  if (const auto flag = node.value_exact<bool>()) return *flag;
+  return StrictObject::Other{node.is_table() ? "a table" : node.is_array() ? "an array" : "a date or time"};
 }
 
 }  // namespace
 
-#define DLLM_TOML_GETTER(Type, name, optional_name)                                                      \
-  Expected<std::optional<Type>> TomlTable::optional_name(std::string_view key) {                         \
-    state_->read.emplace(key);                                                                           \
-    const toml::node* node = state_->table->get(key);                                                    \
-    if (node == nullptr) return std::optional<Type>();                                                   \
-    if (std::optional<Type> value = exact_value<Type>(*node)) return value;                              \
-    return error(key, fmt::format("'{}' is {}", path(key), type_name(*node)),                            \
-                 fmt::format("it must be {}", wanted<Type>));                                            \
-  }                                                                                                      \
-  Expected<Type> TomlTable::name(std::string_view key) {                                                 \
-    DLLM_TRY(std::optional<Type> value, optional_name(key));                                             \
-    if (value) return *std::move(value);                                                                 \
-    return error("", fmt::format("there is no '{}'", path(key)), fmt::format("it is {}", wanted<Type>)); \
-  }
+StrictObject::Value TomlTable::value(std::string_view key) const {
+  const toml::node* node = state_->table->get(key);
+  return node == nullptr ? Value() : value_of(*node);
+}
 
-DLLM_TOML_GETTER(std::string, text, optional_text)
-DLLM_TOML_GETTER(std::int64_t, integer, optional_integer)
-DLLM_TOML_GETTER(double, number, optional_number)
-DLLM_TOML_GETTER(bool, boolean, optional_boolean)
-#undef DLLM_TOML_GETTER
+bool TomlTable::visit_list(std::string_view key, const std::function<bool(Value)>& visit) const {
+  const toml::node* node = state_->table->get(key);
+  const toml::array* array = node != nullptr ? node->as_array() : nullptr;
+  if (array == nullptr) return false;
+  for (const toml::node& item : *array)
+    if (!visit(value_of(item))) break;
+  return true;
+}
 
 Expected<std::optional<TomlTable>> TomlTable::optional_table(std::string_view key) {
-  state_->read.emplace(key);
+  allow(key);
   const toml::node* node = state_->table->get(key);
   if (node == nullptr) return std::optional<TomlTable>();
-  if (!node->is_table())
-    return error(key, fmt::format("'{}' is {}", path(key), type_name(*node)), "it must be a table");
+  if (!node->is_table()) return error(key, fmt::format("'{}' is no table", path(key)));
   auto state = std::make_shared<State>();
   state->root = state_->root;
   state->table = node->as_table();
@@ -222,7 +177,7 @@ Expected<TomlTable> TomlTable::table(std::string_view key) {
 }
 
 Expected<std::vector<TomlTable>> TomlTable::tables(std::string_view key) {
-  state_->read.emplace(key);
+  allow(key);
   const toml::array* array = state_->table->get(key) != nullptr ? state_->table->get(key)->as_array() : nullptr;
   if (array == nullptr) return error(key, fmt::format("'{}' must be an array of tables", path(key)));
   std::vector<TomlTable> found;
@@ -238,22 +193,8 @@ Expected<std::vector<TomlTable>> TomlTable::tables(std::string_view key) {
   return found;
 }
 
-Expected<std::vector<std::string>> TomlTable::texts(std::string_view key) {
-  state_->read.emplace(key);
-  const toml::node* node = state_->table->get(key);
-  const toml::array* array = node != nullptr ? node->as_array() : nullptr;
-  if (array == nullptr) return error(key, fmt::format("'{}' must be an array of strings", path(key)));
-  std::vector<std::string> found;
-  for (const toml::node& item : *array) {
-    const auto value = item.value_exact<std::string>();
-    if (!value) return error(key, fmt::format("'{}' must hold strings only", path(key)));
-    found.push_back(*value);
-  }
-  return found;
-}
-
 Expected<std::vector<std::string>> TomlTable::scalar_texts(std::string_view key) {
-  state_->read.emplace(key);
+  allow(key);
   const toml::node* node = state_->table->get(key);
   if (node == nullptr) return error("", fmt::format("there is no '{}'", path(key)));
   std::vector<std::string> found;
@@ -270,24 +211,14 @@ Expected<std::vector<std::string>> TomlTable::scalar_texts(std::string_view key)
   return found;
 }
 
-Expected<void> TomlTable::finish() const {
-  for (const std::string& key : keys()) {
-    if (state_->read.contains(key)) continue;
-    const std::vector<std::string> known(state_->read.begin(), state_->read.end());
-    const std::string near = nearest(key, known);
-    return error(
-        key, fmt::format("unknown key '{}'", path(key)),
-        near.empty() ? fmt::format("known here: {}", fmt::join(known, ", ")) : fmt::format("did you mean '{}'?", near));
-  }
-  return {};
-}
-
 Expected<std::string> with_override(std::string_view text, const std::string& file, std::string_view key,
                                     std::string_view value) {
   DLLM_TRY(toml::table root, parse_toml(text, file));
   if (std::ranges::count(key, '.') >= kMostKeyParts)
-    return Error{ErrorCode::kUsage, fmt::format("the key has more than {} parts", kMostKeyParts),
-                 std::string(key.substr(0, 80)), "example: sram.vector_rows"};
+    return Error{ErrorCode::kUsage, too_many_parts(), std::string(key.substr(0, 80)), "example: sram.vector_rows"};
+  // Elsewhere a value has no keys: dots may be those of a word.
+  if (value.find_first_of("{\n") != std::string_view::npos && line_of_long_key(value) > 0)
+    return Error{ErrorCode::kUsage, too_many_parts(), std::string(key), "give a value with shorter keys"};
   const Error bad_value{ErrorCode::kUsage, fmt::format("'{}' is not a TOML value", value), std::string(key),
                         "examples: 16, 2.5, true, \"open\""};
   toml::table holder;

@@ -64,12 +64,41 @@ TEST(TomlTable, KeysOfManyPartsAreRefused) {
   // Quotes in strings of several lines hide no key.
   for (const char* before :
        {"x = {b = \"\"\"\n'\"\"\", ", "x = {b = \'\'\'\n\"\'\'\', ", "x = {b = \"\"\"\n\\\"\"\"\"\"\", "})
-    EXPECT_NE(TomlTable::parse(before + quoted + " = 1}\n", "deep.toml").error().what.find("64 parts"),
+    EXPECT_NE(TomlTable::parse(before + quoted + " = 1}\n", "deep.toml").error().what.find("16 parts"),
               std::string::npos)
         << before;
   const auto set = with_override("c = 1\n", "c.toml", bare, "1");
   ASSERT_FALSE(set);
   EXPECT_EQ(set.error().code, ErrorCode::kUsage);
+}
+
+TEST(TomlTable, KeysHaveAtMostSixteenParts) {
+  const auto key = [](int parts) {
+    std::string text = "a";
+    for (int i = 1; i < parts; ++i) text += ".a";
+    return text;
+  };
+  EXPECT_TRUE(TomlTable::parse(key(16) + " = 1\n", "f"));
+  EXPECT_FALSE(TomlTable::parse(key(17) + " = 1\n", "f"));
+  EXPECT_TRUE(with_override("c = 1\n", "f", key(16), "1"));
+  EXPECT_FALSE(with_override("c = 1\n", "f", key(17), "1"));
+  EXPECT_TRUE(with_override("c = 1\n", "f", "b", "{" + key(16) + " = 1}"));
+  for (const std::string& value :
+       {"{" + key(17) + " = 1}", "[{x = {" + key(17) + " = 1}}]", "1\n" + key(17) + " = 1"}) {
+    const auto set = with_override("c = 1\n", "f", "b", value);
+    ASSERT_FALSE(set) << value;
+    EXPECT_EQ(set.error().code, ErrorCode::kUsage);
+    EXPECT_NE(set.error().what.find("16 parts"), std::string::npos);
+    EXPECT_EQ(set.error().where, "b");
+  }
+  EXPECT_TRUE(with_override("c = 1\n", "f", "c", key(17))) << "a word";
+}
+
+TEST(TomlTable, LongKeysInDeepTablesFitIntoTheStack) {
+  std::string value = "1";
+  for (int i = 0; i < 200; ++i) value = "{a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a = " + value + "}";
+  EXPECT_TRUE(TomlTable::parse("a = " + value + "\n", "deep.toml"));
+  EXPECT_TRUE(with_override("c = 1\n", "c.toml", "b", value));
 }
 
 TEST(TomlTable, ScalarTexts) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/nearest.h"
 #include "base/try.h"
 #include "npu_core/config/embedded_files.h"
 #include "npu_core/config/named_file.h"
@@ -50,22 +49,15 @@ Expected<void> read_key(TomlTable& section, const DeviceKey& key, Device& device
   return section.error(key.key, fmt::format("'{}' is {}", key.dotted(), key.value(device)), key.range_hint());
 }
 
-/// Suggestions for unknown keys come from all fields of the section, whether or not this file must have them.
-Expected<void> check_keys(const TomlTable& section, std::string_view name) {
-  std::vector<std::string> known;
+/// All keys of the section are known, whether or not this file must have them.
+Expected<void> check_keys(TomlTable& section, std::string_view name) {
   for (const DeviceKey& key : device_keys())
-    if (key.section == name) known.emplace_back(key.key);
-  for (const std::string& key : section.keys()) {
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    if (const std::string_view hint = derived_key_hint(fmt::format("{}.{}", name, key)); !hint.empty())
-      return section.error(key, fmt::format("'{}.{}' follows from other keys and cannot be set", name, key),
+    if (key.section == name) section.allow(key.key);
+  for (const std::string& key : section.unread())
+    if (const std::string_view hint = derived_key_hint(section.path(key)); !hint.empty())
+      return section.error(key, fmt::format("'{}' follows from other keys and cannot be set", section.path(key)),
                            std::string(hint));
-    const std::string near = nearest(key, known);
-    return section.error(key, fmt::format("unknown key '{}.{}'", name, key),
-                         near.empty() ? fmt::format("known in [{}]: {}", name, fmt::join(known, ", "))
-                                      : fmt::format("did you mean '{}'?", near));
-  }
-  return {};
+  return section.finish();
 }
 
 /// `complete`: there is no base, so that keys without a default must be given.

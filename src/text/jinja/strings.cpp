@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include "text/jinja/unicode_case.h"
 #include "text/utf8.h"
@@ -90,10 +91,12 @@ std::optional<std::size_t> find_last(std::string_view text, std::string_view par
 }
 
 std::string_view strip(std::string_view text, const std::string_view* set, bool left, bool right) {
-  const std::vector<std::string_view> members = set != nullptr ? chars(*set) : std::vector<std::string_view>();
+  std::unordered_set<std::string_view> members;
+  if (set != nullptr)
+    for (const std::string_view one : chars(*set)) members.insert(one);
   const auto strips = [&](std::string_view bytes, const Utf8Char& c) {
     if (set == nullptr) return c.valid && is_unicode_space(c.code);
-    return std::ranges::find(members, bytes) != members.end();
+    return members.contains(bytes);
   };
   while (left && !text.empty()) {
     Utf8Char c = utf8_at(text, 0);

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "text/tokenizer/tokenizer.h"
 
@@ -25,8 +28,22 @@ void settle_roles(TokenizerSpec& spec);
 /// Whether the tokenizer makes the token from letters: it is one, or the result of a merge.
 bool is_word(const TokenizerSpec& spec, TokenId id);
 
-/// The id of a token that the tokenizer's files name as a special one, a control token from now on. As in transformers,
-/// a text that is not in the vocabulary gets the next free id.
-TokenId add_named_special(TokenizerSpec& spec, const std::string& text, std::string_view name);
+/// Tokens that a tokenizer's files name as special ones.
+class NamedSpecials {
+ public:
+  /// `names`: how many there will be; for many the vocabulary gets an index. `spec` must outlive this.
+  NamedSpecials(TokenizerSpec& spec, std::size_t names);
+
+  std::optional<TokenId> find(const std::string& text) const;
+  /// The id of a token, a control token from now on. As in transformers, a text that is not in the vocabulary gets the
+  /// next free id.
+  TokenId add(const std::string& text, std::string_view name);
+
+ private:
+  static constexpr std::size_t kFew = 16;
+  TokenizerSpec& spec_;
+  bool indexed_;
+  std::unordered_map<std::string, TokenId> ids_;
+};
 
 }  // namespace dllm

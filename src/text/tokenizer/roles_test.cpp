@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -69,6 +70,37 @@ TEST(TokenRoles, WordsStayWords) {
   EXPECT_EQ(spec.kinds[5], TokenKind::kNormal);
   EXPECT_EQ(spec.kinds[300], TokenKind::kNormal);
   EXPECT_TRUE(spec.warnings.empty());
+}
+
+// A list of ids may be as long as the vocabulary; then words are known by an index.
+TEST(TokenRoles, ManyRolesAreSettledLikeFew) {
+  TokenizerSpec many = role_spec(), few = many;
+  std::vector<TokenRole> roles;
+  for (TokenId id = 0; id < static_cast<TokenId>(many.tokens.size()); ++id) roles.push_back({"eos", id});
+  for (std::vector<TokenKind>* kinds : {&many.kinds, &few.kinds}) std::ranges::fill(*kinds, TokenKind::kNormal);
+  settle_roles(many, roles);
+  for (const TokenRole& role : roles) settle_roles(few, {&role, 1});
+  EXPECT_EQ(many.kinds, few.kinds);
+  EXPECT_EQ(many.warnings, few.warnings);
+  EXPECT_EQ(many.kinds[5], TokenKind::kNormal);
+  EXPECT_EQ(many.kinds[300], TokenKind::kNormal);
+  EXPECT_EQ(many.kinds[766], TokenKind::kControl);
+}
+
+TEST(TokenRoles, ManyNamesAreFoundLikeFew) {
+  TokenizerSpec many = role_spec(), few = many;
+  many.kinds[300] = few.kinds[300] = TokenKind::kUnused;
+  NamedSpecials indexed(many, 1000), searched(few, 1);
+  const std::string unused = many.tokens[300], word = many.tokens[301];
+  for (const std::string& text :
+       {std::string("<|eot_id|>"), word, unused, std::string("new"), std::string("new"), word}) {
+    EXPECT_EQ(indexed.find(text), searched.find(text)) << text;
+    EXPECT_EQ(indexed.add(text, "bos"), searched.add(text, "bos")) << text;
+    EXPECT_EQ(indexed.find(text), searched.find(text)) << text;
+  }
+  EXPECT_EQ(many.tokens, few.tokens);
+  EXPECT_EQ(many.kinds, few.kinds);
+  EXPECT_EQ(many.appended, 2);
 }
 
 TEST(TokenRoles, UserDefinedTokensStay) {

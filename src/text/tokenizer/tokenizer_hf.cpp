@@ -5,10 +5,12 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/try.h"
 #include "text/tokenizer/end_of_turn.h"
@@ -180,12 +182,11 @@ Expected<void> read_named_flags(const Json& entry, TokenId id, TokenizerSpec& sp
 }
 
 /// Makes the token special if it is not yet. Its order among new tokens is transformers'.
-Expected<TokenId> name_special(TokenizerSpec& spec, const Json& entry, std::string_view role) {
+Expected<TokenId> name_special(TokenizerSpec& spec, NamedSpecials& specials, const Json& entry, std::string_view role) {
   const std::string text = token_text(entry);
-  const auto known = std::ranges::find(spec.tokens, text);
-  const bool was_added = known != spec.tokens.end() &&
-                         spec.kinds[static_cast<std::size_t>(known - spec.tokens.begin())] == TokenKind::kControl;
-  const TokenId id = add_named_special(spec, text, role);
+  const auto known = specials.find(text);
+  const bool was_added = known && spec.kinds[static_cast<std::size_t>(*known)] == TokenKind::kControl;
+  const TokenId id = specials.add(text, role);
   if (!was_added) DLLM_CHECK_OK(read_named_flags(entry, id, spec));
   return id;
 }
@@ -197,20 +198,26 @@ Expected<void> read_roles(const Json& config, const Json& special, TokenizerSpec
       {"pad_token", &TokenizerSpec::pad},   {"cls_token", nullptr},
       {"mask_token", &TokenizerSpec::mask},
   };
-  for (const auto& [key, role] : roles) {
-    const Json* value = named_token(config, special, key);
-    if (value == nullptr) continue;
-    const std::string_view name(key, std::string_view(key).size() - std::string_view("_token").size());
-    DLLM_TRY(const TokenId id, name_special(spec, *value, name));
-    if (role != nullptr) spec.*role = id;
-  }
+  std::vector<const Json*> lists;
+  std::size_t names = std::size(roles);
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
     const Json* list = hf::member(config, key);
     if (list == nullptr) list = hf::member(special, key);
     if (list == nullptr || !list->is_structured()) continue;
-    for (const Json& entry : *list)  // a list, or an object {name: token}
-      if (!token_text(entry).empty()) DLLM_CHECK_OK(name_special(spec, entry, "additional special"));
+    lists.push_back(list);
+    names += list->size();
   }
+  NamedSpecials specials(spec, names);
+  for (const auto& [key, role] : roles) {
+    const Json* value = named_token(config, special, key);
+    if (value == nullptr) continue;
+    const std::string_view name(key, std::string_view(key).size() - std::string_view("_token").size());
+    DLLM_TRY(const TokenId id, name_special(spec, specials, *value, name));
+    if (role != nullptr) spec.*role = id;
+  }
+  for (const Json* list : lists)
+    for (const Json& entry : *list)  // a list, or an object {name: token}
+      if (!token_text(entry).empty()) DLLM_CHECK_OK(name_special(spec, specials, entry, "additional special"));
   return {};
 }
 

@@ -81,6 +81,8 @@ class Model:
     def __init__(self, ck, ties):
         self.ck, self.ties = ck, ties
         self.cache = [[] for _ in TEXT["layer_types"]]  # by layer: (position, k, v)
+        self.window = TEXT["sliding_window"]
+        self.image = None  # (first position, rows): given embeddings, whose positions see each other
 
     def norm(self, x, name):
         return rms_norm(x, self.ck.gain(name + ".weight", x.shape[-1]), TEXT["rms_norm_eps"])
@@ -126,7 +128,11 @@ class Model:
         for i, row in zip(positions, q):
             visible = torch.ones(len(seen), dtype=torch.bool) if canvas else at <= i
             if slides:
-                visible &= at > (positions[0] if canvas else i) - TEXT["sliding_window"]
+                visible &= at > (positions[0] if canvas else i) - self.window
+            if self.image is not None and not canvas:
+                first, rows = self.image
+                if first <= i < first + len(rows):
+                    visible |= (at >= first) & (at < first + len(rows))
             scores = torch.einsum("hd,jhd->hj", row, keys).masked_fill(~visible[None], -math.inf)
             out.append(torch.einsum("hj,jhd->hd", torch.softmax(scores, -1), vals).reshape(-1))
         return torch.stack(out) @ ck(prefix + "o_proj.weight", hidden, heads * d).T
@@ -154,6 +160,10 @@ class Model:
         table = ck("model.decoder.embed_tokens.weight", ROWS, hidden, scale=0.5)
         positions = list(range(first, first + len(tokens)))
         x = table[torch.as_tensor(tokens)] * math.sqrt(hidden)
+        if self.image is not None:
+            for i, position in enumerate(positions):
+                if 0 <= position - self.image[0] < len(self.image[1]):
+                    x[i] = self.image[1][position - self.image[0]]
         prefix = "model.decoder.self_conditioning."
         expected = torch.zeros_like(x) if probabilities is None else probabilities @ table * math.sqrt(hidden)
         fed_back = self.gated(self.norm(expected, prefix + "pre_norm"), prefix)
@@ -273,23 +283,23 @@ def write(folder):
     print(f"diffusion-gemma: ties {ties.count}, narrowest choice {ties.gap:.2g}, logits up to {logits.abs().max():.2f}")
 
 
-def load_transformers(ck):
+def load_transformers(ck, config=CONFIG | {"vision_config": VISION}):
     from safetensors.torch import save_file
     from transformers import DiffusionGemmaForBlockDiffusion
 
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory)
-        (path / "config.json").write_text(json.dumps(CONFIG | {"vision_config": VISION}))
+        (path / "config.json").write_text(json.dumps(config))
         save_file({n: t.contiguous() for n, t in ck.tensors.items()}, path / "model.safetensors", {"format": "pt"})
         return DiffusionGemmaForBlockDiffusion.from_pretrained(
             directory, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager").eval()
 
 
-def transformers_generation(model, options, canvases):
+def transformers_generation(model, options, canvases, prompt=IDS, **images):
     """generate() with the engine's draws: its only randomness is multinomial() and the random canvas."""
     from transformers.models.diffusion_gemma import generation_diffusion_gemma as module
 
-    state = {"step": 0, "first": len(IDS)}
+    state = {"step": 0, "first": len(prompt)}
 
     def drawn(probabilities, num_samples):
         positions = np.arange(state["first"], state["first"] + CANVAS)
@@ -320,12 +330,12 @@ def transformers_generation(model, options, canvases):
             t_max=options["t_max"], stability_threshold=options["stability"],
             confidence_threshold=options["confidence"], eos_token_id=TEXT["eos_token_id"],
             sampler_config=module.EntropyBoundSamplerConfig(entropy_bound=options["entropy_bound"]))
-        out = model.generate(torch.tensor([IDS]), generation_config=config).sequences[0].tolist()
+        out = model.generate(torch.tensor([prompt]), generation_config=config, **images).sequences[0].tolist()
     finally:
         torch.multinomial, module.EntropyBoundSampler.initialize_canvas = saved
         del model.model.encoder.forward
     passes.append(state["step"])
-    return out[len(IDS) :], [b - a for a, b in zip(passes, passes[1:])]
+    return out[len(prompt) :], [b - a for a, b in zip(passes, passes[1:])]
 
 
 def compare_with_transformers():

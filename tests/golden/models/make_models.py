@@ -387,6 +387,7 @@ def compare_with_transformers():
     import tempfile
 
     from diffusion_gemma import compare_with_transformers as compare_diffusion_gemma
+    from gemma_vision import compare_with_transformers as compare_vision
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM
 
@@ -408,12 +409,15 @@ def compare_with_transformers():
         print(f"{name}: transformers' logits differ by {worst:.1e} of the largest")
         assert worst < 1e-5, name
     compare_diffusion_gemma()
+    compare_vision()
 
 
 def write_diffusion_gemma(folder):
-    from diffusion_gemma import write  # it imports this file
+    import gemma_vision  # they import this file
+    from diffusion_gemma import write
 
     write(folder)
+    gemma_vision.write(folder)
 
 
 def main():

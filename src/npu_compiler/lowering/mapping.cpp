@@ -1,4 +1,4 @@
-#include "npu_compiler/analytic/mapping.h"
+#include "npu_compiler/lowering/mapping.h"
 
 #include <algorithm>
 
@@ -38,12 +38,13 @@ Mapping rule_mapping(const SramShape& sram) {
   return mapping;
 }
 
-std::int64_t panel_lanes(const Mapping& mapping, const SramShape& sram, std::int64_t n, std::int64_t k_tiles) {
-  std::int64_t lanes = sram.vlen;
+MatrixShape matrix_shape(const Mapping& mapping, const SramShape& sram, std::int64_t outputs, std::int64_t inputs) {
+  MatrixShape shape{.n = round_up(outputs, sram.blen), .k_tiles = ceil_div(inputs, sram.mlen), .panel = sram.vlen};
   for (const PanelChoice& choice : mapping.panels)
-    if (choice.n == n && choice.k_tiles == k_tiles) lanes = std::min(lanes, choice.lanes);
-  while (lanes > sram.blen && (lanes * k_tiles > mapping.weight_rows || lanes / 2 >= n)) lanes /= 2;
-  return lanes;
+    if (choice.n == shape.n && choice.k_tiles == shape.k_tiles) shape.panel = std::min(shape.panel, choice.lanes);
+  while (shape.panel > sram.blen && (shape.panel * shape.k_tiles > mapping.weight_rows || shape.panel / 2 >= shape.n))
+    shape.panel /= 2;
+  return shape;
 }
 
 std::int64_t score_rows(const SramShape& sram) { return round_up(std::min<std::int64_t>(128, sram.mlen), sram.blen); }
@@ -64,6 +65,26 @@ ExpertRing expert_ring(const Mapping& mapping, std::int64_t slot, std::int64_t p
   const std::int64_t all = 2 * mapping.weight_rows, apart = (all - 2 * panel) / slot;
   if (apart >= 2) return {std::min(apart, mapping.expert_slots), true};
   return {std::min(all / slot, mapping.expert_slots), false};
+}
+
+std::int64_t packed_outputs(const SramShape& sram, std::int64_t inner, std::int64_t outputs, std::int64_t block) {
+  std::int64_t parts = 1;
+  while (inner <= sram.mlen / (2 * parts) && sram.mlen / (2 * parts) % block == 0 && 2 * parts * sram.blen <= outputs &&
+         sram.vlen % (2 * parts * sram.blen) == 0)
+    parts *= 2;
+  return parts;
+}
+
+std::int64_t experts_ahead(const ExpertRing& ring, std::int64_t experts, std::int64_t choices) {
+  // With a uniform choice an expert is left out with a probability of e^-16.
+  constexpr std::int64_t kCertainChoices = 16;
+  return ring.apart && choices >= kCertainChoices * experts ? std::min(std::max<std::int64_t>(1, ring.slots), experts)
+                                                            : 0;
+}
+
+std::int64_t expert_chunk(const SramShape& sram, std::int64_t fp_words, std::int64_t rows) {
+  constexpr std::int64_t kItems = 3, kBlocks = 2;
+  return std::min({round_up(rows, sram.blen), fp_words / kItems / sram.blen * sram.blen, kBlocks * sram.blen});
 }
 
 }  // namespace dllm::npu

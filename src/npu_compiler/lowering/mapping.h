@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/integers.h"
 #include "npu_core/machine/config.h"
 
 namespace dllm::npu {
@@ -46,8 +47,23 @@ struct Mapping {
 /// V.
 Mapping rule_mapping(const SramShape& sram);
 
-/// Lanes of a matrix's panels. More than a buffer holds if not even BLEN outputs fit.
-std::int64_t panel_lanes(const Mapping& mapping, const SramShape& sram, std::int64_t n, std::int64_t k_tiles);
+/// A matrix is stored in HBM as [panel][K / MLEN][rows of the panel][MLEN]: one transfer loads a panel, and a row holds
+/// one output's weights, blocked along the contraction. Packed weights have the same order in tiles (machine/tiles.h).
+struct MatrixShape {
+  std::int64_t n = 0;        ///< output lanes, multiple of BLEN
+  std::int64_t k_tiles = 0;  ///< of MLEN lanes
+  /// Output lanes per panel: a power of two times BLEN, at most VLEN; an expert's matrix is one panel unless streamed.
+  std::int64_t panel = 0;
+  /// Outputs that share a row of MLEN lanes: output part * n + r is in row r, from lane part * MLEN / parts on.
+  /// Otherwise a contraction that fills at most half of the array's lanes would read as many zeros as weights.
+  std::int64_t parts = 1;
+  std::int64_t panels() const { return ceil_div(n, panel); }
+  std::int64_t panel_lanes(std::int64_t p) const { return p + 1 < panels() ? panel : n - p * panel; }
+};
+
+/// A matrix of so many lanes in the mapping's panels. A panel is larger than a buffer if that holds not even BLEN
+/// outputs.
+MatrixShape matrix_shape(const Mapping& mapping, const SramShape& sram, std::int64_t outputs, std::int64_t inputs);
 
 /// Rows of a block of queries whose scores are in vector SRAM together.
 std::int64_t score_rows(const SramShape& sram);
@@ -65,5 +81,15 @@ struct ExpertRing {
 };
 /// `slot`, `panel`: rows of matrix SRAM of an expert's matrices and of that panel.
 ExpertRing expert_ring(const Mapping& mapping, std::int64_t slot, std::int64_t panel);
+
+/// Outputs of an expert's last matrix that share a row of matrix SRAM, a power of two: a contraction of `inner` lanes
+/// that fills at most half of the array's would read as many zeros as weights. `block`: of the formats' scales.
+std::int64_t packed_outputs(const SramShape& sram, std::int64_t inner, std::int64_t outputs, std::int64_t block);
+/// Experts 0 .. n - 1 are loaded before routing has ended and counted as chosen. 0 if it is not nearly certain that
+/// every expert will be chosen, or if their slots hold panels of other matrices.
+std::int64_t experts_ahead(const ExpertRing& ring, std::int64_t experts, std::int64_t choices);
+/// Rows of an expert at once, at most. More than two blocks only take room; their weights, and those of the items in
+/// flight, are in FP_MEM. 0: not even one block's.
+std::int64_t expert_chunk(const SramShape& sram, std::int64_t fp_words, std::int64_t rows);
 
 }  // namespace dllm::npu

@@ -1,4 +1,4 @@
-#include "npu_compiler/analytic/segments.h"
+#include "npu_compiler/lowering/segments.h"
 
 #include <algorithm>
 

@@ -1,0 +1,1 @@
+"""The fifth recipe: attention in blocks, which also reads one position at a time."""
