@@ -76,10 +76,20 @@ std::vector<std::pair<const char*, Make>> schemas() {
       {"properties that bring others",
        list(R"({"type": "object", "dependentRequired": {)",
             R"("key_of_many_that_begin_alike_#": ["key_of_many_that_begin_alike_+"])", ", ", "}}")},
+      {"negations that name many properties",
+       [](std::size_t n) {
+         return R"({"not": {"anyOf": [)" + several(n, R"({"$ref": "@/$defs/d"})", ", ") +
+                R"(]}, "$defs": {"d": {"dependentRequired": {"a": [)" + several(n, "\"n#\"", ", ") + "]}}}}";
+       }},
       {"names by patterns", list(R"({"type": "object", "patternProperties": {)",
                                  R"("^key_of_many_that_begin_alike_#$": {"type": "null"})", ", ", "}}")},
       {"keywords that say nothing",
        list(R"({"type": "null", )", R"("x-key_of_many_that_begin_alike_#": 0)", ", ", "}")},
+      {"values beside keywords that say nothing",
+       [](std::size_t n) {
+         return "{" + several(n, R"("x-key_of_many_that_begin_alike_#": 0, )") + R"("enum": [)" +
+                several(n, "\"value #\"", ", ") + "]}";
+       }},
       {"one value again and again", list(R"({"enum": [)", "1", ", ", "]}")},
       {"values that are lists", list(R"({"enum": [)", "[#, [+]]", ", ", "]}")},
       {"one value of many keys", list(R"({"const": {)", "\"key_of_many_that_begin_alike_#\": #", ", ", "}}")},

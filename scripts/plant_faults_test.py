@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import fcntl
 import io
 import os
 import pathlib
@@ -15,6 +16,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import plant_faults as pf  # noqa: E402
+from running_group import RunningGroup  # noqa: E402
 
 PROGRAM = r"""
 #include <cstdio>
@@ -262,6 +264,41 @@ class Runs(Case):
         pf.Workshop(self.root, work, 1).running.end_left_behind()
         time.sleep(2.1)
         self.assertFalse((work / "tree/late").exists())
+
+    def test_a_run_that_is_asked_to_end_mends_the_fault(self):
+        self.put("[test.slow]\ncommand = ['sh', '-c', 'touch started; if grep -q \"n <= 0\" limit.cpp; then sleep 60; fi']\n" +
+                 fault("any", "n < 0", "n <= 0", tests=["slow"]))
+        process = subprocess.Popen([sys.executable, "-B", pf.__file__, "--root", self.root], stdout=subprocess.DEVNULL)
+        planted = self.root / "build/faults/tree/limit.cpp"
+        while not planted.exists() or planted.read_text() == SOURCES["limit.cpp"]:
+            time.sleep(0.02)
+        process.terminate()
+        self.assertEqual(process.wait(), 143)
+        self.assertEqual(planted.read_text(), SOURCES["limit.cpp"])
+
+    def test_a_group_is_asked_to_end_first(self):
+        group = RunningGroup(self.root / "running")
+        command = ["bash", "-c", "trap 'touch asked; exit' TERM; touch begun; while true; do sleep 0.05; done"]
+        with (self.root / "output").open("w") as output:
+            process = group.start(command, self.root, dict(os.environ), output)
+        while not (self.root / "begun").exists():
+            time.sleep(0.02)
+        group.end(process)
+        self.assertTrue((self.root / "asked").exists())
+
+    def test_a_group_that_does_not_hold_the_lock_is_left_alone(self):
+        group = RunningGroup(self.root / "running")
+        other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        try:
+            with group.file.open("w") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                held.write(str(other.pid))
+                held.flush()
+                group.end_left_behind(patience=5)
+            self.assertIsNone(other.poll())
+        finally:
+            other.kill()
+            other.wait()
 
     def test_a_test_must_pass_without_faults_and_test_something(self):
         for name, why in (("Broken", "failed"), ("Nothing", "tests nothing")):

@@ -51,6 +51,28 @@ INSTANTIATE_TEST_SUITE_P(Models, CheckedAnswers, ::testing::Values("sdar", "llad
                            return name;
                          });
 
+/// What is drawn from logits cannot be kept from an earlier pass, which has no more than the token.
+TEST(CheckedAnswersOfOthers, KeepNoFrontWhereTheyAreDrawn) {
+  const test::GoldenModel golden("fast-dllm-v2");
+  const LanguageModel model = loaded(golden.path(), 1);
+  GenerateOptions options = checking(0.8);
+  options.cache = {"block-causal", {}};
+  const auto expected = model.generate_ids({97, 98, 99, 100, 101}, options);
+  options.cache.options["keep_front"] = true;
+  const auto answer = model.generate_ids({97, 98, 99, 100, 101}, options);
+  ASSERT_TRUE(expected && answer);
+  EXPECT_EQ(answer->ids, expected->ids);
+}
+
+TEST(CheckedAnswersOfOthers, RefuseToDeferStopTokens) {
+  const test::GoldenModel golden("sdar");
+  GenerateOptions options = checking(0.8);
+  options.defer_eos = true;
+  const auto refused = loaded(golden.path(), 1).generate_ids({97, 98, 99}, options);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("--defer-eos"), std::string::npos) << refused.error().message();
+}
+
 TEST(CheckedAnswersOfOthers, AreRefusedWhereAttentionHasNoBlocks) {
   const LanguageModel model = loaded("", 1);
   const auto refused = model.generate_ids({1, 2, 3}, checking(0));

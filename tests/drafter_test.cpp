@@ -11,6 +11,7 @@
 #include "engine/generate.h"
 #include "engine/resolve.h"
 #include "golden_model.h"
+#include "starved_backend.h"
 
 namespace dllm {
 namespace {
@@ -57,6 +58,7 @@ struct Settings {
   CpuKvType kv = CpuKvType::kAuto;
   std::vector<TokenId> oracle{};
   Position period = 1 << 20;
+  bool starved = false;  ///< no memory for drafts
 };
 
 std::unique_ptr<CpuBackend> alone(const Pair& pair, const Settings& settings) {
@@ -86,6 +88,7 @@ std::unique_ptr<DrafterBackend> drafted(const Pair& pair, const Settings& settin
       DraftChoice(*drafter)};
   if (!settings.oracle.empty())
     parts.block = std::make_unique<Oracle>(std::move(parts.block), settings.oracle, settings.period);
+  if (settings.starved) parts.block = std::make_unique<test::StarvedBackend>(std::move(parts.block));
   return std::make_unique<DrafterBackend>(std::move(parts), drafter->desc().drafter, *drafter->desc().mask, 0.3);
 }
 
@@ -313,6 +316,49 @@ TEST_P(GoldenDrafter, DraftsAreThoseOfItsAuthors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Authors, GoldenDrafter, ::testing::Values("drafter-plain", "drafter-second"));
+
+TEST(Drafter, CopiedPositionsAreKnownToTheDrafterToo) {
+  const Pair pair = paired(target_of("qwen3"), drafter_of({.target_layers = {1}, .block = 8}));
+  const auto backend = drafted(pair, {});
+  const auto from = *backend->make_cache(64), to = *backend->make_cache(64);
+  std::vector<TokenId> tokens;
+  std::vector<Position> positions;
+  for (Position p = 0; p < 20; ++p) positions.push_back(p);
+  for (Position p = 0; p < 28; ++p) tokens.push_back(p % 7 + 1);
+  (void)test::scores_of(*backend, *from, tokens, {0, 20}, false);
+  to->copy_rows(*from, positions);
+  ASSERT_TRUE(to->holds({0, 20}));
+  EXPECT_EQ(to->epoch(), 1U);
+  const Scores one = test::scores_of(*backend, *from, tokens, {20, 28}, true),
+               two = test::scores_of(*backend, *to, tokens, {20, 28}, true);
+  ASSERT_EQ(one.rows.size(), two.rows.size());
+  for (std::size_t i = 0; i < one.rows.size(); ++i) {
+    EXPECT_EQ(one.rows[i].token, two.rows[i].token);
+    EXPECT_EQ(one.rows[i].confidence, two.rows[i].confidence);
+  }
+}
+
+TEST(Drafter, APassWithoutMemoryFailsAndLeavesNoRows) {
+  const Pair pair = paired(target_of("qwen3"), drafter_of({.target_layers = {1}, .block = 8}));
+  const auto backend = drafted(pair, {.starved = true});
+  const auto reads = *backend->make_cache(64), drafts = *backend->make_cache(64);
+  const std::vector<TokenId> tokens(28, 3);
+  for (KvCache* const cache : {reads.get(), drafts.get()})
+    (void)test::scores_of(*backend, *cache, tokens, {0, 20}, false);
+  std::vector<SequenceStep> batch(2);
+  batch[0].cache = reads.get(), batch[1].cache = drafts.get();
+  batch[0].plan.causal_block = 1;
+  batch[1].plan.region = Region::kDraft;
+  for (Position p = 20; p < 28; ++p)
+    for (SequenceStep& step : batch)
+      step.plan.rows.push_back({p, step.plan.region == Region::kDraft && p > 20 ? -1 : 3});
+  for (SequenceStep& step : batch) step.plan.visible = {{0, 28}}, step.plan.scored = {1};
+  const auto failed = backend->forward(batch);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, ErrorCode::kResource);
+  EXPECT_TRUE(reads->holds({0, 20}));
+  EXPECT_FALSE(reads->holds(20)) << "the model has run its pass, but nobody got its scores";
+}
 
 TEST(Drafter, AnotherModelsDrafterIsRefusedWithBothNames) {
   const auto refusal = [](const RandomModel& target, const RandomModel& drafter) -> std::string {

@@ -12,8 +12,6 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
-#include "dllm/model.h"
-#include "dllm/scheduler.h"
 #include "engine/generate.h"
 #include "engine/resolve.h"
 #include "engine/vision_tower.h"
@@ -188,6 +186,15 @@ TEST(GemmaVision, GenerationsAreTokenForTokenThoseOfTheReference) {
     EXPECT_EQ(answer->prompt_ids, golden().ids()) << "people see the image token";
     const auto lost = generate({*backend}, reader.prompt, *resolve_options(wanted, model->desc()), {});
     EXPECT_FALSE(lost) << "the ids of an image mean nothing without it";
+    const PromptImages::Image& own = reader.images->images().front();
+    const PromptImages shifted(kImageToken, {{own.begin + 1, own.embedding}}),
+        beyond(kImageToken, {{90, own.embedding}});
+    for (const PromptImages& one : {shifted, beyond}) {
+      const auto foreign = generate({*backend}, reader.prompt, *resolve_options(wanted, model->desc()),
+                                    {.images = std::make_shared<const PromptImages>(one)});
+      ASSERT_FALSE(foreign);
+      EXPECT_NE(foreign.error().message().find("not this prompt's"), std::string::npos) << foreign.error().message();
+    }
   }
 }
 
@@ -241,6 +248,12 @@ TEST(GemmaVision, TowersThatItCannotRunAreRefused) {
               c.erase("model.encoder.embed_vision.embedding_projection.weight");
             }).find("projection"),
             std::string::npos);
+  ModelSource more = *vision_source(golden().path());
+  more.tensors.push_back(more.tensors.front());
+  more.tensors.back().name = "v.blk.0.attn_q.bias";
+  const auto biased = VisionModel::load(std::move(more));
+  ASSERT_FALSE(biased);
+  EXPECT_NE(biased.error().message().find("v.blk.0.attn_q.bias"), std::string::npos) << biased.error().message();
   const auto text = VisionModel::load(*open_source(golden().path()));
   EXPECT_NE(text.error().message().find("no vision tower"), std::string::npos) << "the model's own file";
 }
@@ -262,138 +275,6 @@ TEST(GemmaVision, SizesAreThoseOfTheProcessor) {
   EXPECT_EQ(size(640, 480).tokens(desc), 266);
   desc.positions = 100;
   EXPECT_EQ(size(1000, 3), (VisionSize{-1, -1})) << "no column has an embedding beyond the table";
-}
-
-/// The golden model with image tokens, a chat template that writes them, and images of at most six embeddings.
-const GoldenModel& chatting() {
-  static const GoldenModel* const model = [] {
-    auto* const made = new GoldenModel("gemma-vision", [](test::HfCheckpoint& c) {
-      std::int32_t id = 262;
-      for (const char* text : {"<|image>", "<|image|>", "<image|>"}) {
-        json token = c.tokenizer["added_tokens"].back();
-        token["id"] = id++;
-        token["content"] = text;
-        c.tokenizer["added_tokens"].push_back(token);
-      }
-      c.tokenizer_config.erase("chat_template");
-      c.chat_template_jinja =
-          "{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for p in m['content'] "
-          "%}{% if p['type'] == 'image' %}<|image|>{% else %}{{ p['text'] }}{% endif %}{% endfor %}{% endif %}{% "
-          "endfor %}";
-      c.config["text_config"]["max_position_embeddings"] = 512;
-    });
-    test::write_text(made->path() + "/processor_config.json", R"({"image_processor": {"max_soft_tokens": 6}})");
-    return made;
-  }();
-  return *model;
-}
-
-std::string picture(const std::string& name) { return test::read_text(DLLM_SOURCE_DIR "/src/image/testdata/" + name); }
-
-LanguageModel chat_model(const std::string& tower = chatting().path(), const char* backend = "") {
-  LoadOptions load;
-  load.threads = 2;
-  load.mmproj = tower;
-  load.backend = backend;
-  auto model = LanguageModel::load(chatting().path(), load);
-  if (!model) throw std::runtime_error(model.error().message());
-  return *std::move(model);
-}
-
-GenerateOptions eight() {
-  GenerateOptions options;
-  options.length = 8;
-  return options;
-}
-
-TEST(ImagesInChats, AnImageStandsBeforeItsText) {
-  if (!decodes_image("PNG")) GTEST_SKIP() << "this build decodes no PNG";
-  const LanguageModel model = chat_model();
-  EXPECT_TRUE(model.reads_images());
-  const auto answer = model.generate({{"user", "hi", {picture("rgb.png")}}}, eight());
-  ASSERT_TRUE(answer) << answer.error().message();
-  EXPECT_EQ(answer->prompt_ids, (std::vector<TokenId>{262, 263, 263, 263, 263, 264, 104, 105}))
-      << "23 x 17 pixels become 2 x 2 embeddings";
-  const auto again = model.generate({{"user", "hi", {picture("rgb.png")}}}, eight());
-  EXPECT_EQ(again->ids, answer->ids);
-  EXPECT_EQ(again->confidence, answer->confidence);
-  const auto other = model.generate({{"user", "hi", {picture("grey.png")}}}, eight());
-  EXPECT_NE(other->confidence, answer->confidence) << "another image, another answer";
-  const auto batch = model.generate_batch(
-      {{{"user", "hi", {picture("grey.png")}}}, {{"user", "hi"}}, {{"user", "hi", {picture("rgb.png")}}}}, eight(), 3);
-  ASSERT_TRUE(batch) << batch.error().message();
-  EXPECT_EQ((*batch)[0].confidence, other->confidence);
-  EXPECT_EQ((*batch)[2].confidence, answer->confidence);
-  EXPECT_EQ((*batch)[1].prompt_ids, (std::vector<TokenId>{104, 105}));
-  const auto two = model.apply_template({{"user", "", {picture("rgb.png"), picture("exif.png")}}});
-  ASSERT_TRUE(two) << two.error().message();
-  EXPECT_EQ(std::ranges::count(*two, 262), 2);
-}
-
-TEST(ImagesInChats, WhatCannotBeReadIsRefused) {
-  if (!decodes_image("PNG")) GTEST_SKIP() << "this build decodes no PNG";
-  const LanguageModel model = chat_model(), blind = chat_model("");
-  const std::string image = picture("rgb.png");
-  const auto error = [](const LanguageModel& one, const std::vector<ChatTurn>& turns) {
-    const auto answer = one.generate(turns, eight());
-    return answer ? std::string() : answer.error().message();
-  };
-  EXPECT_FALSE(blind.reads_images());
-  EXPECT_NE(error(blind, {{"user", "hi", {image}}}).find("--mmproj"), std::string::npos);
-  EXPECT_NE(error(model, {{"user", "hi", {"GIF89a"}}}).find("image 1"), std::string::npos);
-  EXPECT_NE(error(model, {{"user", "hi", {image, image.substr(0, image.size() / 2)}}}).find("image 2"),
-            std::string::npos);
-  LanguageModel plain = chat_model();
-  ASSERT_TRUE(plain.set_chat_template("{{ messages[0]['role'] }}"));
-  EXPECT_NE(error(plain, {{"user", "hi", {image}}}).find("places for 0 images"), std::string::npos);
-  const auto raw = model.generate_ids({104, kFirstImageId}, eight());
-  EXPECT_FALSE(raw) << "no id of an image is known without it";
-  LoadOptions load;
-  load.mmproj = chatting().path();
-  const auto llada = LanguageModel::load("", load);
-  EXPECT_NE(llada.error().message().find("--mmproj"), std::string::npos) << llada.error().message();
-  load.mmproj = DLLM_SOURCE_DIR "/models/tiny-llada-f32.gguf";
-  const auto swapped = LanguageModel::load(chatting().path(), load);
-  EXPECT_NE(swapped.error().message().find("no vision tower"), std::string::npos);
-  const GoldenModel narrow("gemma-vision", [](test::HfCheckpoint& c) {
-    c.set("model.encoder.embed_vision.embedding_projection.weight", {32, 32});
-  });
-  load.mmproj = narrow.path();
-  const auto unfit = LanguageModel::load(chatting().path(), load);
-  ASSERT_FALSE(unfit) << "the embeddings would be read beyond their ends";
-  EXPECT_NE(unfit.error().message().find("embeddings of 32 values"), std::string::npos) << unfit.error().message();
-}
-
-TEST(ImagesInChats, PrefixesAreComparedByImages) {
-  if (!decodes_image("PNG")) GTEST_SKIP() << "this build decodes no PNG";
-  const LanguageModel model = chat_model();
-  const auto scheduler = *Scheduler::create(model, {.prefix_bytes = std::int64_t{64} << 20});
-  const std::string text(200, 'a');
-  const auto asked = [&](const std::string& image) {
-    const json parts = json::array({{{"type", "image"}}, {{"type", "text"}, {"text", text}}});
-    json variables;
-    variables["messages"][0] = {{"role", "user"}};
-    variables["messages"][0]["content"] = parts;
-    const auto prompt = model.render_template(variables.dump(), {image});
-    std::vector<ScheduledRequest> one(1);
-    one[0].prompt = prompt->ids;
-    one[0].images = prompt->images;
-    one[0].options = eight();
-    Generation answer;
-    one[0].on_done = [&answer](Expected<Generation> done) { answer = *std::move(done); };
-    EXPECT_TRUE(scheduler->submit(std::move(one)));
-    while (scheduler->step()) {
-    }
-    return answer;
-  };
-  const Generation first = asked(picture("rgb.png")), same = asked(picture("rgb.png"));
-  EXPECT_EQ(first.stats.cached_tokens, 0);
-  EXPECT_GT(same.stats.cached_tokens, 64);
-  EXPECT_EQ(same.confidence, first.confidence);
-  const Generation other = asked(picture("grey.png"));
-  EXPECT_EQ(other.stats.cached_tokens, 0) << "the same ids, but for the image";
-  EXPECT_NE(other.confidence, first.confidence);
-  EXPECT_EQ(asked(picture("rgb.png")).confidence, first.confidence);
 }
 
 }  // namespace

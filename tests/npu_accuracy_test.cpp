@@ -103,11 +103,14 @@ TEST(Numerics, ShadowRows) {
   SequenceStep step{cache.get(), {}, {}, std::nullopt};
   for (Position p = 0; p < 4; ++p) step.plan.rows.push_back({p, p});
   step.plan.visible = {{0, 4}};
+  ASSERT_TRUE(machine->forward({&step, 1}));
+  ASSERT_TRUE(cache->holds({0, 4}));
   step.plan.scored = {4};
   step.plan.shadows = {{{2, 7}, {{0, 2}, {3, 4}}}};
   const auto refused = machine->forward({&step, 1});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  EXPECT_FALSE(cache->holds(0));
 }
 
 /// Branches on the executor, whose caches hold copies of what they share.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,9 +15,12 @@
 
 #include "drafter_pair.h"
 #include "engine/backend/rank_adapters.h"
+#include "engine/backend/rank_flags.h"
 #include "engine/joined_passes.h"
 #include "ranks/ranked_backend.h"
+#include "ranks/wire.h"
 #include "ranks_on_threads.h"
+#include "starved_backend.h"
 
 namespace dllm {
 namespace {
@@ -147,6 +151,22 @@ TEST_F(RankBeside, ACopyDraftsOnAllRanks) {
   expect_same(models, [mask](Backend& backend) { return rounds(backend, Region::kCanvas, mask); }, "a copy");
 }
 
+TEST_F(RankBeside, AFileThatWasReplacedIsNotTaken) {
+  LoadOptions options;
+  options.lora = {kModels + "tri-draft-lora.gguf"};
+  const RankModels first = opened(options);
+  const RankModels other{*Model::load(test::random_source({})), nullptr, false, kModels + "tri-f16.gguf"};
+  const auto group = test::local_group(2);
+  const auto expect_mismatch = [&](const RankModels& own, std::size_t rank) {
+    const auto shared = share_models(own, *group[rank], SplitKind::kRows, PartFolder("", 0));
+    ASSERT_FALSE(shared) << rank;
+    EXPECT_EQ(shared.error().code, ErrorCode::kMismatch) << shared.error().message();
+  };
+  std::thread worker([&] { expect_mismatch(other, 1); });
+  expect_mismatch(first, 0);
+  worker.join();
+}
+
 /// Both models are in memory, as every rank has them with MPI.
 TEST_F(RankBeside, ADrafterRunsOnAllRanks) {
   for (const std::int64_t kv_heads : {2, 4}) {
@@ -180,6 +200,34 @@ TEST(RankAdapters, DamagedBytesAreNoAdapters) {
   std::vector<std::byte> longer = sent;
   longer.push_back({});
   EXPECT_FALSE(decode_adapters(longer));
+}
+
+TEST(RankAdapters, ASizeThatCannotBeTakesNoMemory) {
+  const auto group = test::local_group(2);
+  std::thread worker([&] {
+    const auto got = share_adapters(nullptr, true, *group[1]);
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().code, ErrorCode::kIo);
+  });
+  EXPECT_TRUE(gather_flags(*group[0], false));
+  EXPECT_TRUE(group[0]->broadcast(WireWriter().put(std::uint64_t{1} << 60).take()));
+  worker.join();
+}
+
+TEST(JoinedPassesTest, WhoWaitsLearnsOfALackOfMemory) {
+  const auto model = *Model::load(test::random_source({.kv_heads = 2}));
+  JoinedPasses joined(std::make_unique<test::StarvedBackend>(*CpuBackend::create(
+      model->desc(), [&](StepShape shape) { return model->build(shape); }, model->weights(), one_thread())));
+  const auto runner = joined.second_path();
+  const auto cache = *joined.make_cache(16);
+  SequenceStep step{cache.get(), {}, {}, std::nullopt};
+  step.plan.rows = {{0, 1}};
+  step.plan.visible = {{0, 1}};
+  auto running = runner->start(step);
+  EXPECT_THROW(runner->wait_for(*cache), std::bad_alloc);
+  const auto got = running.get();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::kResource);
 }
 
 /// A pass of the second path has the bits of a pass by itself, whether another one follows or nobody waits so long.

@@ -16,8 +16,10 @@
 
 #include "branch_properties.h"
 #include "random_model.h"
+#include "ranks/agree.h"
 #include "ranks/command.h"
 #include "ranks_on_threads.h"
+#include "starved_backend.h"
 
 namespace dllm {
 namespace {
@@ -199,6 +201,27 @@ TEST(RankedBackend, NobodyWaitsForARankThatGotSomethingWrong) {
   follower.join();
   ASSERT_FALSE(followed);
   EXPECT_EQ(followed.error().what, scores.error().what);
+}
+
+TEST(RankedBackend, ALackOfMemoryEndsThePassOfAllRanks) {
+  const auto model = small_model();
+  for (const int starved : {0, 1}) {
+    auto group = test::local_group(2);
+    std::thread follower([&] {
+      test::StarvedBackend own(backend_of(*model, *group[1]), starved == 1);
+      EXPECT_FALSE(follow_ranks(own, *group[1])) << starved;
+    });
+    {
+      const std::shared_ptr<Communicator> ranks(std::move(group[0]));
+      RankedBackend backend(std::make_unique<test::StarvedBackend>(backend_of(*model, *ranks), starved == 0), ranks);
+      const auto cache = *backend.make_cache(16);
+      SequenceStep step{cache.get(), first_rows(), {}, {}};
+      EXPECT_FALSE(backend.forward({&step, 1})) << starved;
+      EXPECT_FALSE(cache->holds(0));
+      EXPECT_FALSE(backend.make_cache(16)) << "no rank follows";
+    }
+    follower.join();
+  }
 }
 
 TEST(RankedBackend, TheFirstFailureReachesAllAsItIs) {

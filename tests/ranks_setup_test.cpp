@@ -78,6 +78,31 @@ TEST(RankSetup, RanksOfOneMachineShareItsMemory) {
   EXPECT_EQ(chosen({7, 8, 7, 8}).find("lacks"), std::string::npos) << "two copies on each";
 }
 
+TEST(RankSetup, AllRanksComputeAlike) {
+  const auto group = test::local_group(2);
+  for (const bool same : {true, false}) {
+    std::thread other([&] {
+      const auto checked = check_same_arithmetic(same ? "exact" : "int8", *group[1]);
+      EXPECT_EQ(checked.has_value(), same);
+    });
+    const auto checked = check_same_arithmetic("exact", *group[0]);
+    other.join();
+    EXPECT_EQ(checked.has_value(), same);
+    EXPECT_TRUE(same || checked.error().code == ErrorCode::kMismatch);
+  }
+}
+
+TEST(RankSetup, WhatDraftsTakesMemoryToo) {
+  const auto model = *Model::load(test::random_source({.width = 128, .layers = 4, .ffn_width = 256}));
+  const RankFacts facts = four_ranks(*model, {7, 8, 7, 8});  // each machine holds two copies of the model
+  EXPECT_TRUE(check_fits(*model, facts, SplitKind::kRows));
+  EXPECT_FALSE(check_fits(*model, facts, SplitKind::kRows, model.get()));
+  EXPECT_TRUE(check_fits(*model, facts, SplitKind::kOutputs, model.get()));
+  const auto choice = choose_split(*model, facts, 32, 1e9, {}, model.get());
+  ASSERT_TRUE(choice) << choice.error().message();
+  EXPECT_NE(choice->reason.find("a machine lacks"), std::string::npos) << choice->reason;
+}
+
 /// What is sent is counted in the form in which it is sent.
 TEST(RankSetup, ExchangesDependOnActivationsAndTheCache) {
   const auto bytes = [](TensorType weights, SplitKind kind, CpuKvType kv, CpuActivations activations) {

@@ -120,6 +120,8 @@ TEST(RegroupingBackend, AnotherGroupTakesThePlaceOfALostOne) {
   const auto old = *backend.make_cache(64), empty = *backend.make_cache(64);
   const auto first = step_on(backend, *old);
   ASSERT_TRUE(first) << first.error().message();
+  const auto unasked = *backend.make_cache(64);
+  ASSERT_TRUE(step_on(backend, *unasked));
   EXPECT_EQ(backend.status().ranks, 2);
   groups.lose();
   const auto lost = step_on(backend, *old);
@@ -142,6 +144,9 @@ TEST(RegroupingBackend, AnotherGroupTakesThePlaceOfALostOne) {
   const auto stale = step_on(backend, *old);
   ASSERT_FALSE(stale);
   EXPECT_EQ(stale.error().code, ErrorCode::kResource);
+  ASSERT_TRUE(unasked->holds({0, 8}));
+  EXPECT_FALSE(step_on(backend, *unasked));
+  EXPECT_FALSE(unasked->holds(0)) << "rows of a lost group";
   const auto copy = *backend.make_cache(64);
   copy->copy(*old, {0, 4}, 0);
   EXPECT_FALSE(step_on(backend, *copy));
@@ -191,10 +196,13 @@ TEST(RegroupingBackend, ItGoesOnWithFewerAfterAWhileOnly) {
   };
   RegroupingBackend backend(groups.make(3), maker);
   backend.keep(events.sink());
-  const auto cache = *backend.make_cache(64);
+  const auto cache = *backend.make_cache(64), other = *backend.make_cache(64);
   const auto first = step_on(backend, *cache);
+  ASSERT_TRUE(step_on(backend, *other));
   groups.lose();
   ASSERT_FALSE(step_on(backend, *cache));
+  ASSERT_FALSE(step_on(backend, *other));
+  EXPECT_FALSE(other->holds(0)) << "no group has run its pass";
   const auto no_group = backend.make_cache(64);
   ASSERT_FALSE(no_group);
   EXPECT_EQ(no_group.error().code, ErrorCode::kResource);

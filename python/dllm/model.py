@@ -63,6 +63,9 @@ def _text_or_ids(model: _dllm.Model, value: str | Sequence[int], where: str, beg
     return model.prompt_ids(text, False) if begins else model.tokenize(text, False)
 
 
+_MOST_IMAGE_BYTES = 32 << 20  # an image file's, as in the engine
+
+
 def _images(images: Any, where: str) -> list[bytes]:
     """The files' bytes."""
     if isinstance(images, (str, bytes, os.PathLike)) or not isinstance(images, Sequence):
@@ -73,9 +76,11 @@ def _images(images: Any, where: str) -> list[bytes]:
             files.append(bytes(image))
         elif isinstance(image, (str, os.PathLike)):
             with open(image, "rb") as file:
-                files.append(file.read())
+                files.append(file.read(_MOST_IMAGE_BYTES + 1))
         else:
             raise UsageError(f"it is a {type(image).__name__}", f"{where}[{i}]", "give a path, or a file's bytes")
+        if len(files[-1]) > _MOST_IMAGE_BYTES:
+            raise UsageError("the image has more than 32 MiB", f"{where}[{i}]", "give a smaller one")
     return files
 
 
@@ -106,7 +111,7 @@ def _with_images(prompt: Any, images: Sequence[Any]) -> Any:
     files = _images(images, "images")
     if not files:
         return prompt
-    if not isinstance(prompt[-1], tuple):
+    if len(prompt) == 0 or not isinstance(prompt[-1], tuple):
         raise UsageError("token ids have no places for images", "images", "give a text or a conversation")
     role, content, own = prompt[-1]
     return [*prompt[:-1], (role, content, own + files)]

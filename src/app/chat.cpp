@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <utility>
 
 #include "app/cli/line_reader.h"
 #include "app/cli/live.h"
@@ -36,6 +37,17 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
+bool is_too_long(const Error& error) {
+  return error.code == ErrorCode::kUsage && error.hint.find("shorten the prompt") != std::string::npos;
+}
+
+/// Without a tower no message with an image could be answered.
+Expected<void> check_reads_images(const LanguageModel& model, const char* where) {
+  if (model.reads_images()) return {};
+  return Error{ErrorCode::kUsage, "the model was loaded without a vision tower", where,
+               "name its tower with --mmproj, if it has one"};
+}
+
 /// The conversation so far, and its cost.
 class Conversation {
  public:
@@ -49,26 +61,28 @@ class Conversation {
   }
   void clear() {
     turns_.clear();
+    images_.clear();
     first_ = 0;
   }
 
-  /// On failure the conversation is unchanged.
+  /// On failure the conversation is unchanged, but for the images of the message: with one that cannot be read, every
+  /// further message would fail.
   Expected<void> say(const std::string& message) {
+    auto said = ask(message);
+    if (!said && !std::exchange(images_, {}).empty()) session_.terminal.err << "(the images are dropped)\n";
+    return said;
+  }
+
+  /// On failure the conversation is unchanged.
+  Expected<void> ask(const std::string& message) {
     const std::size_t first = first_;
     turns_.push_back({"user", message, images_});
-    if (auto fits = forget_what_does_not_fit(); !fits) {
-      turns_.pop_back();
-      return fits;
-    }
+    if (auto fits = forget_what_does_not_fit(); !fits) return unsaid(first, std::move(fits).error());
     LiveAnswer live(session_.terminal, model_, live_, AnswerForm::kText);
     const std::stop_token stop = session_.interrupt.arm();
     auto answer = model_.generate(seen(), options_, live.callback(), stop);
     session_.interrupt.disarm();
-    if (!answer) {
-      turns_.pop_back();
-      first_ = first;
-      return std::move(answer).error();
-    }
+    if (!answer) return unsaid(first, std::move(answer).error());
     live.finish(*answer);
     std::ostream& err = session_.terminal.err;
     if (first_ > first)
@@ -96,11 +110,13 @@ class Conversation {
     if (turns_.empty()) return Error{ErrorCode::kUsage, "there is no message to answer again", "/retry", ""};
     const std::vector<ChatTurn> before = turns_;
     const std::string message = turns_[turns_.size() - 2].content;
-    images_ = turns_[turns_.size() - 2].images;
+    const std::vector<std::string> pending = std::exchange(images_, turns_[turns_.size() - 2].images);
     turns_.resize(turns_.size() - 2);
     first_ = std::min(first_, turns_.size());
     options_.seed = options_.seed.value_or(0) + 1;
-    if (auto said = say(message); !said) {
+    auto said = ask(message);
+    images_ = pending;
+    if (!said) {
       turns_ = before;
       return said;
     }
@@ -148,6 +164,12 @@ class Conversation {
   }
 
  private:
+  /// Takes the last message back.
+  Error unsaid(std::size_t first, Error error) {
+    turns_.pop_back();
+    first_ = first;
+    return error;
+  }
   std::vector<ChatTurn> with_system(std::size_t first) const {
     std::vector<ChatTurn> all;
     if (!system_.empty()) all.push_back({"system", system_});
@@ -164,8 +186,9 @@ class Conversation {
     // The model's own canvas shrinks before half of the context is given up for it.
     const std::int32_t canvas = resolved.own_length ? std::min(resolved.length, resolved.context / 2) : resolved.length;
     for (; first_ + 2 < turns_.size(); first_ += 2) {
-      DLLM_TRY(const auto ids, model_.apply_template(seen()));
-      if (static_cast<std::int64_t>(ids.size()) + canvas <= resolved.context) break;
+      const auto ids = model_.apply_template(seen());
+      if (!ids && !is_too_long(ids.error())) return ids.error();
+      if (ids && static_cast<std::int64_t>(ids->size()) + canvas <= resolved.context) break;
     }
     return {};
   }
@@ -201,6 +224,7 @@ class Chat final : public Verb {
     DLLM_TRY(const LanguageModel model, model_.open(session));
     Conversation conversation(model, options_, live_, session);
     conversation.set_system(system_);
+    if (!images_.empty()) DLLM_CHECK_OK(check_reads_images(model, "--image"));
     DLLM_TRY(std::vector<std::string> images, read_images(images_));
     conversation.add_images(std::move(images));
     LineReader reader(session.terminal, session.interrupt);
@@ -229,8 +253,7 @@ class Chat final : public Verb {
   static Expected<bool> said(Expected<void> result) {
     if (result) return true;
     Error error = std::move(result).error();
-    if (error.code == ErrorCode::kUsage && error.hint.find("shorten the prompt") != std::string::npos)
-      error.hint = "the conversation is kept; /clear begins a new one";
+    if (is_too_long(error)) error.hint = "the conversation is kept; /clear begins a new one";
     return error;
   }
 
@@ -282,9 +305,7 @@ class Chat final : public Verb {
       conversation.set_system(rest);
     } else if (name == "/image") {
       if (rest.empty()) return Error{ErrorCode::kUsage, "a file name is missing", "/image", ""};
-      if (!model.reads_images())
-        return Error{ErrorCode::kUsage, "the model was loaded without a vision tower", "/image",
-                     "name its tower with --mmproj, if it has one"};
+      DLLM_CHECK_OK(check_reads_images(model, "/image"));
       DLLM_TRY(std::vector<std::string> images, read_images({rest}));
       conversation.add_images(std::move(images));
       err << "(the next message has this image)\n";

@@ -150,7 +150,8 @@ class Convert final : public WriteVerb {
   /// Before the model: what is wrong with the tower is known before minutes are spent.
   Expected<void> write_tower(std::string_view type, Terminal& terminal) {
     std::error_code ignored;
-    if (mmproj_ == output_ || fs::equivalent(mmproj_, output_, ignored))
+    if (mmproj_ == output_ || fs::weakly_canonical(mmproj_, ignored) == fs::weakly_canonical(output_, ignored) ||
+        fs::equivalent(mmproj_, output_, ignored))
       return Error{ErrorCode::kUsage, "the tower and the model would be one file", "--mmproj", "give another name"};
     DLLM_TRY(const ModelSource tower, vision_source(input_[0]));
     DLLM_CHECK_OK(write_vision(tower, std::string(type), writing_threads(), replaces(), mmproj_));

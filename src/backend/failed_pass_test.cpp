@@ -14,7 +14,7 @@ namespace {
 
 class PlainCache final : public KvCache {
  public:
-  PlainCache() : KvCache(16) {}
+  explicit PlainCache(Position capacity = 16) : KvCache(capacity) {}
   using KvCache::record;
   bool fails = false;
 
@@ -53,6 +53,15 @@ TEST(FailedPass, ABranchKeepsRowsOfItsOwn) {
   const std::vector<SequenceStep> batch = {step_of(parent, {2, 6}, {0, 8}), step_of(branch, {7, 8}, {0, 8})};
   invalidate_rows(batch);
   for (Position p = 0; p < 8; ++p) EXPECT_EQ(branch.holds(p), p < 4 || p == 6) << p;
+}
+
+TEST(FailedPass, AShortCacheBesideALongOne) {
+  PlainCache writer, parent(4), branch(4);
+  parent.record(step_of(parent, {0, 4}, {0, 4}).plan.rows);
+  branch.follow(parent);
+  const std::vector<SequenceStep> batch = {step_of(writer, {0, 16}, {0, 16}), step_of(branch, {2, 3}, {0, 4})};
+  invalidate_rows(batch);
+  for (Position p = 0; p < 4; ++p) EXPECT_EQ(branch.holds(p), p != 2) << p;
 }
 
 TEST(FailedPass, RowsThatCouldNotBeTakenAreEmpty) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -35,14 +36,10 @@ class PromptImages {
 
   /// Ascending, disjoint.
   std::span<const Image> images() const { return images_; }
-  /// The image that a position belongs to; nullptr: none.
-  const Image* at(Position position) const {
-    for (const Image& image : images_)
-      if (image.positions().contains(position)) return &image;
-    return nullptr;
+  /// The prompt as people read it: the image token, where the model reads an image.
+  void show(std::span<TokenId> prompt) const {
+    for (const Image& image : images_) prompt[static_cast<std::size_t>(image.begin)] = token_;
   }
-  /// What the prompt shows people: the image token, where the model reads an image.
-  TokenId token() const { return token_; }
 
  private:
   TokenId token_;

@@ -77,8 +77,8 @@ struct StepPlan {
   /// Backend::takes_embeddings().
   std::vector<GivenEmbedding> given{};
   /// Of a plan with causal blocks of 1: positions of a range see each other in both directions, an image's. In layers
-  /// with a window, each of them also sees what its own window and that of the range's first position show. Sorted,
-  /// disjoint; all rows from a range's first one in this plan to its end are in this plan.
+  /// with a window, each of them sees the range and what its own window shows. Sorted, disjoint; all rows from a
+  /// range's first one in this plan to its end are in this plan.
   std::vector<PositionRange> groups{};
   std::int32_t columns = 0;  ///< of the grid that op::Rope::grid reads; 0: none
 

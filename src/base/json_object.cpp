@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/quote_name.h"
 #include "base/try.h"
 
 namespace dllm {
@@ -47,7 +48,9 @@ Expected<JsonObject> JsonObject::of(const nlohmann::json& json, std::string plac
 }
 
 Error JsonObject::error(std::string_view key, std::string what, std::string hint) const {
-  return {ErrorCode::kInvalidFile, std::move(what), key.empty() ? place_ : fmt::format("{}, {}", place_, key),
+  const std::string shown = quote_name(key);  // a key of the file may hold what a terminal obeys
+  return {ErrorCode::kInvalidFile, std::move(what),
+          key.empty() ? place_ : fmt::format("{}, {}", place_, shown.substr(1, shown.size() - 2)),
           hint.empty() ? hint_ : std::move(hint)};
 }
 

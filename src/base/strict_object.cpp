@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/nearest.h"
+#include "base/quote_name.h"
 #include "base/try.h"
 
 namespace dllm {
@@ -144,7 +145,7 @@ Error StrictObject::missing(std::string_view key, std::string_view wanted) const
 }
 
 Error StrictObject::unknown(std::string_view key, std::string hint) const {
-  return error(key, fmt::format("unknown key '{}'", path(key)), std::move(hint));
+  return error(key, "unknown key " + quote_name(path(key)), std::move(hint));
 }
 
 }  // namespace dllm

@@ -37,6 +37,15 @@ TEST(StrictObject, ReadsEveryKind) {
   EXPECT_TRUE(o.contains("null"));
 }
 
+/// A terminal would obey them.
+TEST(StrictObject, ControlCharactersOfKeysAreEscaped) {
+  const nlohmann::json json = {{"a\x1b[2J\n", 1}};
+  const auto result = JsonObject::of(json, "f.json")->finish();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().where, "f.json, a\\x1b[2J\\x0a");
+  EXPECT_EQ(result.error().what, "unknown key 'a\\x1b[2J\\x0a'");
+}
+
 TEST(StrictObject, ErrorsSayWhatWhereAndHow) {
   JsonObject o = object();
   EXPECT_EQ(message(o.text("count")), "f.json, part, count: 'count' is an integer (it must be a string)");

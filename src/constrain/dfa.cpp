@@ -208,7 +208,9 @@ Expected<Dfa> compile(const Pattern& pattern, const DfaLimits& limits) {
     if (shorter == whole) break;
     DfaLimits rest = limits;
     rest.work = std::min(limits.work, work);
-    if (auto made = compile_minimal(*shorter, rest, work); made && made->states > 0) dfa = std::move(made);
+    auto made = compile_minimal(*shorter, rest, work);
+    // What was stopped may be possible: a caller keeps only refusals.
+    if (made ? made->states > 0 : made.error().code == ErrorCode::kCancelled) dfa = std::move(made);
   }
   if (dfa && dfa->states == 0) return Error{ErrorCode::kUsage, "no text matches", "", ""};
   return dfa;
@@ -218,9 +220,10 @@ Expected<Dfa> language(const Pattern& pattern, const DfaLimits& limits, std::int
   DfaLimits own = limits;
   own.work = work;
   Compiled told;
-  DLLM_TRY(const Dfa subsets, compile_once(pattern, own, /*counts=*/false, told, products));
+  const auto subsets = compile_once(pattern, own, /*counts=*/false, told, products);
   work -= told.work;
-  Dfa dfa = minimize(subsets);
+  if (!subsets) return subsets;
+  Dfa dfa = minimize(*subsets);
   if (work < 0 || dfa.states > limits.states)
     return too_large(fmt::format("{} states within it", dfa.states), told.largest);
   return dfa;

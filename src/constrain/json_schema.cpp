@@ -19,6 +19,7 @@
 #include "constrain/schema_merge.h"
 #include "constrain/schema_negation.h"
 #include "constrain/schema_reader.h"
+#include "constrain/value_set.h"
 
 namespace dllm::constrain {
 namespace {
@@ -38,6 +39,15 @@ constexpr int kMostSchemaLevels = 60;
 
 std::vector<std::string> all_types() { return {schema_types().begin(), schema_types().end()}; }
 
+/// Each pattern keeps its place, and a name in it may be as long as the schema.
+std::string shortened(std::string place) {
+  constexpr std::size_t kLongestPlace = 200;
+  if (place.size() <= kLongestPlace) return place;
+  std::size_t end = kLongestPlace;
+  while (end > 0 && (static_cast<unsigned char>(place[end]) & 0xC0U) == 0x80U) --end;
+  return place.substr(0, end) + "…";
+}
+
 Error overlap(const SchemaNode& list, std::size_t a, std::size_t b) {
   return list.bad(fmt::format("a value may fit schemas {} and {}, and must fit one", std::min(a, b), std::max(a, b)),
                   "give anyOf, or different types, or a required property with different constants");
@@ -56,7 +66,7 @@ Expected<PatternPtr> SchemaReader::read(const SchemaNode& node) {
   --depth_;
   if (!result) return result;
   if ((*result)->depth > kDeepestPattern) return node.bad("too many schemas within each other");
-  return at_place(*result, path_ + node.path.substr(1));
+  return at_place(*result, shortened(path_ + node.path.substr(1)));
 }
 
 Expected<PatternPtr> SchemaReader::any_of(const SchemaNode& node) {
@@ -98,23 +108,25 @@ Expected<PatternPtr> SchemaReader::reference(const SchemaNode& node) {
   return pattern;
 }
 
-Expected<PatternPtr> SchemaReader::constant(const SchemaNode& node) const {
+Expected<PatternPtr> SchemaReader::constant(const SchemaNode& node) {
   const Json& value = node.json["const"];
   DLLM_TRY(const bool typed, node.type_admits(value));
   if (!typed) return node.at("const").bad("the value is not of the type that \"type\" names");
-  DLLM_TRY(const bool fits, ListedValues(node).admit(value));
+  if (node.json.contains("enum") && node.json["enum"].is_array() && !ValueSet(node.json["enum"]).contains(value))
+    return either({});
+  DLLM_TRY(const bool fits, ListedValues(node, pattern_work_).admit(value));
   return fits ? json_value(value) : either({});
 }
 
 /// Values that do not fit the other keywords are left out. It may be all of them, if schemas were merged.
-Expected<PatternPtr> SchemaReader::enumeration(const SchemaNode& node) const {
+Expected<PatternPtr> SchemaReader::enumeration(const SchemaNode& node) {
   const SchemaNode own = node.at("enum");
   if (!own.json.is_array() || own.json.empty()) return own.bad("it must be a list of values");
-  ListedValues listed(node);
+  ListedValues listed(node, pattern_work_);
   std::vector<PatternPtr> ways;
   bool typed = false;
   for (const Json& value : own.json) {
-    DLLM_TRY(const bool of_type, node.type_admits(value));
+    DLLM_TRY(const bool of_type, listed.of_type(value));
     DLLM_TRY(const bool fits, listed.admit(value));
     typed = typed || of_type;
     if (fits) ways.push_back(json_value(value));

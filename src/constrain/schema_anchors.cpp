@@ -17,6 +17,13 @@ namespace {
 
 using SchemaJson = nlohmann::ordered_json;
 
+/// The members of what these hold are schemas, whatever their names.
+bool holds_schemas(std::string_view key) {
+  static constexpr std::string_view kMaps[] = {"properties",  "patternProperties", "$defs",
+                                               "definitions", "dependentSchemas",  "dependencies"};
+  return std::ranges::count(kMaps, key) > 0;
+}
+
 /// What these hold are values, not schemas.
 bool holds_values(std::string_view key) {
   static constexpr std::string_view kValues[] = {"const", "enum", "default", "examples"};
@@ -37,7 +44,8 @@ std::string encoded_step(std::string_view step) {
 
 class Anchors {
  public:
-  Expected<void> find(const SchemaJson& place, const std::string& pointer, const std::string& path) {
+  /// `map`: whether the members of `place` are schemas whose names mean nothing here.
+  Expected<void> find(const SchemaJson& place, const std::string& pointer, const std::string& path, bool map = false) {
     if (!place.is_structured()) return {};
     for (const char* key : {"$anchor", "$dynamicAnchor"})
       if (const std::string* name = text_at(place, key))
@@ -45,20 +53,21 @@ class Anchors {
           return SchemaNode{place, path}.at(key).bad(fmt::format("there are two places '{}'", *name));
     several_ = several_ || (pointer != "#" && text_at(place, "$id") != nullptr);
     for (const auto& [key, value] : place.items()) {
-      if (place.is_object() && holds_values(key)) continue;
+      if (place.is_object() && !map && holds_values(key)) continue;
       const std::string trail = place.is_array() ? fmt::format("{}[{}]", path, key) : path + "." + key;
-      DLLM_CHECK_OK(find(value, pointer + "/" + encoded_step(key), trail));
+      const bool schemas = place.is_object() && !map && holds_schemas(key);
+      DLLM_CHECK_OK(find(value, pointer + "/" + encoded_step(key), trail, schemas));
     }
     return {};
   }
 
-  Expected<void> replace(SchemaJson& place, const std::string& path) {
+  Expected<void> replace(SchemaJson& place, const std::string& path, bool map = false) {
     if (!place.is_structured()) return {};
     for (const char* key : {"$ref", "$dynamicRef", "$recursiveRef"}) DLLM_CHECK_OK(replace_in(place, key, path));
     for (const auto& item : place.items()) {
-      if (place.is_object() && holds_values(item.key())) continue;
+      if (place.is_object() && !map && holds_values(item.key())) continue;
       const std::string trail = place.is_array() ? fmt::format("{}[{}]", path, item.key()) : path + "." + item.key();
-      DLLM_CHECK_OK(replace(item.value(), trail));
+      DLLM_CHECK_OK(replace(item.value(), trail, place.is_object() && !map && holds_schemas(item.key())));
     }
     return {};
   }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +13,8 @@
 #include "constrain/exclusive.h"
 #include "constrain/json_schema.h"
 #include "constrain/json_text.h"
+#include "constrain/listed_values.h"
+#include "constrain/nfa.h"
 #include "constrain/regex.h"
 #include "constrain/schema_keywords.h"
 #include "constrain/schema_merge.h"
@@ -76,6 +79,11 @@ class UniqueLists {
 const OrderedSchema* tuple_of(const OrderedSchema& schema, std::string& key) {
   key = schema.contains("prefixItems") ? "prefixItems" : "items";
   return schema.contains(key) && (key == "prefixItems" || schema[key].is_array()) ? &schema[key] : nullptr;
+}
+
+/// Whether it restricts no name.
+bool any_name(const OrderedSchema& names) {
+  return names == OrderedSchema(true) || (names.is_object() && !restricts_beside(names, ""));
 }
 
 }  // namespace
@@ -204,10 +212,14 @@ Expected<PatternPtr> SchemaReader::unique_items(const SchemaNode& node, const Bo
                  kMostUnique),
              "give items an \"enum\", or leave it out");
   if (auto checked = read(node.at("items")); !checked) return checked;  // its other keywords
-  const auto most = static_cast<std::int32_t>(values->size());
-  if (count.least > most) return node.at("minItems").bad(fmt::format("there are {} different items", most));
+  ListedValues listed({item, node.path + ".items"}, pattern_work_);
   std::vector<PatternPtr> texts;
-  for (const auto& value : *values) texts.push_back(json_value(Json(value)));
+  for (const auto& value : *values) {
+    DLLM_TRY(const bool fits, listed.admit(value));
+    if (fits) texts.push_back(json_value(value));
+  }
+  const auto most = static_cast<std::int32_t>(texts.size());
+  if (count.least > most) return node.at("minItems").bad(fmt::format("there are {} different items", most));
   return UniqueLists(texts, count.least, count.most == Pattern::kUnbounded ? most : std::min(count.most, most)).run();
 }
 
@@ -262,7 +274,8 @@ Expected<std::vector<SchemaReader::Member>> SchemaReader::members(const SchemaNo
       const SchemaNode own{schema, fmt::format("{}.patternProperties.{}", node.path, expression)};
       auto pattern = parse_regex(expression, RegexScope::kSearch);
       if (!pattern) return own.bad(pattern.error().where + ": " + pattern.error().what, pattern.error().hint);
-      auto automaton = compile(**pattern);
+      Products products;
+      auto automaton = language(**pattern, {}, pattern_work_, products);  // compile() might leave names out
       if (!automaton) return own.bad(automaton.error().what, automaton.error().hint);
       for (const std::string& name : declared)
         if (automaton->matches(name))
@@ -289,6 +302,8 @@ Expected<PatternPtr> SchemaReader::object(const SchemaNode& node) {
   const bool only_excludes =
       declares && std::ranges::all_of(node.json["properties"], [](const Json& one) { return one == Json(false); });
   if (all.empty() && (!declares || only_excludes)) return map(node);
+  if (node.json.contains("propertyNames") && !any_name(node.json["propertyNames"]))
+    return node.at("propertyNames").bad("it is not supported beside declared properties", "leave it out");
   if (node.json.contains("additionalProperties") && !node.json["additionalProperties"].is_boolean() &&
       !node.json["additionalProperties"].is_object())
     return node.at("additionalProperties").bad("it must be true, false or a schema");
@@ -315,13 +330,17 @@ Expected<PatternPtr> SchemaReader::map_key(const SchemaNode& node) {
   if (!excluded.empty())
     return node.at("propertyNames").bad("it is not supported next to properties that must be missing");
   const SchemaNode own = node.at("propertyNames");
-  if (own.json == Json(true) ||
-      (own.json.is_object() && implied_types(own.json).empty() && !own.json.contains("enum") &&
-       !own.json.contains("const") && !own.json.contains("type") && !own.json.contains("$ref")))
-    return json_string();
-  if (!strings_only(own.json, root_))
+  if (any_name(own.json)) return json_string();
+  const auto names_values = [&](const char* key) { return own.json.contains(key); };
+  const bool untyped = own.json.is_object() && implied_types(own.json).empty() &&
+                       std::ranges::none_of(std::array{"type", "enum", "const", "$ref"}, names_values);
+  if (!untyped && !strings_only(own.json, root_))
     return own.bad("the names of properties are strings", "give it \"type\": \"string\" or an enum of strings");
-  return read(own);
+  if (own.json.contains("type")) return read(own);
+  // An applicator would admit values of other types, too.
+  made_.push_back(own.json);
+  made_.back()["type"] = "string";
+  return read({made_.back(), own.path});
 }
 
 /// An object without declared properties: any names, or those of one pattern.

@@ -39,10 +39,10 @@ enum class Rule {
 };
 
 Rule rule_of(std::string_view key) {
-  static constexpr std::string_view kLower[] = {"minimum", "exclusiveMinimum", "minLength", "minItems",
-                                                "minProperties"};
-  static constexpr std::string_view kUpper[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
-                                                "maxProperties"};
+  static constexpr std::string_view kLower[] = {"minimum",  "exclusiveMinimum", "minLength",
+                                                "minItems", "minProperties",    "minContains"};
+  static constexpr std::string_view kUpper[] = {"maximum",  "exclusiveMaximum", "maxLength",
+                                                "maxItems", "maxProperties",    "maxContains"};
   if (std::ranges::count(kLower, key) > 0) return Rule::kLarger;
   if (std::ranges::count(kUpper, key) > 0) return Rule::kSmaller;
   return key == "items" || key == "propertyNames" ? Rule::kBoth : Rule::kSame;
@@ -62,6 +62,8 @@ class Merge {
       return of({rest, node.path}, target);
     }
     Json all = plain_keywords(node.json);
+    const bool listed = all.contains("enum") && all["enum"].is_array();
+    if (listed && all.contains("const") && !ValueSet(all["enum"]).contains(all["const"])) return Json(false);
     if (node.json.contains("allOf")) {
       const SchemaNode list = node.at("allOf");
       if (!list.json.is_array() || list.json.empty()) return list.bad("it must be a list of schemas");
@@ -89,6 +91,7 @@ class Merge {
       const bool alone = !contains && (name == "minContains" || name == "maxContains");
       if (restricts(name) && name != "allOf" && (excluded || !is_condition(name)) && !alone) plain[name] = value;
     }
+    if (contains && !plain.contains("minContains")) plain["minContains"] = 1;
     return plain;
   }
 
@@ -294,7 +297,9 @@ class Merge {
     for (const SchemaNode* node : {&a, &b})
       if (!named(*node).is_object()) return node->at("properties").bad("it must be an object");
     const auto restricted = [](const Json& schema, const SchemaNode& other) {
-      return other.json.contains("additionalProperties") ? all_of(schema, other.json["additionalProperties"]) : schema;
+      return schema == Json(false) || !other.json.contains("additionalProperties")
+                 ? schema
+                 : all_of(schema, other.json["additionalProperties"]);
     };
     const auto index = [](const Json& properties) {
       std::map<std::string_view, const Json*> schemas;

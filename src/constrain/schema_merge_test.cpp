@@ -39,6 +39,17 @@ TEST(SchemaMerge, WhatFitsAllIsAccepted) {
       {R"({"$ref": "#/$defs/n", "description": "only said", "$defs": {"n": {"type": "null"}}})", "null", true},
       {R"({"allOf": [{"uniqueItems": true}, {"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": false}]})",
        "[1, 1]", false},
+      {R"({"items": {"enum": [1, 2, 3]}, "uniqueItems": true, "type": "array", "allOf": [{"items": {"minimum": 3}}]})",
+       "[1]", false},
+      {R"({"items": {"enum": [1, 2, 3]}, "uniqueItems": true, "type": "array", "allOf": [{"items": {"minimum": 3}}]})",
+       "[3]", true},
+      {R"({"type": "array", "uniqueItems": true, "items": {"allOf": [{"enum": ["a", "bb"]}, {"minLength": 2}]},
+          "minItems": 1})",
+       R"(["a"])", false},
+      {R"({"type": "array", "uniqueItems": true, "items": {"allOf": [{"enum": ["a", "bb"]}, {"minLength": 2}]},
+          "minItems": 1})",
+       R"(["bb"])", true},
+      {R"({"const": 1, "enum": [1.0, 3]})", "1", true},
       {R"({"allOf": [true, {"type": "null"}]})", "null", true},
       {R"({"allOf": [{"const": 1}, {"enum": [1.0, 2]}]})", "1.0", true},
       {R"({"allOf": [{"const": {"a": 1, "b": [2]}}, {"enum": [{"b": [2.0], "a": 1}, 3]}]})", R"({"b": [2.0], "a": 1})",
@@ -67,7 +78,9 @@ TEST(SchemaMerge, NothingFitsContradictions) {
        {R"({"allOf": [{"type": "null"}, {"type": "string"}]})", R"({"allOf": [{"const": 1}, {"const": 2}]})",
         R"({"allOf": [{"type": "null"}, false]})", R"({"allOf": [{"type": "null"}, {"const": 2}]})",
         R"({"allOf": [{"minimum": 3}, {"const": 2}]})", R"({"enum": ["a", "bb"], "minLength": 3})",
-        R"({"enum": ["a", "bb"], "pattern": "c"})", R"({"const": 4, "multipleOf": 3})"}) {
+        R"({"const": 1, "enum": [2, 3]})", R"({"allOf": [{"const": 1, "enum": [2, 3]}, {"minimum": 0}]})",
+        R"({"type": "string", "maxLength": 0, "not": {"const": ""}})", R"({"enum": ["a", "bb"], "pattern": "c"})",
+        R"({"const": 4, "multipleOf": 3})"}) {
     const auto pattern = parse_schema(schema);
     ASSERT_TRUE(pattern.has_value()) << schema;
     EXPECT_FALSE(compile(**pattern).has_value()) << schema;

@@ -168,6 +168,8 @@ class Negation {
 
   Expected<void> add_properties(const SchemaNode& own, const std::string& key, JsonSchema& ways) {
     const auto lacks = [&](const JsonSchema& name, JsonSchema schema) -> Expected<void> {
+      DLLM_CHECK_OK(pay(own, name));
+      DLLM_CHECK_OK(pay(own, schema));
       if (!name.is_string()) return own.bad("it must be a list of names");
       schema["properties"] = {{name.get<std::string>(), false}};
       ways.push_back(of_type("object", std::move(schema)));
@@ -180,6 +182,7 @@ class Negation {
     }
     if (!own.json.is_object()) return own.bad("it must be an object");
     for (const auto& [name, value] : own.json.items()) {
+      DLLM_CHECK_OK(pay(own, JsonSchema(name)));
       const JsonSchema has = {{"required", JsonSchema::array({name})}};
       if (value.is_array() && key != "properties") {
         for (const JsonSchema& other : value) DLLM_CHECK_OK(lacks(other, has));

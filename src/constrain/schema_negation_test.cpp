@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "constrain/json_schema.h"
 #include "constrain/testing/schema_dfa.h"
@@ -112,6 +114,36 @@ TEST(SchemaNegation, WhatHoldsIsAccepted) {
     EXPECT_EQ(test::schema_dfa(schema).matches(text), expected) << schema << "\n" << text;
 }
 
+TEST(SchemaNegation, WhatIsSaidBesideHolds) {
+  const std::tuple<const char*, const char*, bool> cases[] = {
+      {kConditionals[8], R"({"b": null})", true},
+      {kConditionals[8], R"({"b": 1})", false},
+      {R"({"type": "array", "items": {"enum": [1, 2]}, "maxItems": 3, "contains": {"const": 1},
+          "not": {"contains": {"const": 1}, "minContains": 3}})",
+       "[]", false},
+      {R"({"type": "array", "items": {"enum": [1, 2]}, "maxItems": 3, "contains": {"const": 1},
+          "not": {"contains": {"const": 1}, "minContains": 3}})",
+       "[1, 1]", true},
+      {R"({"type": "array", "items": {"enum": [1, 2]}, "allOf": [{"contains": {"const": 1}},
+          {"contains": {"const": 1}, "minContains": 0}]})",
+       "[]", false},
+      {R"({"type": "array", "items": {"enum": [1, 2]}, "allOf": [{"contains": {"const": 1}, "maxContains": 1},
+          {"contains": {"const": 1}, "maxContains": 2}]})",
+       "[1, 1]", false},
+      {R"({"type": "object", "propertyNames": {"not": {"const": "a"}}})", R"({"a": 1})", false},
+      {R"({"type": "object", "propertyNames": {"not": {"const": "a"}}})", R"({"b": 1})", true},
+      {R"({"type": "object", "propertyNames": {"anyOf": [{"const": "a"}, {"maxLength": 0}]}})", R"({"b": 1})", false},
+      {R"({"type": "object", "propertyNames": {"anyOf": [{"const": "a"}, {"maxLength": 0}]}})", R"({"a": 1})", true},
+      {R"({"type": "object", "propertyNames": {"pattern": "b", "not": {"enum": ["ab"]}}})", R"({"ab": 1})", false},
+      {R"({"$ref": "#name", "properties": {"default": {"$anchor": "name", "type": "null"}}})", "null", true},
+      {R"({"properties": {"enum": {"$ref": "#name"}}, "required": ["enum"], "type": "object",
+          "$defs": {"a": {"$anchor": "name", "type": "null"}}})",
+       R"({"enum": null})", true},
+  };
+  for (const auto& [schema, text, expected] : cases)
+    EXPECT_EQ(test::schema_dfa(schema).matches(text), expected) << schema << "\n" << text;
+}
+
 TEST(SchemaNegation, WhatCannotBeNegatedIsNamed) {
   const std::tuple<const char*, const char*> cases[] = {
       {R"({"type": "string", "not": {"format": "date"}})", "$.not.format"},
@@ -125,6 +157,10 @@ TEST(SchemaNegation, WhatCannotBeNegatedIsNamed) {
       {R"({"not": {"$ref": "#"}})", "$"},
       {R"({"type": "array", "contains": {}, "uniqueItems": true, "items": {"enum": [1]}})", "$.contains"},
       {R"({"$ref": "#none"})", "$.$ref"},
+      {R"({"type": "number", "not": {"enum": [1, 0.12345678901234567]}})", "$.not"},
+      {R"({"enum": [1, 18446744073709551615], "maximum": 5})", "$"},
+      {R"({"enum": [-1], "maximum": 18446744073709551615})", "$"},
+      {R"({"type": "object", "properties": {"ab": {}}, "propertyNames": {"maxLength": 1}})", "$.propertyNames"},
       {R"({"$ref": "#a", "$defs": {"x": {"$anchor": "a"}, "y": {"$anchor": "a"}}})", "$.$defs.y.$anchor"},
   };
   for (const auto& [schema, where] : cases) {
@@ -159,6 +195,42 @@ TEST(SchemaNegation, ShorterProductsForbidTheSame) {
   for (int i = 0; i < 6; ++i) text += part;
   EXPECT_TRUE(dfa.matches(text + "x.\""));
   EXPECT_FALSE(dfa.matches("\"" + std::string(100, 'a') + ".\""));  // it is too large for that
+}
+
+/// A shorter product would tell of too few texts that they match.
+TEST(SchemaNegation, ListedTextsAreMatchedWhole) {
+  const std::string pattern = "^(?![abx.]{0,200}x)(?:[abx]{1,150}[.])*$", listed = std::string(100, 'a') + ".";
+  for (const nlohmann::ordered_json& schema :
+       {nlohmann::ordered_json{{"enum", {listed}}, {"not", {{"pattern", pattern}}}},
+        nlohmann::ordered_json{{"type", "object"},
+                               {"properties", {{listed, {{"type", "null"}}}}},
+                               {"patternProperties", {{pattern, {{"type", "string"}}}}}}}) {
+    const auto read = schema_pattern(schema);
+    if (!read) continue;
+    EXPECT_FALSE(compile(**read).has_value()) << schema;
+  }
+}
+
+/// Names that many negations copy are counted, and long places are not kept whole.
+TEST(SchemaNegation, CopiedNamesAreLimited) {
+  nlohmann::ordered_json names, some = nlohmann::ordered_json::array();
+  for (int i = 0; i < 2000; ++i) names["a"].push_back("n" + std::to_string(i));
+  for (int i = 0; i < 200; ++i) some.push_back({{"$ref", "#/$defs/x"}});
+  const nlohmann::ordered_json schema = {{"not", {{"anyOf", some}}},
+                                         {"$defs", {{"x", {{"dependentRequired", names}}}}}};
+  const auto copied = schema_pattern(schema);
+  ASSERT_FALSE(copied.has_value());
+  EXPECT_EQ(copied.error().where, "$.$defs.x.dependentRequired");
+  const auto named = schema_pattern({{"type", "object"}, {"properties", {{std::string(5000, 'n'), true}}}});
+  ASSERT_TRUE(named.has_value());
+  std::size_t longest = 0;
+  std::vector<const Pattern*> left = {named->get()};
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    longest = std::max(longest, left[i]->place.size());
+    for (const PatternPtr& part : left[i]->parts) left.push_back(part.get());
+  }
+  EXPECT_GT(longest, 100U);
+  EXPECT_LT(longest, 210U);
 }
 
 /// An error about the size says which part is large.

@@ -54,8 +54,8 @@ class SchemaReader {
   PatternPtr open_value() const;
   Expected<PatternPtr> reference(const SchemaNode& node);
   Expected<PatternPtr> all_of(const SchemaNode& node);
-  Expected<PatternPtr> constant(const SchemaNode& node) const;
-  Expected<PatternPtr> enumeration(const SchemaNode& node) const;
+  Expected<PatternPtr> constant(const SchemaNode& node);
+  Expected<PatternPtr> enumeration(const SchemaNode& node);
   Expected<PatternPtr> branches(const SchemaNode& node, const char* key);
   Expected<PatternPtr> only_one(const SchemaNode& list, std::size_t one, const std::vector<std::size_t>& others,
                                 const Json& rest);
@@ -93,6 +93,7 @@ class SchemaReader {
   int level_ = 0;                                                 ///< of recursion
   std::deque<Json> made_;                                         ///< schemas that stand for several
   std::int64_t merge_budget_;
+  std::int64_t pattern_work_ = 3'000'000;  ///< of automata that only tell which values fit (DfaLimits::work)
   int read_ = 0;
   int depth_ = 0;
 };

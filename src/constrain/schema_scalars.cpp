@@ -137,6 +137,8 @@ Expected<PatternPtr> SchemaReader::string(const SchemaNode& node) {
       length.least = std::max(length.least, 1);
   }
   if (!excluded.empty()) content = except(content ? content : any_text(), either(std::move(excluded)));
+  if (!content && length.most != Pattern::kUnbounded && length.least > length.most)
+    return either({});  // "" is excluded
   if (!content) return json_string(length.least, length.most);
   // Texts that have the lengths by themselves need not be counted.
   const TextLength texts = text_length(content);
@@ -195,6 +197,8 @@ Expected<PatternPtr> SchemaReader::number(const SchemaNode& node) {
   if (excluded.empty()) return numbers_between(node);
   if (excluded.size() > kMostExcluded) return node.at("not").bad(fmt::format("more than {} numbers", kMostExcluded));
   DLLM_CHECK_OK(check_numbers(node));
+  for (const Json& value : excluded)
+    if (!decimal_of(value, /*strict=*/true)) return node.at("not").bad("a number has at most 15 digits");
   std::ranges::sort(excluded, {}, [](const Json& value) { return value.get<double>(); });
   const NumberBound low = narrower(node, "minimum", "exclusiveMinimum", 1),
                     high = narrower(node, "maximum", "exclusiveMaximum", -1);

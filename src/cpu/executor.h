@@ -112,8 +112,8 @@ class Executor {
     bool any() const { return kinds[0] != nullptr || kinds[1] != nullptr; }
   };
 
-  /// The runs of a plan, by their kind.
   std::vector<Scores> run_pass(std::span<const SequenceStep> batch);
+  /// The runs of a plan, by their kind.
   void run_part(const OpRun& part);
   void run_rows(const OpRun& part);
   void run_products(const OpRun& part);

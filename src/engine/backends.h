@@ -28,9 +28,10 @@ class Profile;
 /// A model and the backend that runs it.
 struct RunningBackend {
   std::unique_ptr<Backend> backend;
-  std::string isa;           ///< kernel set, or device and how it rounds; empty: does not apply to this backend
-  std::string arithmetic;    ///< of products with quantized weights; empty: does not apply to this backend
-  std::int32_t threads = 0;  ///< 0: does not apply to this backend
+  std::string isa;                  ///< kernel set, or device and how it rounds; empty: does not apply to this backend
+  std::string arithmetic;           ///< of products with quantized weights; empty: does not apply to this backend
+  std::string drafts_arithmetic{};  ///< the same of the model that computes drafts; empty: there is none
+  std::int32_t threads = 0;         ///< 0: does not apply to this backend
   /// What latency tables measured on it depend on; absent: its steps cannot be timed by this machine's clock.
   std::optional<LatencyKey> latency;
   /// What it reads besides the model's files: the weight cache, and the model that computes drafts. Its scores are

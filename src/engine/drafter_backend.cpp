@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <utility>
 
 #include "backend/failed_pass.h"
@@ -32,6 +33,19 @@ class DrafterBackend::Cache final : public KvCache {
       // The drafter lacks positions whose hidden states it has not read.
       if (other.reads(p)) drafter_->copy(*other.drafter_, {p, p + 1}, to + p - rows.begin);
     }
+    record(written);
+  }
+
+  void copy_rows(const KvCache& from, std::span<const Position> positions) override {
+    const auto& other = static_cast<const Cache&>(from);
+    model_->copy_rows(*other.model_, positions);
+    std::vector<PlanRow> written;
+    std::vector<Position> read;
+    for (const Position p : positions) {
+      written.push_back({p, other.token_of(p)});
+      if (other.reads(p)) read.push_back(p);
+    }
+    drafter_->copy_rows(*other.drafter_, read);
     record(written);
   }
 
@@ -85,10 +99,26 @@ Expected<std::unique_ptr<KvCache>> DrafterBackend::make_cache(Position capacity)
   DLLM_TRY(std::unique_ptr<KvCache> model, parts_.model->make_cache(capacity));
   // A drafter always sees whole blocks, also where the canvas ends before.
   DLLM_TRY(std::unique_ptr<KvCache> drafter, parts_.block->make_cache(capacity + drafter_.block));
-  return std::unique_ptr<KvCache>(std::make_unique<Cache>(capacity, std::move(model), std::move(drafter)));
+  try {
+    return std::unique_ptr<KvCache>(std::make_unique<Cache>(capacity, std::move(model), std::move(drafter)));
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource, "out of memory in a cache", "", "use a shorter context"};
+  }
 }
 
 Expected<std::vector<Scores>> DrafterBackend::forward(std::span<const SequenceStep> batch) {
+  auto scores = [&]() -> Expected<std::vector<Scores>> {
+    try {
+      return run(batch);
+    } catch (const std::bad_alloc&) {
+      return Error{ErrorCode::kResource, "out of memory in a forward pass", "", "use fewer rows per step"};
+    }
+  }();
+  if (!scores) invalidate_rows(batch);
+  return scores;
+}
+
+Expected<std::vector<Scores>> DrafterBackend::run(std::span<const SequenceStep> batch) {
   std::vector<Scores> all(batch.size());
   DLLM_CHECK_OK(run_model(batch, all));
   DLLM_CHECK_OK(run_drafts(batch, all));
@@ -109,14 +139,10 @@ Expected<void> DrafterBackend::run_model(std::span<const SequenceStep> batch, st
     if (step.guidance)
       step.guidance->unconditional =
           static_cast<std::int32_t>(places[static_cast<std::size_t>(step.guidance->unconditional)]);
-  auto scores = parts_.model->forward(own);
-  if (!scores) {
-    invalidate_rows(batch);
-    return std::move(scores).error();
-  }
+  DLLM_TRY(std::vector<Scores> scores, parts_.model->forward(own));
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].plan.region == Region::kDraft) continue;
-    all[i] = std::move((*scores)[places[i]]);
+    all[i] = std::move(scores[places[i]]);
     cache_of(batch[i]).wrote(batch[i].plan.rows, std::exchange(all[i].hidden, {}));
   }
   // A pass longer than a block is a prompt's. Whoever keeps its rows for other requests does so before the first draft.

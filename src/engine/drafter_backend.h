@@ -34,6 +34,7 @@ class DrafterBackend final : public Backend {
  private:
   class Cache;
   static Cache& cache_of(const SequenceStep& step);
+  Expected<std::vector<Scores>> run(std::span<const SequenceStep> batch);
   Expected<void> run_model(std::span<const SequenceStep> batch, std::vector<Scores>& all);
   Expected<void> read_hidden(std::span<const SequenceStep* const> of);
   Expected<void> run_drafts(std::span<const SequenceStep> batch, std::vector<Scores>& all);

@@ -17,6 +17,8 @@ namespace {
 /// Pixels and embeddings of images that are kept: some fifty images of 280 embeddings.
 constexpr std::int64_t kMostKeptBytes = std::int64_t{256} << 20;
 
+constexpr std::size_t kMostImages = 64;  ///< of a prompt
+
 /// The texts of Gemma 4's image tokens: in place of an image, before it, after it.
 constexpr const char *kImageText = "<|image|>", *kBeginText = "<|image>", *kEndText = "<image|>";
 
@@ -50,20 +52,25 @@ Expected<std::unique_ptr<Images>> Images::load(const std::string& path, std::int
   return std::unique_ptr<Images>(new Images(std::move(tower), tokens));
 }
 
-Expected<std::shared_ptr<const ImageEmbedding>> Images::embedding(const std::string& file, const std::string& name) {
-  const std::lock_guard lock(mutex_);  // one at a time, of decoding too: an image may take hundreds of megabytes
-  DLLM_TRY(RgbImage image, decode_image(file, name));
+Expected<Images::Sized> Images::sized(const std::string& file, const std::string& name) {
+  const std::lock_guard lock(mutex_);  // one at a time: an image may take hundreds of megabytes before it is resized
+  DLLM_TRY(const RgbImage image, decode_image(file, name));
   DLLM_TRY(const VisionSize size, vision_image_size(tower_->desc(), image.width, image.height, name));
-  image = resize_bicubic(image, size.width, size.height);
+  return Sized{resize_bicubic(image, size.width, size.height), size.tokens(tower_->desc()), name};
+}
+
+Expected<std::shared_ptr<const ImageEmbedding>> Images::embedding(Sized sized) {
+  const std::lock_guard lock(mutex_);
+  RgbImage& image = sized.image;
   const auto found = std::ranges::find(kept_, image, &Kept::image);
   if (found != kept_.end()) {
     kept_.splice(kept_.begin(), kept_, found);
     return kept_.front().embedding;
   }
   if (next_ == std::numeric_limits<TokenId>::max())
-    return Error{ErrorCode::kResource, "the process has read as many images as it can tell apart", name, "restart it"};
-  ImageEmbedding made{
-      .id = next_++, .count = size.tokens(tower_->desc()), .width = tower_->desc().text_width, .rows = {}};
+    return Error{ErrorCode::kResource, "the process has read as many images as it can tell apart", sized.name,
+                 "restart it"};
+  ImageEmbedding made{.id = next_++, .count = sized.count, .width = tower_->desc().text_width, .rows = {}};
   DLLM_TRY(made.rows, tower_->embed(image));
   auto embedding = std::make_shared<const ImageEmbedding>(std::move(made));
   keep({std::move(image), embedding});
@@ -78,12 +85,33 @@ void Images::keep(Kept kept) {
   for (; kept_.size() > 1 && bytes > kMostKeptBytes; kept_.pop_back()) bytes -= kept_.back().bytes();
 }
 
-Expected<TemplatedPrompt> Images::place(TemplatedPrompt prompt, const std::vector<std::string>& files) {
+Expected<std::vector<Images::Sized>> Images::fitting(const std::vector<std::string>& files, std::size_t text,
+                                                     std::int64_t context) {
+  if (files.size() > kMostImages)
+    return Error{ErrorCode::kUsage, fmt::format("{} images; a prompt may have {}", files.size(), kMostImages), "images",
+                 "leave some out"};
+  std::vector<Sized> all;
+  auto positions = static_cast<std::int64_t>(text);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    DLLM_TRY(Sized one, sized(files[i], fmt::format("image {}", i + 1)));
+    positions += one.count + 1;
+    if (positions > context)
+      return Error{ErrorCode::kUsage,
+                   fmt::format("the prompt has more positions, with its images, than the context of {}", context),
+                   one.name, "shorten the prompt or leave images out"};
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+Expected<TemplatedPrompt> Images::place(TemplatedPrompt prompt, const std::vector<std::string>& files,
+                                        std::int64_t context) {
   const auto wanted = std::ranges::count(prompt.ids, tokens_.image);
   if (wanted != static_cast<std::ptrdiff_t>(files.size()))
     return Error{ErrorCode::kUsage,
                  fmt::format("the chat template has places for {} images, and {} are given", wanted, files.size()),
                  "images", "the model's own template writes one for each"};
+  DLLM_TRY(std::vector<Sized> all, fitting(files, prompt.ids.size(), context));
   std::vector<TokenId> ids;
   std::vector<PromptImages::Image> images;
   for (const TokenId id : prompt.ids) {
@@ -91,7 +119,7 @@ Expected<TemplatedPrompt> Images::place(TemplatedPrompt prompt, const std::vecto
       ids.push_back(id);
       continue;
     }
-    DLLM_TRY(auto image, embedding(files[images.size()], fmt::format("image {}", images.size() + 1)));
+    DLLM_TRY(auto image, embedding(std::move(all[images.size()])));
     ids.push_back(tokens_.begin);
     ids.push_back(image->id);
     ids.insert(ids.end(), to_size(image->count) - 1, tokens_.image);

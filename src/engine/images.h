@@ -27,16 +27,21 @@ class Images {
                                                 const CpuOptions& options);
 
   /// The prompt with its images, in the order of their tokens: each token becomes the begin of an image, its positions
-  /// and its end. `names` of the files, for messages. Errors: kUsage (more or fewer images than tokens), and those of
-  /// decode_image(), vision_image_size() and VisionTower::embed().
-  Expected<TemplatedPrompt> place(TemplatedPrompt prompt, const std::vector<std::string>& files);
+  /// and its end. No image is embedded before all are known to fit into `context` positions. Errors: kUsage (more or
+  /// fewer images than tokens, too many of them, or of positions), and those of decode_image(), vision_image_size() and
+  /// VisionTower::embed().
+  Expected<TemplatedPrompt> place(TemplatedPrompt prompt, const std::vector<std::string>& files, std::int64_t context);
 
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return tower_->files(); }
-  const VisionDesc& desc() const { return tower_->desc(); }
 
  private:
   struct Tokens {
     TokenId image = 0, begin = 0, end = 0;
+  };
+  struct Sized {
+    RgbImage image;  ///< as the tower reads it
+    std::int32_t count = 0;
+    std::string name;
   };
   struct Kept {
     RgbImage image;
@@ -45,7 +50,10 @@ class Images {
   };
 
   Images(std::unique_ptr<VisionTower> tower, Tokens tokens) : tower_(std::move(tower)), tokens_(tokens) {}
-  Expected<std::shared_ptr<const ImageEmbedding>> embedding(const std::string& file, const std::string& name);
+  Expected<Sized> sized(const std::string& file, const std::string& name);
+  /// `text`: positions of the prompt with one for each image.
+  Expected<std::vector<Sized>> fitting(const std::vector<std::string>& files, std::size_t text, std::int64_t context);
+  Expected<std::shared_ptr<const ImageEmbedding>> embedding(Sized sized);
   void keep(Kept kept);
 
   std::mutex mutex_;

@@ -1,6 +1,7 @@
 #include "engine/joined_passes.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace dllm {
@@ -45,9 +46,19 @@ std::deque<JoinedPasses::Waiting> JoinedPasses::take_waiting() {
 /// With passes_ locked. The scores of `batch`; those of `waiting` go to who waits.
 Expected<std::vector<Scores>> JoinedPasses::run(std::span<const SequenceStep> batch, std::deque<Waiting> waiting) {
   if (waiting.empty()) return backend_->forward(batch);
-  std::vector<SequenceStep> all(batch.begin(), batch.end());
-  for (Waiting& one : waiting) all.push_back(std::move(one.step));
-  auto scores = backend_->forward(all);
+  auto scores = [&] {
+    try {
+      std::vector<SequenceStep> all(batch.begin(), batch.end());
+      for (Waiting& one : waiting) all.push_back(std::move(one.step));
+      return backend_->forward(all);
+    } catch (const std::bad_alloc&) {
+      // A promise without a result throws at who waits for it, on another thread.
+      for (Waiting& one : waiting)
+        one.promise.set_value(
+            Error{ErrorCode::kResource, "out of memory in a forward pass", "", "use fewer rows per step"});
+      throw;
+    }
+  }();
   for (std::size_t i = 0; i < waiting.size(); ++i) {
     if (!scores) {
       waiting[i].promise.set_value(scores.error());

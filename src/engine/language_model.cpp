@@ -6,7 +6,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/to_size.h"
 #include "base/try.h"
 #include "engine/backend/cpu.h"
 #include "engine/choices.h"
@@ -225,19 +224,11 @@ nlohmann::ordered_json message_content(const ChatTurn& turn) {
   return parts;
 }
 
-/// Ids that other programs know: an image's positions have its token.
-std::vector<TokenId> known_ids(TemplatedPrompt prompt) {
-  if (prompt.images != nullptr)
-    for (const PromptImages::Image& image : prompt.images->images())
-      prompt.ids[to_size(image.begin)] = prompt.images->token();
-  return std::move(prompt.ids);
-}
-
 }  // namespace
 
 Expected<TemplatedPrompt> LanguageModel::Impl::with_images(TemplatedPrompt prompt,
                                                            const std::vector<std::string>& files) const {
-  if (images != nullptr) return images->place(std::move(prompt), files);
+  if (images != nullptr) return images->place(std::move(prompt), files, desc().context_length);
   if (files.empty()) return prompt;
   return Error{ErrorCode::kUsage, "the model was loaded without a vision tower, and images are given", "--image",
                "name its tower with --mmproj, if it has one"};
@@ -308,7 +299,8 @@ Expected<std::string> LanguageModel::detokenize(const std::vector<std::int32_t>&
 
 Expected<std::vector<std::int32_t>> LanguageModel::apply_template(const std::vector<ChatTurn>& turns) const {
   DLLM_TRY(TemplatedPrompt prompt, impl_->encode_turns(turns));
-  return known_ids(std::move(prompt));
+  if (prompt.images != nullptr) prompt.images->show(prompt.ids);
+  return std::move(prompt.ids);
 }
 
 Expected<std::vector<std::int32_t>> LanguageModel::apply_template_variables(const std::string& variables) const {

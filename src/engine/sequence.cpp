@@ -104,10 +104,13 @@ StepEvent Sequence::event(const DenoiseStep& step, bool with_canvas) const {
 
 void Sequence::show_canvas(const DenoiseStep& step, StepEvent& event) const {
   const Canvas& canvas = this->canvas();
-  event.canvas.resize(to_size(canvas.size()));
+  std::vector<TokenId> tokens;
+  for (Position p = 0; p < canvas.size(); ++p) tokens.push_back(canvas.token(p));
+  if (images_ != nullptr) images_->show(tokens);
+  event.canvas.resize(tokens.size());
   for (Position p = 0; p < canvas.size(); ++p) {
     CanvasCell& cell = event.canvas[to_size(p)];
-    cell.token = canvas.token(p);
+    cell.token = tokens[to_size(p)];
     cell.masked = canvas.masked(p);
     cell.confidence = p < begin_ ? 1.0 : result_.confidence[to_size(p - begin_)];
   }
@@ -118,9 +121,7 @@ void Sequence::show_canvas(const DenoiseStep& step, StepEvent& event) const {
 
 Generation Sequence::finish(bool cancelled, double seconds) {
   const Canvas& canvas = this->canvas();
-  if (images_ != nullptr)
-    for (const PromptImages::Image& image : images_->images())
-      result_.prompt_ids[to_size(image.begin)] = images_->token();
+  if (images_ != nullptr) images_->show(result_.prompt_ids);
   const Position length = answer_size(), asked = begin_ + length;
   for (Position p = begin_; p < asked; ++p) result_.ids.push_back(canvas.token(p));
   result_.commit_step.resize(to_size(length));

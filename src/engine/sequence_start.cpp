@@ -24,16 +24,22 @@ Expected<void> check_ids(const ModelDesc& desc, const std::vector<TokenId>& ids,
   return {};
 }
 
-/// The prompt as people read it: without the ids of images.
-std::vector<TokenId> shown_prompt(std::vector<TokenId> prompt, const PromptImages* images) {
-  if (images == nullptr) return prompt;
-  for (const PromptImages::Image& image : images->images())
-    if (to_size(image.begin) < prompt.size()) prompt[to_size(image.begin)] = images->token();
-  return prompt;
+/// Ids and images can be given apart from each other: whether they are of one prompt.
+Expected<void> check_images(const ModelDesc& desc, const std::vector<TokenId>& prompt, const PromptImages& images) {
+  for (const PromptImages::Image& image : images.images())
+    if (image.begin < 0 || to_size(image.positions().end) > prompt.size() ||
+        prompt[to_size(image.begin)] != image.embedding->id || image.embedding->width != desc.width)
+      return Error{ErrorCode::kUsage, "the images are not this prompt's", "images",
+                   "give ids and images of one TemplatedPrompt"};
+  return {};
 }
 
-Expected<void> check_prompt(const ModelDesc& desc, const std::vector<TokenId>& prompt, const PromptImages* images) {
-  DLLM_CHECK_OK(check_ids(desc, shown_prompt(prompt, images), "prompt"));
+Expected<void> check_prompt(const ModelDesc& desc, std::vector<TokenId> prompt, const PromptImages* images) {
+  if (images != nullptr) {
+    DLLM_CHECK_OK(check_images(desc, prompt, *images));
+    images->show(prompt);
+  }
+  DLLM_CHECK_OK(check_ids(desc, prompt, "prompt"));
   if (images != nullptr && desc.canvas.length == 0)
     return Error{ErrorCode::kUnsupported, "this model does not read images", "images", ""};
   if (prompt.empty() && ((desc.logit_shift > 0 && !desc.mask) || !desc.modes.empty()))

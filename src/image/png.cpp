@@ -37,6 +37,7 @@ class PngReader {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_read_fn(png_, this, read);
     png_set_chunk_malloc_max(png_, kMostChunkBytes);
+    png_set_chunk_cache_max(png_, 1);  // texts and suggested palettes, which are not used, are not kept
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_image_size() has the words for it
     png_read_info(png_, info_);
     return true;

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/try.h"
@@ -195,6 +198,18 @@ Expected<Weights> vision_weights(const ModelSource& source, const Graph& graph) 
   return weights;
 }
 
+/// Whether a source has only tensors that are read: what another one does would be missing. Sound has names of its own.
+Expected<void> check_all_read(const ModelSource& source, std::initializer_list<const Graph*> graphs) {
+  std::set<std::string> read = {"v.position_embd.weight", "v.std_bias", "v.std_scale"};
+  for (const Graph* graph : graphs)
+    for (const WeightDecl& decl : graph->weights) read.insert(decl.name);
+  for (const SourceTensor& tensor : source.tensors)
+    if ((tensor.name.starts_with("v.") || (tensor.name.starts_with("mm.") && !tensor.name.starts_with("mm.a."))) &&
+        !read.contains(tensor.name))
+      return vision_error(source, "a tensor that this tower does not have", tensor.name, ErrorCode::kUnsupported);
+  return {};
+}
+
 Expected<std::vector<float>> vision_vector(const ModelSource& source, const char* name, std::int64_t size) {
   DLLM_TRY(const WeightView view, vision_weight(source, {name, {size}}));
   std::vector<float> values(static_cast<std::size_t>(size));
@@ -220,8 +235,10 @@ Expected<std::shared_ptr<const VisionModel>> VisionModel::load(ModelSource sourc
   for (const SourceTensor& tensor : source.tensors)
     if (tensor.name.ends_with(".input_max") || tensor.name.ends_with(".output_max"))
       return vision_error(source, "products with clipped inputs or outputs", tensor.name, ErrorCode::kUnsupported);
-  DLLM_TRY(model->tower, vision_weights(source, build_vision_tower(desc, {1, 0})));
-  DLLM_TRY(model->projector, vision_weights(source, build_vision_projector(desc, {1, 0})));
+  const Graph tower = build_vision_tower(desc, {1, 0}), projector = build_vision_projector(desc, {1, 0});
+  DLLM_TRY(model->tower, vision_weights(source, tower));
+  DLLM_TRY(model->projector, vision_weights(source, projector));
+  DLLM_CHECK_OK(check_all_read(source, {&tower, &projector}));
   DLLM_TRY(model->positions, vision_weight(source, {"v.position_embd.weight", {desc.width, desc.positions, 2}}));
   if (desc.standardizes) {
     DLLM_TRY(model->shift, vision_vector(source, "v.std_bias", desc.width));

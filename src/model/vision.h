@@ -50,8 +50,6 @@ struct VisionModel {
 /// A vision tower in GGUF terms: a file in llama.cpp's form (`general.architecture` clip), or the vision part of a
 /// Hugging Face directory. Errors: kInvalidFile (it has none), kUnsupported (another projector, clipped products), kIo.
 Expected<ModelSource> vision_source(const std::string& path);
-/// Whether a Hugging Face directory has a vision part: `vision_config`, and tensors of it. Errors: as vision_source().
-Expected<bool> has_vision(const std::string& directory);
 
 /// One image: rows are its patches, line by line, at positions 0, 1, ... of StepPlan::columns. Reads by op::HiddenIn
 /// VisionDesc::patch_values() pixels as 2 v - 1, v in [0, 1] (first all reds, line by line, then greens and blues), and

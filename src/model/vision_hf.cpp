@@ -211,14 +211,6 @@ Expected<std::vector<SourceTensor>> ordered(std::vector<SourceTensor> tensors) {
 
 }  // namespace
 
-Expected<bool> has_vision(const std::string& directory) {
-  DLLM_TRY(const HfConfig config, vision_json(fs::path(directory) / "config.json"));
-  DLLM_TRY(const auto vision, vision_config(config));
-  if (!vision) return false;
-  DLLM_TRY(const Safetensors files, Safetensors::open(directory));
-  return std::ranges::any_of(files.tensors(), [](const SafeTensor& t) { return in_tower(t.name).has_value(); });
-}
-
 Expected<ModelSource> vision_from_hf(const std::string& directory) {
   DLLM_TRY(const HfConfig config, vision_json(fs::path(directory) / "config.json"));
   DLLM_TRY(const auto vision, vision_config(config));

@@ -14,59 +14,10 @@
 #include "backend/failed_pass.h"
 #include "base/forks.h"
 #include "base/try.h"
+#include "ranks/agree.h"
 #include "ranks/command.h"
-#include "ranks/wire.h"
 
 namespace dllm {
-
-Expected<std::optional<Error>> first_failure(Communicator& ranks, const Expected<void>& own) {
-  constexpr std::uint64_t kLongest = 65536;
-  WireWriter said;
-  if (!own) {
-    const Error& error = own.error();
-    said.put(static_cast<std::uint8_t>(error.code));
-    for (const std::string* text : {&error.what, &error.where, &error.hint}) said.put(text->substr(0, kLongest / 4));
-  }
-  const std::vector<std::byte> bytes = said.take();
-  const std::uint64_t size = bytes.size();
-  std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks.size()), sizeof size);
-  std::vector<std::uint64_t> lengths(sizes.size());
-  DLLM_CHECK_OK(
-      ranks.all_gather(std::as_bytes(std::span(&size, 1)), sizes, std::as_writable_bytes(std::span(lengths))));
-  const auto no_state = [](std::size_t r) {
-    return Error{ErrorCode::kIo, fmt::format("rank {} sent something else than its state", r), "ranks",
-                 "start all ranks with the same version"};
-  };
-  std::size_t all = 0;
-  for (std::size_t r = 0; r < sizes.size(); ++r) {
-    if (lengths[r] > kLongest) return no_state(r);
-    all += sizes[r] = static_cast<std::size_t>(lengths[r]);
-  }
-  std::vector<std::byte> texts(all);
-  DLLM_CHECK_OK(ranks.all_gather(bytes, sizes, texts));
-  std::size_t at = 0;
-  for (std::size_t r = 0; r < sizes.size(); at += sizes[r++]) {
-    if (sizes[r] == 0) continue;
-    if (static_cast<int>(r) == ranks.rank()) return std::optional<Error>(own.error());
-    WireReader from(std::span<const std::byte>(texts).subspan(at, sizes[r]));
-    Error error;
-    const auto code = from.get<std::uint8_t>();
-    error.code = static_cast<ErrorCode>(code);
-    error.what = from.text();
-    const std::string where = from.text();
-    error.where = ranks.name(static_cast<int>(r)) + (where.empty() ? "" : ": " + where);
-    error.hint = from.text();
-    if (!from.ended() || code > static_cast<std::uint8_t>(ErrorCode::kMismatch)) return no_state(r);
-    return std::optional<Error>(std::move(error));
-  }
-  return std::optional<Error>();
-}
-
-Expected<void> agree(Communicator& ranks, const Expected<void>& own) {
-  DLLM_TRY(std::optional<Error> failure, first_failure(ranks, own));
-  if (failure) return *std::move(failure);
-  return {};
-}
 
 /// What caches need, which may outlive their backend.
 class RankedBackend::Others {
@@ -249,18 +200,26 @@ Expected<std::vector<Scores>> RankedBackend::forward(std::span<const SequenceSte
   std::vector<std::uint32_t> numbers;
   for (SequenceStep& step : steps) {
     auto& cache = static_cast<Cache&>(*step.cache);
-    if (!cache.is_of(others_))
+    if (!cache.is_of(others_)) {
+      invalidate_rows(batch);
       return Error{ErrorCode::kResource, "the ranks that had K and V of this answer have changed", "ranks",
                    "ask again"};
+    }
     numbers.push_back(cache.number());
     step.cache = &cache.own();
   }
   const std::vector<double> waits = others_->ranks().waits();
   const auto start = std::chrono::steady_clock::now();
   auto scores = [&]() -> Expected<std::vector<Scores>> {
-    DLLM_CHECK_OK(others_->send(encode_steps(numbers, batch)));
-    return counted(passes_, [&] { return own_->forward(steps); });
+    try {
+      DLLM_CHECK_OK(others_->send(encode_steps(numbers, batch)));
+      return counted(passes_, [&] { return own_->forward(steps); });
+    } catch (const std::bad_alloc&) {
+      return Error{ErrorCode::kResource, "out of memory in a forward pass", "", "use fewer rows per step"};
+    }
   }();
+  // The others wait for this rank in the middle of the pass, unless the communicator knows of it.
+  if (!scores && scores.error().code == ErrorCode::kResource) others_->ranks().abort("a rank is out of memory");
   if (scores) name_slow_rank(waits, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   for (const SequenceStep& step : batch)
     if (step.plan.region != Region::kDraft) static_cast<Cache&>(*step.cache).record(step.plan.rows);
@@ -388,7 +347,13 @@ class Follower {
 }  // namespace
 
 Expected<void> follow_ranks(Backend& own, Communicator& ranks) {
-  auto followed = Follower(own, ranks).run();
+  auto followed = [&]() -> Expected<void> {
+    try {
+      return Follower(own, ranks).run();
+    } catch (const std::bad_alloc&) {
+      return Error{ErrorCode::kResource, "a rank is out of memory", "", ""};
+    }
+  }();
   if (!followed) ranks.abort(followed.error().message());
   return followed;
 }

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -53,11 +52,5 @@ class RankedBackend final : public Backend {
 /// Every other rank: does what rank 0 asks until it leaves. Errors: those of Communicator, kIo (a message that is no
 /// command, or does not fit its caches).
 Expected<void> follow_ranks(Backend& own, Communicator& ranks);
-
-/// Tells all ranks whether each has succeeded, and gives the error of the first that has not. Errors: those of
-/// Communicator.
-Expected<std::optional<Error>> first_failure(Communicator& ranks, const Expected<void>& own);
-/// The same, whose error is that of the first.
-Expected<void> agree(Communicator& ranks, const Expected<void>& own);
 
 }  // namespace dllm

@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "backend/failed_pass.h"
 #include "base/try.h"
 
 namespace dllm {
@@ -132,7 +133,10 @@ Expected<std::unique_ptr<KvCache>> RegroupingBackend::make_cache(Position capaci
 
 Expected<std::vector<Scores>> RegroupingBackend::forward(std::span<const SequenceStep> batch) {
   take_next();
-  if (!current_) return no_group();
+  if (!current_) {
+    invalidate_rows(batch);
+    return no_group();
+  }
   auto scores = current_->forward(batch);
   if (!scores) return error_of(std::move(scores).error());
   return scores;

@@ -109,6 +109,7 @@ Expected<Json> read_calls(const Json& calls, const std::string& where, Ignored* 
 struct MessageReading {
   const ServedModel& served;
   Ignored* ignored;
+  bool takes_images;
   std::vector<std::string> images{};  ///< bytes of image files, in their order
 };
 
@@ -142,6 +143,8 @@ Expected<Json> read_message(const Json& message, const std::string& where, Messa
   if (content == nullptr && !called && (!answer || thoughts.empty()))
     return wrong_type(where, "a message with a \"content\"");
   if (content != nullptr && known == "user" && has_images(*content)) {
+    if (!reading.takes_images)
+      return Error{ErrorCode::kUsage, "this route reads text only", where + ".content", "leave the images out"};
     DLLM_TRY(result["content"],
              parts_with_images(reading.served, *content, where + ".content", ignored, reading.images));
   } else if (content != nullptr) {
@@ -201,16 +204,18 @@ Expected<TemplatedPrompt> render_variables(const ServedModel& served, Json varia
                                            const std::vector<std::string>& images) {
   const bool thoughts = name_thoughts(variables["messages"], facts);
   auto prompt = served.model.render_template(dump(variables), images);
+  const auto refused = [&] { return !prompt && !prompt.error().where.starts_with("image"); };  // by the template
   // Some templates can only add to a text. An assistant that only called tools has none; transformers fails there.
-  if (!prompt && fill_contents(variables["messages"])) prompt = served.model.render_template(dump(variables), images);
-  if (!prompt &&
+  if (refused() && fill_contents(variables["messages"])) prompt = served.model.render_template(dump(variables), images);
+  if (refused() &&
       thoughts) {  // gpt-oss: "Cannot pass both content and thinking in an assistant message with tool calls"
     drop_thoughts(variables["messages"], facts);
     if (auto again = served.model.render_template(dump(variables), images)) prompt = std::move(again);
   }
   if (prompt) return prompt;
   Error error = std::move(prompt).error();
-  error.code = ErrorCode::kUsage;  // what a template refuses is the client's error in these messages, not the server's
+  // What a template refuses is the client's error in these messages, not the server's.
+  if (error.code != ErrorCode::kResource && error.code != ErrorCode::kIo) error.code = ErrorCode::kUsage;
   return error;
 }
 
@@ -276,11 +281,11 @@ Expected<std::string> content_text(const Json& content, const std::string& field
 Expected<ConversationPrompt> render(const ServedModel& served, const Conversation& conversation,
                                     const std::optional<Tools>& tools, const Thinking& thinking, bool structured,
                                     Ignored& ignored) {
-  const auto& [system, messages, field] = conversation;
+  const auto& [system, messages, field, images] = conversation;
   if (!messages.is_array() || messages.empty()) return wrong_type(field, "a list of messages, at least one");
   DLLM_CHECK_OK(served.check_size(system.size(), "system"));
   Json list = Json::array();
-  MessageReading reading{served, &ignored};
+  MessageReading reading{served, &ignored, images};
   if (!system.empty()) list.push_back({{"role", "system"}, {"content", system}});
   for (std::size_t i = 0; i < messages.size(); ++i) {
     DLLM_TRY(Json message, read_message(messages[i], fmt::format("{}[{}]", field, i), reading));
@@ -317,10 +322,9 @@ Expected<std::vector<std::int32_t>> read_context(const ServedModel& served, Fiel
   DLLM_TRY(const Thinking thinking, read_thinking(fields, served));
   Ignored unused;
   if (list != nullptr) {
-    DLLM_TRY(ConversationPrompt prompt, render(served, {.system = "", .messages = *list}, std::nullopt, thinking,
-                                               /*structured=*/false, fields.ignored() ? *fields.ignored() : unused));
-    if (prompt.images != nullptr)
-      return Error{ErrorCode::kUsage, "this route reads text only", "messages", "leave the images out"};
+    DLLM_TRY(ConversationPrompt prompt,
+             render(served, {.system = "", .messages = *list, .images = false}, std::nullopt, thinking,
+                    /*structured=*/false, fields.ignored() ? *fields.ignored() : unused));
     return std::move(prompt.ids);
   }
   if (!context->is_string()) return token_ids(*context, "context");

@@ -17,6 +17,7 @@ struct Conversation {
   std::string system;  ///< before the messages; empty: none
   Json messages;
   std::string field = "messages";  ///< of the request, for errors
+  bool images = true;              ///< whether its messages may have some
 };
 
 /// A conversation as the model reads it.

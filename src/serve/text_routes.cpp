@@ -39,11 +39,6 @@ std::optional<std::string> pieces(Call& call, const std::vector<std::int32_t>& i
   return list + "]";
 }
 
-/// An image has no tokens that could be shown.
-Error reads_text_only() {
-  return {ErrorCode::kUsage, "this route reads text only", "messages", "leave the images out"};
-}
-
 }  // namespace
 
 Expected<void> tokenize(const CallPtr& call) {
@@ -62,9 +57,9 @@ Expected<void> tokenize(const CallPtr& call) {
     return wrong_type("content", "given, or \"prompt\", or \"messages\"");
   std::vector<std::int32_t> ids;
   if (list != nullptr) {
-    DLLM_TRY(ConversationPrompt rendered, render(served, {.system = "", .messages = *list}, std::nullopt, thinking,
-                                                 /*structured=*/false, call->ignored));
-    if (rendered.images != nullptr) return reads_text_only();
+    DLLM_TRY(ConversationPrompt rendered,
+             render(served, {.system = "", .messages = *list, .images = false}, std::nullopt, thinking,
+                    /*structured=*/false, call->ignored));
     ids = std::move(rendered.ids);
   } else if (bos) {
     DLLM_TRY(ids, served.model.prompt_ids(content.value_or(prompt.value_or("")), special));
@@ -103,9 +98,9 @@ Expected<void> apply_template(const CallPtr& call) {
   DLLM_TRY(const Thinking thinking, read_thinking(fields, call->served()));
   DLLM_CHECK_OK(fields.done());
   if (list == nullptr) return wrong_type("messages", "given");
-  DLLM_TRY(const ConversationPrompt rendered, render(call->served(), {.system = "", .messages = *list}, tools, thinking,
-                                                     /*structured=*/false, call->ignored));
-  if (rendered.images != nullptr) return reads_text_only();
+  DLLM_TRY(const ConversationPrompt rendered,
+           render(call->served(), {.system = "", .messages = *list, .images = false}, tools, thinking,
+                  /*structured=*/false, call->ignored));
   DLLM_TRY(const std::string text, call->served().model.detokenize(rendered.ids, /*special=*/true));
   call->reply({{"prompt", text}, {"tokens", rendered.ids}});
   return {};

@@ -134,8 +134,9 @@ class RankSimulation {
     if (!one_machine_ || ranks == 1) return measure(rows, context);
     const int busy = std::max(own, std::min(wanted, processors));
     DLLM_TRY(StepParts parts, measure(busy, rows, context));
-    const double whole = std::max(1, (wanted + processors - 1) / processors);
-    const double shared = std::max(1.0, static_cast<double>(wanted) / processors);
+    const int room = std::max(own, processors);  // what one rank's threads were measured with, whatever they share
+    const double whole = std::max(1, (wanted + room - 1) / room);
+    const double shared = std::max(1.0, static_cast<double>(wanted) / room);
     // All `busy` threads do a step in this time, of which one rank's threads would do their share.
     const double slower = (tight ? whole : (whole + shared) / 2) * busy / own;
     for (double* const one : {&parts.linear, &parts.attention, &parts.head, &parts.rest}) *one *= slower;
@@ -170,7 +171,10 @@ class RankSimulation {
   /// The model with so many threads, which shares the weights of the one that there is.
   Expected<BenchModel*> model_of(int threads_used) {
     auto* const own = dynamic_cast<CpuBackend*>(alone_.running.backend.get());
-    if (threads_used == threads() || own == nullptr) return &alone_;
+    if (threads_used == threads()) return &alone_;
+    if (own == nullptr)
+      return Error{ErrorCode::kUnsupported, "steps on other numbers of threads are the CPU backend's", "--simulate",
+                   ""};
     BenchModel& made = busy_[threads_used];
     if (made.running.backend) return &made;
     DLLM_TRY(std::unique_ptr<CpuBackend> backend, own->beside(threads_used));
@@ -315,6 +319,8 @@ Expected<void> simulate_ranks(const BenchOptions& options, const std::string& pa
   LoadOptions load = options.load;
   load.backend.clear();
   load.backend_options.clear();
+  load.draft_model.clear();  // steps are the model's
+  load.lora_draft.clear();
   DLLM_TRY(BenchModel alone, BenchModel::open(path, load));
   SimulatedTable table(options, alone, group, known, watch);
   std::set<std::pair<Position, Position>> seen;  // contexts below the rows are the same

@@ -173,10 +173,12 @@ void add_image_flag(Flags& flags, std::vector<std::string>& files) {
        .apply = into(files)});
 }
 
+constexpr std::size_t kMostImageFile = std::size_t{32} << 20;  // what the engine decodes
+
 Expected<std::vector<std::string>> read_images(const std::vector<std::string>& files) {
   std::vector<std::string> images;
   for (const std::string& file : files) {
-    DLLM_TRY(images.emplace_back(), read_input(file, kMostFileBytes));
+    DLLM_TRY(images.emplace_back(), read_input(file, kMostImageFile));
   }
   return images;
 }

@@ -57,8 +57,11 @@ std::vector<double> drawn_from(std::span<const float> logits, const ScoreRequest
   }
   for (std::size_t t = 0; t < logits.size(); ++t)
     if (counts[t]) counted.push_back({static_cast<TokenId>(t), logits[t]});
-  std::ranges::sort(counted, better);
   const KeptTokens kept(request, static_cast<std::int64_t>(logits.size()));
+  if (!kept.all())
+    std::ranges::sort(counted, better);
+  else if (!counted.empty())  // only the best one's place matters
+    std::iter_swap(counted.begin(), std::ranges::min_element(counted, better));
   std::vector<double> p(logits.size());
   double mass = 0;
   const auto weight = [&](const TopToken& one) {
@@ -193,7 +196,8 @@ DecoderEntry s2d2_decoder() {
         return Error{ErrorCode::kUsage, "the model was not trained to read token by token: it sees in all directions",
                      "", "give a model with blocks that see only what is before them, or another --algorithm"};
       })
-      .not_read({"cfg_scale", "smoothing"})
+      // A stop token that was deferred has no probability in p and q, so none would be accepted.
+      .not_read({"cfg_scale", "smoothing", "defer_eos"})
       .depending_on(s2d2_rows(), [](const S2d2Options& options) {
         return MethodTraits{.checks = options.checked_tokens, .commits_other = true};
       });

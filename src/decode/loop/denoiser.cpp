@@ -57,7 +57,7 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
 
 /// A constraint and some decoders need the logits of every pass, and penalties change them.
 bool Denoiser::keeps_front() const {
-  ScoreRequest asked;
+  ScoreRequest asked(options_.sampling);
   decoder_->configure(asked);
   return planner_.keeps_front() && !asked.logits && !options_.constraint.automaton && !options_.penalties.penalizes();
 }

@@ -286,9 +286,11 @@ Expected<void> ModeLoop::read_check(const Scores& scores, DenoiseStep& step) {
     return not_a_number(block_.begin, counters_.nfe);
   counters_.rounds += 1;
   counters_.round_tokens += static_cast<std::int32_t>(step.edits.size());
-  const Position end = checked_.back().position + 1;
-  read_ = std::min(canvas_.first_masked(block_.begin), end + 1) - 1;
-  cache_.invalidate({std::min(read_, end), end});
+  const Position first = checked_.front().position, end = first + static_cast<Position>(checked_.size());
+  Position right = first;  // rows from here on were read with a token that does not stand
+  while (right < end && canvas_.token(right) == checked_[to_size(right - first)].token) ++right;
+  read_ = std::min(canvas_.first_masked(block_.begin) - 1, right);
+  if (read_ < end) cache_.invalidate({read_, end});
   const bool more = read_ < block_.end && canvas_.masked_count({read_ + 1, block_.end}) < block_.end - read_ - 1;
   block_ = {read_, more ? block_.end : read_};
   block_masks_ = canvas_.masked_count(block_);

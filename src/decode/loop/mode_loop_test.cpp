@@ -51,6 +51,7 @@ struct ModeRun {
   std::optional<Position> stop;
   std::vector<StepPlan> plans;
   bool reuses = true;  ///< no plan had a row in front of the last known token, but for the prompt's
+  bool stands = true;  ///< the rows in front of each plan were read with the canvas's tokens
 };
 
 ModeRun run_loop(FakeBackend& backend, Position length, const ModeLoopOptions& options,
@@ -63,6 +64,8 @@ ModeRun run_loop(FakeBackend& backend, Position length, const ModeLoopOptions& o
   Position known = 0;
   for (auto batch = loop.prepare(); !batch.empty(); batch = loop.prepare()) {
     run.reuses = run.reuses && batch[0].plan.rows.front().position >= known;
+    for (Position p = 0, begin = batch[0].plan.rows.front().position; p < begin; ++p)
+      run.stands = run.stands && cache->token_of(p) == loop.canvas().token(p);
     const auto scores = *backend.forward(batch);
     if (!loop.absorb(scores)) return run;
     if (options.mode.mode != DecodingMode::kDiffusion) known = loop.settled() - 1;
@@ -344,10 +347,11 @@ TEST(ModeLoopChecks, KeepTheBlockWhereItHasTokensFurtherOn) {
   ModeLoopOptions options = plain();
   options.mode.mode = DecodingMode::kDiffusion;
   options.block_length = 12;
-  for (const double cost : {0.3, 0.6, 1.0}) {
+  for (const double cost : {0.1, 0.3, 0.6, 1.0}) {
     const ModeRun run =
         run_loop(backend, 50, options, test::decoder_of("s2d2", {{"threshold", 0.8}, {"check_cost", cost}}));
     ASSERT_EQ(run.tokens.size(), 55u);
+    EXPECT_TRUE(run.stands) << "rows of a refused draft were kept, at cost " << cost;
     EXPECT_EQ(std::ranges::count(run.tokens, 99), 0);
     EXPECT_LT(run.counters.nfe, 80);
   }

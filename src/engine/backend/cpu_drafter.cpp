@@ -56,6 +56,7 @@ Expected<void> add_copy(const std::shared_ptr<const Model>& drafts, CpuOptions c
   const auto files = drafts->all_files();
   running.files.insert(running.files.end(), files.begin(), files.end());
   if (backend->weight_cache()) running.files.push_back(backend->weight_cache());
+  running.drafts_arithmetic = backend->arithmetic();
   running.backend = std::make_unique<DraftBackend>(std::move(running.backend), std::move(backend), drafts);
   return {};
 }
@@ -78,6 +79,7 @@ Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Mode
            part([](const Model& model, StepShape shape) { return model.build_context(shape); }));
   const auto files = drafter->all_files();
   running.files.insert(running.files.end(), files.begin(), files.end());
+  running.drafts_arithmetic = block->arithmetic();
   const double cost = read_bytes(*drafter) / std::max(1.0, read_bytes(target));
   running.backend =
       std::make_unique<DrafterBackend>(DrafterBackend::Parts{std::move(running.backend), std::move(context),

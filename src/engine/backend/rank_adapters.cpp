@@ -11,14 +11,20 @@
 #include "base/hash.h"
 #include "base/to_size.h"
 #include "base/try.h"
+#include "engine/backend/rank_flags.h"
 #include "format/tensor_info.h"
-#include "ranks/ranked_backend.h"
+#include "ranks/agree.h"
 #include "ranks/wire.h"
 
 namespace dllm {
 namespace {
 
 constexpr std::size_t kAdapterPiece = std::size_t{4} << 20;
+constexpr std::uint64_t kMostAdapters = std::uint64_t{1} << 36;
+
+Error not_adapters() {
+  return {ErrorCode::kIo, "rank 0 sent something else than adapters", "ranks", "start all ranks with the same version"};
+}
 
 bool in_file(const Adapter& adapter) { return adapter.files.empty() && adapter.owner == nullptr; }
 
@@ -64,13 +70,14 @@ std::vector<std::byte> encode_adapters(const Model& model) {
 }
 
 Expected<std::vector<Adapter>> decode_adapters(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLeastPart = 64;  // texts, types, shapes and the scale, with nothing in the texts
   std::vector<Adapter> adapters;
   WireReader from(bytes);
   from.list(adapters, 9, [&from](Adapter& adapter) {
     const auto owner = std::make_shared<std::vector<std::unique_ptr<std::string>>>();
     adapter.name = from.text();
     from.get(adapter.drafts_only);
-    from.list(adapter.parts, 8, [&](AdapterPart& part) {
+    from.list(adapter.parts, kLeastPart, [&](AdapterPart& part) {
       part.weight = from.text();
       from.get(part.scale);
       if (!std::isfinite(part.scale)) from.fail();
@@ -79,8 +86,7 @@ Expected<std::vector<Adapter>> decode_adapters(std::span<const std::byte> bytes)
     adapter.owner = owner;
   });
   if (from.ended()) return adapters;
-  return Error{ErrorCode::kIo, "rank 0 sent something else than adapters", "ranks",
-               "start all ranks with the same version"};
+  return not_adapters();
 }
 
 std::string adapters_fingerprint(const Model& model) {
@@ -100,16 +106,14 @@ std::string adapters_fingerprint(const Model& model) {
 }
 
 Expected<std::vector<Adapter>> share_adapters(const Model* model, bool lacks, Communicator& ranks) {
-  const auto flag = static_cast<std::byte>(lacks);
-  std::vector<std::byte> flags(to_size(ranks.size()));
-  const std::vector<std::size_t> ones(flags.size(), 1);
-  DLLM_CHECK_OK(ranks.all_gather(std::span(&flag, 1), ones, flags));
-  if (std::ranges::none_of(flags, [](std::byte one) { return one != std::byte{0}; })) return std::vector<Adapter>();
+  DLLM_TRY(const std::vector<std::byte> flags, gather_flags(ranks, lacks));
+  if (!any(flags)) return std::vector<Adapter>();
   const std::vector<std::byte> own = ranks.rank() == 0 ? encode_adapters(*model) : std::vector<std::byte>();
   WireWriter size;
   DLLM_TRY(const std::vector<std::byte> told, ranks.broadcast(size.put(std::uint64_t{own.size()}).take()));
   WireReader from(told);
   const auto all = from.get<std::uint64_t>();
+  if (!from.ended() || all > kMostAdapters) return not_adapters();
   std::vector<std::byte> bytes;
   for (std::uint64_t at = 0; at < all;) {
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kAdapterPiece, all - at));
@@ -118,6 +122,7 @@ Expected<std::vector<Adapter>> share_adapters(const Model* model, bool lacks, Co
       piece.assign(own.begin() + static_cast<std::ptrdiff_t>(at),
                    own.begin() + static_cast<std::ptrdiff_t>(at + count));
     DLLM_TRY(piece, ranks.broadcast(std::move(piece)));
+    if (piece.size() != count) return not_adapters();
     if (lacks) bytes.insert(bytes.end(), piece.begin(), piece.end());
     at += count;
   }

@@ -12,7 +12,7 @@
 #include "engine/draft_backend.h"
 #include "model/drafter_source.h"
 #include "model/source.h"
-#include "ranks/ranked_backend.h"
+#include "ranks/agree.h"
 
 namespace dllm {
 namespace {
@@ -77,10 +77,13 @@ Expected<RankModels> share_models(RankModels own, Communicator& ranks, const Exp
   Expected<void> opened;
   if (own.model && !adapters.empty()) {
     auto again = sent.open(own.path);
-    if (again)
-      own.model = *std::move(again);
-    else
+    if (!again)
       opened = again.error();
+    else if (model_fingerprint(**again) != model_fingerprint(*own.model))
+      opened = Error{ErrorCode::kMismatch, "the model was replaced since this worker started", own.path,
+                     "start the worker again"};
+    else
+      own.model = *std::move(again);
   }
   DLLM_CHECK_OK(agree(ranks, opened));
   const Model* const drafter = kind == DraftKind::kDrafter ? own.drafts.get() : nullptr;
@@ -122,6 +125,8 @@ Expected<RunningBackend> make_parts(const RankModels& models, CpuOptions options
   else if (models.drafts)
     added = add_copy(models.drafts, std::move(options), running);
   DLLM_CHECK_OK(agree(ranks, added));
+  // It may have weights of other types than the model, for which this processor computes otherwise.
+  if (models.drafts) DLLM_CHECK_OK(check_same_arithmetic(running.drafts_arithmetic, ranks));
   return running;
 }
 

@@ -13,7 +13,8 @@
 #include "base/to_size.h"
 #include "base/try.h"
 #include "cpu/rank_weights.h"
-#include "ranks/ranked_backend.h"
+#include "engine/backend/rank_flags.h"
+#include "ranks/agree.h"
 #include "ranks/wire.h"
 
 namespace dllm {
@@ -97,10 +98,6 @@ Error not_sent(const std::string& why, const std::string& where) {
   return {ErrorCode::kUnsupported, fmt::format("a worker has no model, and this one cannot be sent: {}", why), where,
           "give the workers the model: dllm worker -m FILE"};
 }
-
-}  // namespace
-
-namespace {
 
 /// The only file of the model.
 Expected<const MappedFile*> sendable_file(const Model& model) {
@@ -187,19 +184,6 @@ std::vector<std::byte> piece_of(std::span<const std::byte> file, const FilePart&
     at = 0;
   }
   return piece;
-}
-
-/// A byte of every rank.
-Expected<std::vector<std::byte>> gather_flags(Communicator& ranks, bool own) {
-  const auto mine = static_cast<std::byte>(own);
-  std::vector<std::byte> all(to_size(ranks.size()));
-  const std::vector<std::size_t> sizes(all.size(), 1);
-  DLLM_CHECK_OK(ranks.all_gather(std::span(&mine, 1), sizes, all));
-  return all;
-}
-
-bool any(const std::vector<std::byte>& flags) {
-  return std::ranges::any_of(flags, [](std::byte flag) { return flag != std::byte{0}; });
 }
 
 /// Pieces that the longest part has.

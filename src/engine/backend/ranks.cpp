@@ -21,6 +21,7 @@
 #include "engine/joined_passes.h"
 #include "engine/load_options.h"
 #include "engine/load_rows.h"
+#include "ranks/agree.h"
 #include "ranks/mpi.h"
 #include "ranks/ranked_backend.h"
 #include "ranks/regrouping_backend.h"
@@ -70,14 +71,15 @@ std::vector<std::string> split_commas(const std::string& text) {
 
 /// Rank 0's choice: as the options say, or by what it measures. `again`: some ranks are lost, and what is left must
 /// fit.
-Expected<SplitKind> choose(const Model& model, const std::string& name, const RankFacts& facts, const CpuOptions& cpu,
-                           bool again, const Log& log) {
+Expected<SplitKind> choose(const RankModels& models, const std::string& name, const RankFacts& facts,
+                           const CpuOptions& cpu, bool again, const Log& log) {
   for (const SplitKind kind : {SplitKind::kOutputs, SplitKind::kRows, SplitKind::kLayers}) {
     if (name != split_name(kind)) continue;
-    if (again) DLLM_CHECK_OK(check_fits(model, facts, kind));
+    if (again) DLLM_CHECK_OK(check_fits(*models.model, facts, kind, models.drafts.get()));
     return kind;
   }
-  DLLM_TRY(const SplitChoice choice, choose_split(model, facts, kUsualRows, cpu.threads * kThreadMultiplications, cpu));
+  DLLM_TRY(const SplitChoice choice, choose_split(*models.model, facts, kUsualRows,
+                                                  cpu.threads * kThreadMultiplications, cpu, models.drafts.get()));
   log.warning("--split auto chose {}", choice.reason);  // what a machine chooses by itself, it prints
   return choice.kind;
 }
@@ -202,7 +204,7 @@ class GroupMaker {
     if (!again_) cpu.progress = options_.progress;
     EndOthers guard(*ranks);
     const auto split =
-        choose(*models_.model, load_rows::own_text(options_, "split"), facts, cpu, std::exchange(again_, true), log_);
+        choose(models_, load_rows::own_text(options_, "split"), facts, cpu, std::exchange(again_, true), log_);
     auto made = [&]() -> Expected<RunningBackend> {
       const SendWatch watch{[this](const std::string& text) { log_.warning("{}", text); }, go_on, &sums_};
       DLLM_TRY(const RankModels same, share_models(models_, *ranks, split, PartFolder("", 0), watch));

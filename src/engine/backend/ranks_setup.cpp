@@ -18,7 +18,7 @@
 #include "base/input_file.h"
 #include "base/try.h"
 #include "cpu/model_memory.h"
-#include "ranks/ranked_backend.h"
+#include "ranks/agree.h"
 #include "ranks/wire.h"
 
 namespace dllm {
@@ -170,6 +170,13 @@ double bytes_of_part(const RankGraph& part, const Weights& weights) {
   return bytes;
 }
 
+/// The same of what drafts, if there is such a model. A drafter is split by rows.
+double bytes_of_drafts(const Model* drafts, const RankSplit& split) {
+  if (drafts == nullptr) return 0;
+  const SplitKind kind = drafts->is_drafter() ? SplitKind::kRows : split.kind;
+  return bytes_of_part(split_graph(drafts->build({1, 1}), {kind, split.rank, split.ranks}), drafts->weights());
+}
+
 /// By how many bytes the parts of ranks exceed the memory of a machine, at most: ranks of one share it.
 double lacking(const std::vector<double>& parts, const RankFacts& facts) {
   double most = 0;
@@ -204,12 +211,14 @@ double work_of(const RankGraph& part, double share_of_rows) {
 
 }  // namespace
 
-Expected<void> check_fits(const Model& model, const RankFacts& facts, SplitKind kind) {
+Expected<void> check_fits(const Model& model, const RankFacts& facts, SplitKind kind, const Model* drafts) {
   const int ranks = static_cast<int>(facts.memory.size());
   const Graph graph = model.build({1, 1});
   std::vector<double> parts;
-  for (int rank = 0; rank < ranks; ++rank)
-    parts.push_back(bytes_of_part(split_graph(graph, {kind, rank, ranks}), model.weights()));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const RankSplit split{kind, rank, ranks};
+    parts.push_back(bytes_of_part(split_graph(graph, split), model.weights()) + bytes_of_drafts(drafts, split));
+  }
   const double short_of = lacking(parts, facts);
   if (short_of <= 0) return {};
   return Error{ErrorCode::kResource,
@@ -254,7 +263,7 @@ StepExchange step_exchange(const Model& model, const RankGraph& part, int rank, 
 }
 
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
-                                   double multiplications, const CpuOptions& cpu) {
+                                   double multiplications, const CpuOptions& cpu, const Model* drafts) {
   const int ranks = static_cast<int>(facts.memory.size());
   const Graph graph = model.build({rows, rows});
   SplitChoice best;
@@ -264,12 +273,13 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
     double compute = 0, exchange = 0, work = 0;
     std::vector<double> parts;
     for (int rank = 0; rank < ranks; ++rank) {
-      const RankGraph part = split_graph(graph, {kind, rank, ranks});
+      const RankSplit split{kind, rank, ranks};
+      const RankGraph part = split_graph(graph, split);
       const StepExchange moved = step_exchange(model, part, rank, ranks, cpu);
       exchange = std::max(exchange, moved.gathers * facts.latency_s + moved.bytes * facts.seconds_per_byte);
       work = work_of(part, kind == SplitKind::kRows ? 1.0 / ranks : 1.0) / multiplications;
       compute = kind == SplitKind::kLayers ? compute + work : std::max(compute, work);
-      parts.push_back(bytes_of_part(part, model.weights()));
+      parts.push_back(bytes_of_part(part, model.weights()) + bytes_of_drafts(drafts, split));
     }
     const double short_of = lacking(parts, facts);
     all += fmt::format("{}{} {:.1f} ms of work and {:.1f} ms of exchange{}", all.empty() ? "" : ", ", split_name(kind),
@@ -301,7 +311,12 @@ Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions& 
       model.desc(), [&model, hidden_layers](StepShape shape) { return model.build(shape, hidden_layers); },
       model.weights(), options);
   DLLM_CHECK_OK(agree(ranks, backend ? Expected<void>() : Expected<void>(backend.error())));
-  const std::string own = fmt::format("{}, K and V {}", (*backend)->arithmetic(), (*backend)->kv_type());
+  DLLM_CHECK_OK(
+      check_same_arithmetic(fmt::format("{}, K and V {}", (*backend)->arithmetic(), (*backend)->kv_type()), ranks));
+  return backend;
+}
+
+Expected<void> check_same_arithmetic(const std::string& own, Communicator& ranks) {
   const auto* const at = reinterpret_cast<const std::byte*>(own.data());
   DLLM_TRY(const std::vector<std::byte> first, ranks.broadcast({at, at + own.size()}));
   const std::string theirs(reinterpret_cast<const char*>(first.data()), first.size());
@@ -309,8 +324,7 @@ Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions& 
   if (own != theirs)
     same = Error{ErrorCode::kMismatch, fmt::format("computes in '{}', rank 0 in '{}'", own, theirs), "--arithmetic",
                  "name the arithmetic instead of auto"};
-  DLLM_CHECK_OK(agree(ranks, same));
-  return backend;
+  return agree(ranks, same);
 }
 
 }  // namespace dllm

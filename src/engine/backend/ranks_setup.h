@@ -54,12 +54,13 @@ struct StepExchange {
 StepExchange step_exchange(const Model& model, const RankGraph& part, int rank, int ranks, const CpuOptions& cpu);
 
 /// For steps of `rows` rows: of the splits that fit into the memory of each machine, the one whose step is predicted to
-/// be the shortest. `multiplications`: of one rank in a second. `cpu`: as step_exchange().
+/// be the shortest. `multiplications`: of one rank in a second. `cpu`: as step_exchange(). `drafts`: a copy or a
+/// drafter, which takes memory too; null: none.
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
-                                   double multiplications, const CpuOptions& cpu = {});
+                                   double multiplications, const CpuOptions& cpu = {}, const Model* drafts = nullptr);
 
-/// Errors: kResource (the parts exceed the memory of a machine).
-Expected<void> check_fits(const Model& model, const RankFacts& facts, SplitKind kind);
+/// `drafts`: as choose_split(). Errors: kResource (the parts exceed the memory of a machine).
+Expected<void> check_fits(const Model& model, const RankFacts& facts, SplitKind kind, const Model* drafts = nullptr);
 
 std::string_view split_name(SplitKind kind);
 
@@ -69,5 +70,9 @@ std::string_view split_name(SplitKind kind);
 Expected<std::unique_ptr<CpuBackend>> make_part(const Model& model, CpuOptions& options, Communicator& ranks,
                                                 const Expected<SplitKind>& split,
                                                 const std::vector<std::int32_t>& hidden_layers = {});
+
+/// Whether all ranks compute as rank 0 does, by its name for it. All call it together. Errors: kMismatch, the same on
+/// all ranks.
+Expected<void> check_same_arithmetic(const std::string& own, Communicator& ranks);
 
 }  // namespace dllm

@@ -7,6 +7,7 @@
 #include <list>
 #include <new>
 
+#include "backend/failed_pass.h"
 #include "base/free_ranges.h"
 #include "base/to_size.h"
 #include "base/try.h"
@@ -33,8 +34,7 @@ class NpuKvCache final : public KvCache {
   std::uint64_t base() const { return base_; }
   using KvCache::record;
 
-  void copy_rows(const KvCache& other, std::span<const Position> positions) override {
-    const auto& from = static_cast<const NpuKvCache&>(other);
+  void copy_rows(const NpuKvCache& from, std::span<const Position> positions) {
     const auto lanes = to_size(machine_.vlen);
     const std::size_t codes = machine_.vector_kv.element_bytes(lanes), scales = machine_.vector_kv.scale_bytes(lanes);
     for (const KvPlace& place : kv_.layers)
@@ -277,9 +277,13 @@ Expected<std::unique_ptr<NpuBackend>> NpuBackend::create(ModelDesc desc, GraphFa
 
 const ModelDesc& NpuBackend::desc() const { return impl_->desc_; }
 Expected<std::unique_ptr<KvCache>> NpuBackend::make_cache(Position capacity) { return impl_->make_cache(capacity); }
-Expected<std::vector<Scores>> NpuBackend::forward(std::span<const SequenceStep> batch) { return impl_->forward(batch); }
+Expected<std::vector<Scores>> NpuBackend::forward(std::span<const SequenceStep> batch) {
+  auto scores = impl_->forward(batch);
+  if (!scores) invalidate_rows(batch);
+  return scores;
+}
 void NpuBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
-  to.copy_rows(from, positions);
+  static_cast<NpuKvCache&>(to).copy_rows(static_cast<const NpuKvCache&>(from), positions);
 }
 const ModelLayout& NpuBackend::layout() const { return impl_->layout_; }
 const NpuCounters& NpuBackend::counters() const { return impl_->counters_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/failed_pass.h"
 #include "base/integers.h"
 #include "base/try.h"
 #include "npu_compiler/answers/host_cpu.h"
@@ -71,6 +72,12 @@ Expected<StepTimer*> TimedBackend::timer_for(const StepTotals& totals, Position 
 }
 
 Expected<std::vector<Scores>> TimedBackend::forward(std::span<const SequenceStep> batch) {
+  auto scores = run(batch);
+  if (!scores) invalidate_rows(batch);
+  return scores;
+}
+
+Expected<std::vector<Scores>> TimedBackend::run(std::span<const SequenceStep> batch) {
   const StepTotals totals = step_totals(batch);
   Position capacity = 1;
   for (const SequenceStep& step : batch) capacity = std::max(capacity, step.cache->capacity());

@@ -47,6 +47,7 @@ class TimedBackend final : public Backend {
  private:
   TimedBackend(std::unique_ptr<Backend> values, const Device& device, StepTimer::GraphFactory graph,
                const TimerOptions& options);
+  Expected<std::vector<Scores>> run(std::span<const SequenceStep> batch);
   /// `slow`: at the lowered clock.
   Expected<StepTimer*> timer_for(const StepTotals& totals, Position capacity, bool slow);
 

@@ -111,9 +111,8 @@ Expected<void> stream_rope(StepContext& c, const Phase& phase) {
   DLLM_TRY(const Buffer tables, c.rope_rows(*rope));
   c.alias(o.out, o.x);
   c.streams.push_back(rope_work(c, c.place(o.x), rope->distance, tables, c.work_word()));
-  for (const dllm::Op& any : c.graph.ops) {
-    const auto* store = std::get_if<op::StoreKv>(&any);
-    if (store == nullptr || store->k != o.out || c.machine.smoothing.any()) continue;
+  if (phase.stored_by != Phase::kNone) {
+    const auto* const store = &std::get<op::StoreKv>(c.graph.ops[phase.stored_by]);
     for (const SequenceSpec& s : c.spec.sequences) DLLM_CHECK_OK(c.kv_place(s.capacity, store->layer));
     c.streams.back().after = [&c, store] {
       [[maybe_unused]] const Expected<void> stored = store_rows(c, *store, false);

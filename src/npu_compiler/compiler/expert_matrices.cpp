@@ -1,6 +1,7 @@
 #include "npu_compiler/compiler/expert_matrices.h"
 
 namespace dllm::npu {
+
 ExpertMatrices::ExpertMatrices(StepContext& context, const op::Experts& o) : c_(context) {
   for (const dllm::Op& any : c_.graph.ops)
     if (const auto* route = std::get_if<op::Route>(&any); route != nullptr && route->out == o.route)

@@ -83,7 +83,8 @@ struct ExpertRing {
 ExpertRing expert_ring(const Mapping& mapping, std::int64_t slot, std::int64_t panel);
 
 /// Outputs of an expert's last matrix that share a row of matrix SRAM, a power of two: a contraction of `inner` lanes
-/// that fills at most half of the array's would read as many zeros as weights. `block`: of the formats' scales.
+/// that fills at most half of the array's would read as many zeros as weights. `block`: of the formats' scales; the
+/// schedule, which does not know it, takes 1. The compiler packs only experts that do not stream.
 std::int64_t packed_outputs(const SramShape& sram, std::int64_t inner, std::int64_t outputs, std::int64_t block);
 /// Experts 0 .. n - 1 are loaded before routing has ended and counted as chosen. 0 if it is not nearly certain that
 /// every expert will be chosen, or if their slots hold panels of other matrices.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/to_size.h"
 
 namespace dllm::npu {
@@ -46,8 +48,10 @@ std::vector<Phase> phases(const Graph& graph, const GraphPatterns& patterns, con
     }
     for (const std::size_t rope : ropes) {
       if (rope == i) phase.in_stream = true;
-      if (const auto* store = std::get_if<op::StoreKv>(&any))
-        phase.keys_stored |= !rules.smooth && store->k == std::get<op::Rope>(graph.ops[rope]).out;
+      const auto* const store = std::get_if<op::StoreKv>(&any);
+      if (rules.smooth || store == nullptr || store->k != std::get<op::Rope>(graph.ops[rope]).out) continue;
+      phase.keys_stored = true;
+      std::ranges::find(found, rope, &Phase::streamed)->stored_by = i;
     }
   }
   return found;

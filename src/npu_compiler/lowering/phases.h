@@ -21,7 +21,8 @@ struct Phase {
   std::optional<ResidualProduct> residual = {};
   /// Of a product: the RoPE of its result, if that runs in the shadow of the products that follow.
   std::size_t streamed = kNone;
-  bool in_stream = false;  ///< this is such a RoPE: nothing is left to do
+  std::size_t stored_by = kNone;  ///< the StoreKv whose keys are stored as they leave `streamed`
+  bool in_stream = false;         ///< this is such a RoPE: nothing is left to do
   /// Of a layer's new keys and values: the keys are stored as they leave such a RoPE.
   bool keys_stored = false;
 };

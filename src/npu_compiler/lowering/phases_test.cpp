@@ -44,6 +44,10 @@ TEST(Phases, ProductsTakeWhatRunsInTheirShadow) {
   EXPECT_EQ(std::ranges::count_if(all, [](const Phase& p) { return p.in_stream; }), 2);  // RoPE of q and of k
   EXPECT_EQ(std::ranges::count_if(all, [](const Phase& p) { return p.streamed != Phase::kNone; }), 2);
   EXPECT_EQ(std::ranges::count_if(all, [](const Phase& p) { return p.keys_stored; }), 1);
+  const auto keys = std::ranges::find_if(all, [](const Phase& p) { return p.stored_by != Phase::kNone; });
+  ASSERT_NE(keys, all.end());
+  ASSERT_TRUE(std::holds_alternative<op::StoreKv>(graph.ops[keys->stored_by]));
+  EXPECT_EQ(std::get<op::StoreKv>(graph.ops[keys->stored_by]).k, std::get<op::Rope>(graph.ops[keys->streamed]).out);
   EXPECT_EQ(std::ranges::count_if(all, [](const Phase& p) { return p.residual.has_value(); }), 2);
   EXPECT_EQ(std::ranges::count_if(all, [](const Phase& p) { return p.gated.has_value(); }), 1);
   const std::vector<std::string> named = names(graph, rules);

@@ -123,6 +123,7 @@ std::string TomlTable::path(std::string_view key) const { return state_->prefix 
 
 std::string TomlTable::where(std::string_view key) const {
   const toml::node* node = key.empty() ? nullptr : state_->table->get(key);
+  if (node == nullptr && !key.empty()) node = state_->table->get(key.substr(0, key.rfind('[')));  // "reads[1]"
   const auto line = (node != nullptr ? node : state_->table)->source().begin.line;
   return line == 0 ? state_->file : fmt::format("{}:{}", state_->file, line);
 }

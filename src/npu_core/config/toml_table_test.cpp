@@ -35,6 +35,15 @@ TEST(TomlTable, NamesUnknownKeysAndWrongTypes) {
   EXPECT_EQ(TomlTable::parse("a = \n", "f.toml").error().where, "f.toml:1");
 }
 
+TEST(TomlTable, ElementsOfListsHaveTheLineOfTheirList) {
+  auto root = TomlTable::parse("a = 1\n\nreads = [1, true]\n", "f.toml");
+  ASSERT_TRUE(root);
+  EXPECT_EQ(root->where("reads[1]"), "f.toml:3");
+  const auto reads = root->integers("reads", 0, 9);
+  ASSERT_FALSE(reads);
+  EXPECT_EQ(reads.error().where, "f.toml:3");
+}
+
 TEST(TomlTable, OverridesOneKey) {
   auto changed = with_override(kText, "f.toml", "sram.rows", "16");
   ASSERT_TRUE(changed);
