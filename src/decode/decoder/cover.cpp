@@ -62,7 +62,7 @@ class Cover : public Decoder {
   }
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
-    std::vector<Edit> edits = drafts(candidates);
+    std::vector<Edit> edits = draft_edits(candidates);
     acted_ = !edits.empty();
     judge(context, edits);
     changes_ += static_cast<std::int64_t>(edits.size());
@@ -84,7 +84,7 @@ class Cover : public Decoder {
     std::int32_t remasks = 0;
   };
 
-  std::vector<Edit> drafts(std::span<const Candidate> candidates) const {
+  std::vector<Edit> draft_edits(std::span<const Candidate> candidates) const {
     const auto sure = static_cast<std::size_t>(std::ranges::count_if(candidates, [&](const Candidate& candidate) {
       return candidate.eligible && candidate.confidence >= config_.threshold;
     }));

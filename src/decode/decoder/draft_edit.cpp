@@ -83,7 +83,7 @@ class DraftEdit : public Decoder {
     if (!compat_) post_steps_ = 0;
     settled_ = false;
     seen_.clear();
-    const std::vector<Edit> drafted = drafts(context.canvas, candidates);
+    const std::vector<Edit> drafted = draft_edits(context.canvas, candidates);
     result.insert(result.end(), drafted.begin(), drafted.end());
     repeated_ = compat_ && states_.repeats(context, result);
     return result;
@@ -120,7 +120,7 @@ class DraftEdit : public Decoder {
     if (settled_) result.clear();
   }
 
-  std::vector<Edit> drafts(const Canvas& canvas, std::span<const Candidate> candidates) const {
+  std::vector<Edit> draft_edits(const Canvas& canvas, std::span<const Candidate> candidates) const {
     std::vector<Candidate> masked;
     std::vector<Edit> confident;
     for (const Candidate& candidate : candidates) {

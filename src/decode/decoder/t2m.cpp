@@ -103,7 +103,7 @@ class T2m : public Decoder {
       if (doubt > 0 && remasks_[candidate.position] < config_.most_remasks)
         suspects.push_back({doubt, candidate.position, own});
     }
-    std::vector<Edit> edits = drafts(masks);
+    std::vector<Edit> edits = draft_edits(masks);
     for (const Edit& edit : edits) now[edit.position] = edit.confidence;
     if (tokens == 0) now.clear();  // upstream compares from the first pass on that had a token to judge
     before_ = std::move(now);
@@ -139,7 +139,7 @@ class T2m : public Decoder {
     return known == before_.end() ? 0 : known->second - own - config_.bound();
   }
 
-  std::vector<Edit> drafts(std::span<const Candidate> masks) const {
+  std::vector<Edit> draft_edits(std::span<const Candidate> masks) const {
     const auto sure = static_cast<std::size_t>(std::ranges::count_if(
         masks, [&](const Candidate& mask) { return mask.eligible && mask.confidence > config_.threshold; }));
     return commit_best(masks, std::max<std::size_t>(sure, 1), [](const Candidate& mask) { return mask.log_odds; });

@@ -117,7 +117,7 @@ Expected<std::unique_ptr<AccuracyBackend>> AccuracyBackend::create(ModelDesc des
 }
 
 void AccuracyBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
-  static_cast<LaneKvCache&>(to).copy_rows(static_cast<const LaneKvCache&>(from), positions);
+  to.copy_rows(from, positions);
 }
 
 const ModelDesc& AccuracyBackend::desc() const { return impl_->desc_; }

@@ -164,8 +164,8 @@ bool LaneKvCache::take(const KvCache& branch, std::span<const PositionRange> row
   return true;
 }
 
-void LaneKvCache::copy_rows(const LaneKvCache& from, std::span<const Position> positions) {
-  copy_values(from, positions);
+void LaneKvCache::copy_rows(const KvCache& from, std::span<const Position> positions) {
+  copy_values(static_cast<const LaneKvCache&>(from), positions);
   std::vector<PlanRow> rows;
   for (const Position p : positions) rows.push_back({p, from.token_of(p)});
   record(rows);

@@ -67,8 +67,8 @@ class LaneKvCache final : public KvCache {
 
   /// `k`, `v`: a row of lanes each, not quantized yet.
   void store(std::int32_t layer, Position position, std::span<const float> k, std::span<const float> v);
-  /// Copies stored rows of a cache of the same shape, without smoothing, as a pass that writes them would.
-  void copy_rows(const LaneKvCache& from, std::span<const Position> positions);
+  /// Of a cache of the same shape, without smoothing.
+  void copy_rows(const KvCache& from, std::span<const Position> positions) override;
   /// The same, without a record.
   void copy_values(const LaneKvCache& from, std::span<const Position> positions);
   /// Q K^T of keys [16 panel, ...): all fields except the rows.

@@ -34,7 +34,8 @@ class NpuKvCache final : public KvCache {
   std::uint64_t base() const { return base_; }
   using KvCache::record;
 
-  void copy_rows(const NpuKvCache& from, std::span<const Position> positions) {
+  void copy_rows(const KvCache& other, std::span<const Position> positions) override {
+    const auto& from = static_cast<const NpuKvCache&>(other);
     const auto lanes = to_size(machine_.vlen);
     const std::size_t codes = machine_.vector_kv.element_bytes(lanes), scales = machine_.vector_kv.scale_bytes(lanes);
     for (const KvPlace& place : kv_.layers)
@@ -283,7 +284,7 @@ Expected<std::vector<Scores>> NpuBackend::forward(std::span<const SequenceStep> 
   return scores;
 }
 void NpuBackend::copy_rows(const KvCache& from, KvCache& to, std::span<const Position> positions) {
-  static_cast<NpuKvCache&>(to).copy_rows(static_cast<const NpuKvCache&>(from), positions);
+  to.copy_rows(from, positions);
 }
 const ModelLayout& NpuBackend::layout() const { return impl_->layout_; }
 const NpuCounters& NpuBackend::counters() const { return impl_->counters_; }
