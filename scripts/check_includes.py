@@ -46,7 +46,7 @@ ALLOWED: dict[str, list[str]] = {
     "eval": ["engine", "model", "text", "format", "base"],
     "serve": ["eval", "engine", "constrain", "text", "base"],
     "app": ["hub", "serve", "eval", "engine", "quant", "decode", "npu_backend", "npu_compiler", "npu_core", "cpu", "ranks", "backend",
-            "model", "graph", "text", "format", "numerics", "base"],
+            "model", "graph", "text", "format", "numerics", "image", "base"],
 }
 
 # Parts of a module in their order: each may include those before it and the headers of the module's own folder that

@@ -131,7 +131,7 @@ TEST(ImagesInChats, PrefixesAreComparedByImages) {
     json variables;
     variables["messages"][0] = {{"role", "user"}};
     variables["messages"][0]["content"] = parts;
-    const auto prompt = model.render_template(variables.dump(), {image});
+    const auto prompt = model.place_images(*model.render_template(variables.dump()), {image});
     std::vector<ScheduledRequest> one(1);
     one[0].prompt = prompt->ids;
     one[0].images = prompt->images;
@@ -171,7 +171,7 @@ ScheduledRequest asking(const LanguageModel& model, const std::vector<std::strin
   variables["messages"][0]["role"] = "user";
   for (std::size_t i = 0; i < images.size(); ++i) content.push_back({{"type", "image"}});
   content.push_back({{"type", "text"}, {"text", "hello"}});
-  const auto prompt = model.render_template(variables.dump(), images);
+  const auto prompt = model.place_images(*model.render_template(variables.dump()), images);
   ScheduledRequest request;
   request.prompt = prompt->ids;
   request.images = prompt->images;

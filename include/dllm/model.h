@@ -215,9 +215,12 @@ class LanguageModel {
   /// `add_generation_prompt`, ...; the model's special tokens are added. With tools, a template of the file that is
   /// named "tool_use" is taken. Texts in the variables are content, which never becomes control tokens. Errors: kUsage.
   Expected<std::vector<std::int32_t>> apply_template_variables(const std::string& variables) const;
-  /// `images`: bytes of image files, in the order in which the messages have parts of the type "image".
-  Expected<TemplatedPrompt> render_template(const std::string& variables,
-                                            const std::vector<std::string>& images = {}) const;
+  /// The same, before place_images().
+  Expected<TemplatedPrompt> render_template(const std::string& variables) const;
+  /// Puts images where the template wrote their tokens. `images`: bytes of image files, in the order in which the
+  /// messages have parts of the type "image". Errors: kUsage (another number of images than of places, too long),
+  /// those of files.
+  Expected<TemplatedPrompt> place_images(TemplatedPrompt prompt, const std::vector<std::string>& images) const;
   /// Whether prompts may have images (LoadOptions::mmproj).
   bool reads_images() const;
   /// Variables for every conversation, a JSON object, which those of a call replace. Errors: kUsage (no object; names

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from ._dllm import Answer, Choice, Step, Stream
     from ._options import LoadOptions, Options
 
-    #: What is asked: a user's message, a conversation [{"role": "user", "content": "…"}], or token ids as they are. A turn
-    #: may have "images": a list of paths, or of the bytes of PNG, JPEG or WebP files, which stand before its text.
+    #: A user's message, a conversation [{"role": "user", "content": "…"}], or token ids that are used unchanged. A turn
+    #: of a conversation may have "images": a list of paths, or of the bytes of PNG, JPEG or WebP files. The model reads
+    #: them before the turn's text.
     Prompt: TypeAlias = str | Sequence[Mapping[str, Any]] | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
@@ -63,9 +64,6 @@ def _text_or_ids(model: _dllm.Model, value: str | Sequence[int], where: str, beg
     return model.prompt_ids(text, False) if begins else model.tokenize(text, False)
 
 
-_MOST_IMAGE_BYTES = 32 << 20  # an image file's, as in the engine
-
-
 def _images(images: Any, where: str) -> list[bytes]:
     """The files' bytes."""
     if isinstance(images, (str, bytes, os.PathLike)) or not isinstance(images, Sequence):
@@ -76,11 +74,12 @@ def _images(images: Any, where: str) -> list[bytes]:
             files.append(bytes(image))
         elif isinstance(image, (str, os.PathLike)):
             with open(image, "rb") as file:
-                files.append(file.read(_MOST_IMAGE_BYTES + 1))
+                files.append(file.read(_dllm.most_image_bytes + 1))
         else:
             raise UsageError(f"it is a {type(image).__name__}", f"{where}[{i}]", "give a path, or a file's bytes")
-        if len(files[-1]) > _MOST_IMAGE_BYTES:
-            raise UsageError("the image has more than 32 MiB", f"{where}[{i}]", "give a smaller one")
+        if len(files[-1]) > _dllm.most_image_bytes:
+            most = _dllm.most_image_bytes >> 20
+            raise UsageError(f"the image has more than {most} MiB", f"{where}[{i}]", "give a smaller one")
     return files
 
 

@@ -13,8 +13,9 @@
 
 namespace dllm::python {
 
-/// What is asked: a conversation, or token ids as they are. As Python gives it, turns are (role, content, image files).
+/// A conversation, or token ids that are used unchanged.
 using Prompt = std::variant<std::vector<ChatTurn>, std::vector<std::int32_t>>;
+/// The form in which Python passes a conversation: (role, content, bytes of image files) for each turn.
 using PythonTurns = std::vector<std::tuple<std::string, std::string, std::vector<nanobind::bytes>>>;
 using PythonPrompt = std::variant<PythonTurns, std::vector<std::int32_t>>;
 

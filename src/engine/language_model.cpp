@@ -305,6 +305,7 @@ Expected<std::vector<std::int32_t>> LanguageModel::apply_template(const std::vec
 
 Expected<std::vector<std::int32_t>> LanguageModel::apply_template_variables(const std::string& variables) const {
   DLLM_TRY(TemplatedPrompt prompt, render_template(variables));
+  DLLM_TRY(prompt, place_images(std::move(prompt), {}));
   return std::move(prompt.ids);
 }
 
@@ -319,11 +320,14 @@ Expected<void> LanguageModel::set_template_variables(const std::string& variable
 
 std::string LanguageModel::template_variables() const { return impl_->template_variables; }
 
-Expected<TemplatedPrompt> LanguageModel::render_template(const std::string& variables,
-                                                         const std::vector<std::string>& images) const {
+Expected<TemplatedPrompt> LanguageModel::render_template(const std::string& variables) const {
   auto json = nlohmann::ordered_json::parse(variables, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Error{ErrorCode::kUsage, "the variables are no JSON object", "", ""};
-  DLLM_TRY(TemplatedPrompt prompt, impl_->encode_variables(std::move(json)));
+  return impl_->encode_variables(std::move(json));
+}
+
+Expected<TemplatedPrompt> LanguageModel::place_images(TemplatedPrompt prompt,
+                                                      const std::vector<std::string>& images) const {
   return impl_->with_images(std::move(prompt), images);
 }
 

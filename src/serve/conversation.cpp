@@ -203,15 +203,15 @@ void drop_thoughts(Json& messages, const TemplateFacts& facts) {
 Expected<TemplatedPrompt> render_variables(const ServedModel& served, Json variables, const TemplateFacts& facts,
                                            const std::vector<std::string>& images) {
   const bool thoughts = name_thoughts(variables["messages"], facts);
-  auto prompt = served.model.render_template(dump(variables), images);
-  const auto refused = [&] { return !prompt && !prompt.error().where.starts_with("image"); };  // by the template
+  auto prompt = served.model.render_template(dump(variables));
   // Some templates can only add to a text. An assistant that only called tools has none; transformers fails there.
-  if (refused() && fill_contents(variables["messages"])) prompt = served.model.render_template(dump(variables), images);
-  if (refused() &&
+  if (!prompt && fill_contents(variables["messages"])) prompt = served.model.render_template(dump(variables));
+  if (!prompt &&
       thoughts) {  // gpt-oss: "Cannot pass both content and thinking in an assistant message with tool calls"
     drop_thoughts(variables["messages"], facts);
-    if (auto again = served.model.render_template(dump(variables), images)) prompt = std::move(again);
+    if (auto again = served.model.render_template(dump(variables))) prompt = std::move(again);
   }
+  if (prompt) prompt = served.model.place_images(*std::move(prompt), images);
   if (prompt) return prompt;
   Error error = std::move(prompt).error();
   // What a template refuses is the client's error in these messages, not the server's.

@@ -18,7 +18,7 @@ import torch
 from ..data import Batch, by_length, padded_size
 from ..harder import tasks
 from ..tokenizer import EOS, EOT, MASK, chat
-from ..tri.rows import PAD_WEIGHT, visible
+from ..tri.rows import PAD_WEIGHT, attention, fade, visible
 
 BLOCK = 32
 MOST_TOKENS = 512           # of a row: the context of the model
@@ -47,10 +47,6 @@ class Row:
         return sum(self.sizes)
 
 
-def fade(distance):
-    return next(weight for end, weight in FADES if distance < end)
-
-
 def collate(rows, tokenizer):
     length = max(len(r.ids) for r in rows)
     eos, mask = tokenizer.special[EOS], tokenizer.special[MASK]
@@ -66,7 +62,7 @@ def collate(rows, tokenizer):
                     known = 0
                 else:
                     inputs[i, start + j] = mask
-                    weights[i, start + j] = (0.5 if single else fade(known)) * (1.0 if j < r.answer else PAD_WEIGHT)
+                    weights[i, start + j] = (0.5 if single else fade(known, FADES)) * (1.0 if j < r.answer else PAD_WEIGHT)
                     drafted[i, start + j] = j < r.answer
                     known += 1
                 j += 1
@@ -94,8 +90,7 @@ def layout(rows, length):
             limit[i, copy] = own if single else at
             block[i, copy] = own if single else at
             at += size
-    own = (block[:, :, None] == block[:, None, :]) & (block >= 0)[:, None, :]
-    return positions, own | (clean[:, None, :] & (positions[:, None, :] < limit[:, :, None]))
+    return positions, attention(positions, limit, block, clean)
 
 
 def draw_batches(seed, step, now, tokenizer, parts=2):

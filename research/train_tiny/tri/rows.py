@@ -65,8 +65,8 @@ def make_row(example, tokenizer, now, rng):
     return Row(prompt + answer + copy, len(prompt), len(answer), starts, shown)
 
 
-def fade(distance):
-    return next(weight for end, weight in FADES if distance < end)
+def fade(distance, fades=FADES):
+    return next(weight for end, weight in fades if distance < end)
 
 
 def collate(rows, tokenizer, now):
@@ -89,6 +89,13 @@ def collate(rows, tokenizer, now):
     return Batch(inputs, targets, weights, drafted, None, layout(rows, length))
 
 
+def attention(positions, limit, block, clean):
+    """Mask [rows, length, length]: a row sees the clean tokens before its limit, and its own block of the second copy
+    (-1: it is in none). The arguments are [rows, length]."""
+    own = (block[:, :, None] == block[:, None, :]) & (block >= 0)[:, None, :]
+    return own | (clean[:, None, :] & (positions[:, None, :] < limit[:, :, None]))
+
+
 def layout(rows, length):
     """Positions [rows, length] and attention mask [rows, length, length]."""
     positions = torch.zeros(len(rows), length, dtype=torch.long)
@@ -103,8 +110,7 @@ def layout(rows, length):
         positions[i, middle:end] = r.begin + r.starts[0] + torch.arange(end - middle)
         block[i, middle:end] = torch.tensor(r.starts)
         limit[i, middle:end] = r.begin + block[i, middle:end]
-    own = (block[:, :, None] == block[:, None, :]) & (block >= 0)[:, None, :]
-    return positions, own | (clean[:, None, :] & (positions[:, None, :] < limit[:, :, None]))
+    return positions, attention(positions, limit, block, clean)
 
 
 def draw_batches(seed, step, now, tokenizer, parts=2):

@@ -125,16 +125,17 @@ class RankSimulation {
  private:
   int threads() const { return alone_.running.threads; }
 
-  /// Of a step by one rank's threads, while all ranks compute such steps. Where there are more threads than processors,
-  /// they run in turns. Ranks that wait for each other after each operator (`tight`) need whole turns: a processor that
-  /// has no more to do before they meet stays idle. With the split by rows they meet once a layer, early in it, so that
-  /// turns overlap: what was measured lies half-way to the time in which no processor is ever idle.
+  /// Times of a step on one rank's threads while the other ranks of this machine compute the same step. With more
+  /// threads than processors, threads take turns. `tight`: the ranks exchange data after every operator. Then a
+  /// processor that has finished its threads' operator is idle until the last rank has finished too, so the number of
+  /// turns is rounded up. Otherwise (split by rows) they exchange data once per layer and turns overlap. The number of
+  /// turns is then the mean of the rounded and the exact one, which was chosen because it fits what ranks.md reports.
   Expected<StepParts> beside_others(int ranks, Position rows, Position context, bool tight) {
     const int own = threads(), wanted = ranks * own, processors = default_thread_count();
     if (!one_machine_ || ranks == 1) return measure(rows, context);
     const int busy = std::max(own, std::min(wanted, processors));
     DLLM_TRY(StepParts parts, measure(busy, rows, context));
-    const int room = std::max(own, processors);  // what one rank's threads were measured with, whatever they share
+    const int room = std::max(own, processors);  // one rank's own turns are in its measured time already
     const double whole = std::max(1, (wanted + room - 1) / room);
     const double shared = std::max(1.0, static_cast<double>(wanted) / room);
     // All `busy` threads do a step in this time, of which one rank's threads would do their share.

@@ -10,6 +10,7 @@
 
 #include "base/input_file.h"
 #include "base/try.h"
+#include "image/image.h"
 
 namespace dllm::app {
 namespace {
@@ -173,12 +174,10 @@ void add_image_flag(Flags& flags, std::vector<std::string>& files) {
        .apply = into(files)});
 }
 
-constexpr std::size_t kMostImageFile = std::size_t{32} << 20;  // what the engine decodes
-
 Expected<std::vector<std::string>> read_images(const std::vector<std::string>& files) {
   std::vector<std::string> images;
   for (const std::string& file : files) {
-    DLLM_TRY(images.emplace_back(), read_input(file, kMostImageFile));
+    DLLM_TRY(images.emplace_back(), read_input(file, kMostImageBytes));
   }
   return images;
 }
