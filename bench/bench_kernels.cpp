@@ -47,7 +47,7 @@ std::vector<std::byte> random_weight(Random& random, TensorType type, std::int64
 }
 
 /// How a product is computed.
-struct Way {
+struct LinearConfig {
   Decoding decoding = Decoding::kDefault;
   bool super = false;      ///< the arithmetic `super`
   bool rows_kept = false;  ///< the rows are quantized once, before
@@ -59,7 +59,7 @@ std::unique_ptr<PackedMatrix> packed_matrix(const WeightView& weight, ThreadPool
 
 /// x [rows][4096] times W [n][4096], including the preparation of activations unless they are kept.
 void linear(benchmark::State& state, const KernelSet* set, TensorType type, std::int64_t rows, std::int64_t n,
-            Way way) {
+            LinearConfig config) {
   const std::int64_t k = 4096;
   Random random(1);
   const std::vector<std::byte> data = random_weight(random, type, n * k);
@@ -67,10 +67,10 @@ void linear(benchmark::State& state, const KernelSet* set, TensorType type, std:
   std::vector<float> out(static_cast<std::size_t>(rows * n));
   const WeightView weight{type, {k, n}, data};
   ThreadPool pool(bench_threads());
-  LinearRunner runner(*set, pool, way.decoding);
-  const auto packed = packed_matrix(weight, pool, way.super);
+  LinearRunner runner(*set, pool, config.decoding);
+  const auto packed = packed_matrix(weight, pool, config.super);
   for (auto _ : state) {
-    if (!way.rows_kept) runner.forget();
+    if (!config.rows_kept) runner.forget();
     runner.run(runner.prepare(weight, packed ? &packed->weight() : nullptr, nullptr, x.data(), rows, 0), n, out.data());
     benchmark::DoNotOptimize(out.data());
   }
@@ -109,10 +109,10 @@ void register_set(const KernelSet* set) {
   const auto add = [](const std::string& name, auto body) {
     benchmark::RegisterBenchmark(name.c_str(), body)->UseRealTime()->Unit(benchmark::kMicrosecond);
   };
-  const auto add_linear = [&](const Codec& format, std::int64_t rows, Way way, const std::string& suffix,
+  const auto add_linear = [&](const Codec& format, std::int64_t rows, LinearConfig config, const std::string& suffix,
                               std::int64_t n = 4096) {
     add("linear/" + isa + "/" + std::string(format.name) + "/rows:" + std::to_string(rows) + suffix,
-        [=, type = format.type](benchmark::State& state) { linear(state, set, type, rows, n, way); });
+        [=, type = format.type](benchmark::State& state) { linear(state, set, type, rows, n, config); });
   };
   for (const Codec* format : all_codecs())
     for (std::int64_t rows : {1, 8, 32, 64, 128, 256}) {

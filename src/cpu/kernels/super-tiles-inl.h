@@ -62,7 +62,7 @@ struct TileUnit {
   }
 };
 
-/// 128 k of a panel's nibbles, and where their bytes go.
+/// One step of a panel: addresses of its nibbles, and of the bytes that they are decoded to.
 struct NibbleStep {
   const std::uint8_t *codes, *levels, *minima, *fifths;
   std::uint8_t* to;
@@ -103,12 +103,12 @@ struct UnscaledSums {
   bool first = false;  ///< super-block: the totals begin with zero
 };
 
-/// Eight outputs of a panel of them. Pointers of their own, so that an output costs no address.
+/// Eight outputs of one panel of them. The addresses are computed once for all eight.
 struct UnscaledOutputs {
   const float *high, *low, *scales;
   float* totals;
   F32 x;
-  int lanes;  ///< of the totals so far
+  int lanes;  ///< 0 or 16: how many totals are read; none before the first super-block
 
   UnscaledOutputs(const UnscaledSums& of, int p, int n)
       : high((*of.sums)[2 * p] + 16 * n),
