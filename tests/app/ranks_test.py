@@ -415,10 +415,15 @@ class Ranks(RanksCase):
             with socket.create_connection((host, int(port))) as client:
                 client.settimeout(30)
                 client.sendall(greeting)
+                # The worker's own greeting may leave before it has seen this one: the end must come, and no more than
+                # the 64 bytes of a greeting before it.
+                received = b""
                 try:
-                    self.assertEqual(client.recv(100), b"")
+                    while data := client.recv(100):
+                        received += data
                 except ConnectionResetError:
                     pass
+                self.assertLessEqual(len(received), 64)
 
     def test_strange_bytes(self):
         """A port scanner's, a web client's, and broken greetings; then the worker still works."""
