@@ -135,6 +135,26 @@ std::vector<Family> model_files() {
   };
 }
 
+/// A pixel of VP8L, without loss.
+string webp_chunks(std::size_t n) {
+  const string picture("WEBPVP8L\x0e\0\0\0\x2f\0\0\0\0\x07\x10\x11\xfd\x0f\x44\x44\xff\x03", 26);
+  string text = "RIFF";
+  put(text, static_cast<std::uint32_t>(picture.size() + 8 * n));
+  return text + picture + several(n, std::string_view("EXTR\0\0\0\0", 8));
+}
+
+/// Pictures that end before their pixels, which is told after what is before them.
+std::vector<Family> images() {
+  const string png("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0\x3a\x7e\x9b\x55", 33);
+  const string text("\0\0\0\x03tEXta\0b\xdc\x49\xa2\x3b", 15);
+  return {
+      {"image", "chunks of PNG", list(png, text, "", "")},
+      {"image", "EXIF markers of JPEG", list("\xff\xd8", string("\xff\xe1\0\x02", 4), "", "\xff\xd9")},
+      {"image", "comments of JPEG", list("\xff\xd8", string("\xff\xfe\0\x02", 4), "", "\xff\xd9")},
+      {"image", "chunks of WebP", webp_chunks},
+  };
+}
+
 /// The header has a length in front, which `list` cannot write.
 string npy_shape(std::size_t n) {
   string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + several(n, "1,") + "), }\n";
@@ -288,7 +308,7 @@ std::vector<Family> evaluations() {
 
 std::vector<Family> families_of_files() {
   std::vector<Family> all;
-  for (const auto& some : {model_files(), npu(), networks(), evaluations()})
+  for (const auto& some : {model_files(), images(), npu(), networks(), evaluations()})
     all.insert(all.end(), some.begin(), some.end());
   return all;
 }

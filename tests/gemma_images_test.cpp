@@ -165,6 +165,28 @@ TEST(ImagesInChats, ThoseThatDoNotFitAreRefusedBeforeTheyAreComputed) {
   EXPECT_NE(error(std::string(510, 'a'), 1).find("context of 512"), std::string::npos);
 }
 
+TEST(ImagesInChats, WorkEndsBetweenTwoImages) {
+  if (!decodes_image("PNG")) GTEST_SKIP() << "this build decodes no PNG";
+  const LanguageModel model = chat_model();
+  const auto prompt = model.render_template(
+      R"({"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "image"}, {"type": "image"}]}]})");
+  ASSERT_TRUE(prompt) << prompt.error().message();
+  const std::vector<std::string> images(3, picture("rgb.png"));
+  int asked = 0;
+  const auto until = [&](int most) {
+    asked = 0;
+    return model.place_images(*prompt, images, [&asked, most] { return ++asked <= most; });
+  };
+  EXPECT_TRUE(until(6));
+  EXPECT_EQ(asked, 6) << "before an image is decoded, and before it is embedded";
+  for (const int most : {0, 2, 4}) {
+    const auto ended = until(most);
+    ASSERT_FALSE(ended);
+    EXPECT_EQ(ended.error().code, ErrorCode::kCancelled);
+    EXPECT_EQ(asked, most + 1);
+  }
+}
+
 ScheduledRequest asking(const LanguageModel& model, const std::vector<std::string>& images, Generation& answer) {
   json variables;
   json& content = variables["messages"][0]["content"] = json::array();

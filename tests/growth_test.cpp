@@ -20,6 +20,7 @@
 #include "engine/testing/recording_fuzz.h"
 #include "eval/testing/fuzz_entry.h"
 #include "format/testing/fuzz_entry.h"
+#include "image/testing/fuzz_entry.h"
 #include "model/testing/fuzz_entry.h"
 #include "npu_compiler/sweep/testing/fuzz_entry.h"
 #include "npu_compiler/workload/testing/fuzz_entry.h"
@@ -56,6 +57,7 @@ const std::map<std::string, Call>& targets() {
       {"eval_set", fuzz_eval_set},
       {"gguf", [](string_view t) { fuzz_gguf(bytes_of(t)); }},
       {"http", serve::fuzz_http},
+      {"image", fuzz_image},
       {"importance", fuzz_importance},
       {"model", [](string_view t) { fuzz_model(bytes_of(t)); }},
       {"network", npu::fuzz_network},

@@ -29,6 +29,11 @@ Expected<TokenId> image_token(const Tokenizer& tokenizer, const char* text) {
                "the model was not made for images"};
 }
 
+Expected<void> check_goes_on(const std::function<bool()>& go_on) {
+  if (!go_on || go_on()) return {};
+  return Error{ErrorCode::kCancelled, "nobody waits for the images any more", "images", ""};
+}
+
 }  // namespace
 
 std::int64_t Images::Kept::bytes() const {
@@ -86,13 +91,14 @@ void Images::keep(Kept kept) {
 }
 
 Expected<std::vector<Images::Sized>> Images::fitting(const std::vector<std::string>& files, std::size_t text,
-                                                     std::int64_t context) {
+                                                     std::int64_t context, const std::function<bool()>& go_on) {
   if (files.size() > kMostImages)
     return Error{ErrorCode::kUsage, fmt::format("{} images; a prompt may have {}", files.size(), kMostImages), "images",
                  "leave some out"};
   std::vector<Sized> all;
   auto positions = static_cast<std::int64_t>(text);
   for (std::size_t i = 0; i < files.size(); ++i) {
+    DLLM_CHECK_OK(check_goes_on(go_on));
     DLLM_TRY(Sized one, sized(files[i], fmt::format("image {}", i + 1)));
     positions += one.count + 1;
     if (positions > context)
@@ -105,13 +111,13 @@ Expected<std::vector<Images::Sized>> Images::fitting(const std::vector<std::stri
 }
 
 Expected<TemplatedPrompt> Images::place(TemplatedPrompt prompt, const std::vector<std::string>& files,
-                                        std::int64_t context) {
+                                        std::int64_t context, const std::function<bool()>& go_on) {
   const auto wanted = std::ranges::count(prompt.ids, tokens_.image);
   if (wanted != static_cast<std::ptrdiff_t>(files.size()))
     return Error{ErrorCode::kUsage,
                  fmt::format("the chat template has places for {} images, and {} are given", wanted, files.size()),
                  "images", "the model's own template writes one for each"};
-  DLLM_TRY(std::vector<Sized> all, fitting(files, prompt.ids.size(), context));
+  DLLM_TRY(std::vector<Sized> all, fitting(files, prompt.ids.size(), context, go_on));
   std::vector<TokenId> ids;
   std::vector<PromptImages::Image> images;
   for (const TokenId id : prompt.ids) {
@@ -119,6 +125,7 @@ Expected<TemplatedPrompt> Images::place(TemplatedPrompt prompt, const std::vecto
       ids.push_back(id);
       continue;
     }
+    DLLM_CHECK_OK(check_goes_on(go_on));
     DLLM_TRY(auto image, embedding(std::move(all[images.size()])));
     ids.push_back(tokens_.begin);
     ids.push_back(image->id);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -27,10 +28,12 @@ class Images {
                                                 const CpuOptions& options);
 
   /// The prompt with its images, in the order of their tokens: each token becomes the begin of an image, its positions
-  /// and its end. No image is embedded before all are known to fit into `context` positions. Errors: kUsage (more or
-  /// fewer images than tokens, too many of them, or of positions), and those of decode_image(), vision_image_size() and
+  /// and its end. No image is embedded before all are known to fit into `context` positions. `go_on`, if there is one,
+  /// is asked before an image is decoded, and before it is embedded. Errors: kUsage (more or fewer images than tokens,
+  /// too many of them, or of positions), kCancelled (it said no), and those of decode_image(), vision_image_size() and
   /// VisionTower::embed().
-  Expected<TemplatedPrompt> place(TemplatedPrompt prompt, const std::vector<std::string>& files, std::int64_t context);
+  Expected<TemplatedPrompt> place(TemplatedPrompt prompt, const std::vector<std::string>& files, std::int64_t context,
+                                  const std::function<bool()>& go_on);
 
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return tower_->files(); }
 
@@ -52,7 +55,8 @@ class Images {
   Images(std::unique_ptr<VisionTower> tower, Tokens tokens) : tower_(std::move(tower)), tokens_(tokens) {}
   Expected<Sized> sized(const std::string& file, const std::string& name);
   /// `text`: positions of the prompt with one for each image.
-  Expected<std::vector<Sized>> fitting(const std::vector<std::string>& files, std::size_t text, std::int64_t context);
+  Expected<std::vector<Sized>> fitting(const std::vector<std::string>& files, std::size_t text, std::int64_t context,
+                                       const std::function<bool()>& go_on);
   Expected<std::shared_ptr<const ImageEmbedding>> embedding(Sized sized);
   void keep(Kept kept);
 

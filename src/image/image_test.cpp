@@ -12,8 +12,10 @@
 #include <string_view>
 
 #include "base/hash.h"
+#include "base/testing/fuzz_replay.h"
 #include "image/orientation.h"
 #include "image/resize.h"
+#include "image/testing/fuzz_entry.h"
 
 namespace dllm {
 namespace {
@@ -120,6 +122,34 @@ TEST(DecodeImage, BombsAreRefused) {
     jpeg.replace(frame + 5, 4, std::string("\x75\x30\x75\x30", 4));
     EXPECT_NE(error_of(jpeg).find("30000 x 30000"), std::string::npos) << error_of(jpeg);
   }
+}
+
+TEST(DecodeImage, CorpusOfTheFuzzer) { test::replay_corpus("image", 200, fuzz_image); }
+
+/// A few hundred bytes cost a pass over all coefficients each.
+TEST(DecodeImage, ScansWithoutEndAreRefused) {
+  if (!decodes_image("JPEG")) GTEST_SKIP() << "built without libjpeg";
+  const std::string jpeg = test_file("progressive.jpg");
+  const std::size_t last = jpeg.rfind("\xff\xda"), end = jpeg.size() - 2;
+  const std::string scan = jpeg.substr(last, end - last);
+  const auto with_scans = [&](int count) {
+    std::string repeated = jpeg.substr(0, last);
+    for (int i = 0; i < count; ++i) repeated += scan;
+    return repeated + jpeg.substr(end);
+  };
+  EXPECT_EQ(error_of(with_scans(150)), "");
+  EXPECT_NE(error_of(with_scans(250)), "");
+}
+
+TEST(DecodeImage, OrientationBehindManyMarkers) {
+  if (!decodes_image("JPEG")) GTEST_SKIP() << "built without libjpeg";
+  const std::string turned = test_file("turned-6.jpg");
+  std::string markers;
+  for (int i = 0; i < 1000; ++i) markers += std::string("\xff\xe1\0\x02\xff\xff\xfe\0\x03x", 10);
+  const auto image = decode_image(turned.substr(0, 2) + markers + turned.substr(2), "");
+  ASSERT_TRUE(image) << image.error().message();
+  EXPECT_EQ(image->width, 17);
+  EXPECT_EQ(*image, *decode_image(turned, ""));
 }
 
 TEST(Orientation, IsReadFromBothByteOrders) {

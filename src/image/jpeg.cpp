@@ -7,6 +7,8 @@
 
 #include <array>
 #include <csetjmp>
+#include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/try.h"
@@ -16,8 +18,28 @@
 namespace dllm {
 namespace {
 
-/// Encoders write about ten; each one costs a pass over all coefficients.
-constexpr int kMostScans = 200;
+/// Encoders write about ten; each one costs a pass over all coefficients, though a hundred bytes may be all it has.
+constexpr std::int64_t kMostScans = 200, kMostScannedPixels = 20 * kMostImagePixels;
+
+/// The EXIF block of APP1, or an empty one: markers up to the first scan (ITU-T T.81, B.1.1). libjpeg can keep markers
+/// itself (jpeg_save_markers), but appends each one by walking along all others: 400 KB of them took 28 s.
+std::string_view exif_block(std::string_view file) {
+  using namespace std::string_view_literals;
+  constexpr std::uint8_t kStartOfScan = 0xda, kApp1 = 0xe1;
+  for (std::size_t at = 2; at + 4 <= file.size();) {
+    const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(file[at + i]); };
+    if (byte(0) != 0xff || byte(1) == 0xff || byte(1) == 0) {  // filling, or bytes that libjpeg skips too
+      ++at;
+      continue;
+    }
+    const std::size_t length = std::size_t{byte(2)} << 8 | byte(3);
+    if (byte(1) == kStartOfScan || length < 2) break;
+    const std::string_view data = file.substr(at + 4, length - 2);
+    if (byte(1) == kApp1 && data.starts_with("Exif\0\0"sv)) return data;
+    at += 2 + length;
+  }
+  return {};
+}
 
 class JpegReader {
  public:
@@ -41,7 +63,6 @@ class JpegReader {
     jpeg_create_decompress(&jpeg_);
     jpeg_.progress = &progress_;
     jpeg_mem_src(&jpeg_, reinterpret_cast<const unsigned char*>(file_.data()), file_.size());
-    jpeg_save_markers(&jpeg_, JPEG_APP0 + 1, 0xffff);
     jpeg_read_header(&jpeg_, TRUE);
     return true;
   }
@@ -59,14 +80,6 @@ class JpegReader {
     return true;
   }
 
-  int orientation() const {
-    for (jpeg_saved_marker_ptr marker = jpeg_.marker_list; marker != nullptr; marker = marker->next) {
-      const std::string_view data(reinterpret_cast<const char*>(marker->data), marker->data_length);
-      if (marker->marker == JPEG_APP0 + 1 && data.starts_with("Exif")) return exif_orientation(data);
-    }
-    return 1;
-  }
-
  private:
   [[noreturn]] static void fail(j_common_ptr jpeg) {
     auto& self = *static_cast<JpegReader*>(jpeg->client_data);
@@ -80,7 +93,9 @@ class JpegReader {
   }
   static void watch(j_common_ptr jpeg) {
     const auto* const self = reinterpret_cast<j_decompress_ptr>(jpeg);
-    if (self->input_scan_number > kMostScans) ERREXIT(jpeg, JERR_BAD_PROGRESSION);
+    const std::int64_t scans = self->input_scan_number;
+    const std::int64_t pixels = std::int64_t{self->image_width} * self->image_height;
+    if (scans > kMostScans || scans * pixels > kMostScannedPixels) ERREXIT(jpeg, JERR_BAD_PROGRESSION);
   }
 
   std::string_view file_;
@@ -102,7 +117,8 @@ Expected<DecodedImage> decode_jpeg(std::string_view file, const std::string& nam
   if (jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK)
     return Error{ErrorCode::kUnsupported, "the image has the colours of print (CMYK)", name, "convert it to RGB"};
   const std::size_t width = jpeg.image_width, height = jpeg.image_height;
-  DecodedImage out{{static_cast<std::int32_t>(width), static_cast<std::int32_t>(height), {}}, reader.orientation()};
+  DecodedImage out{{static_cast<std::int32_t>(width), static_cast<std::int32_t>(height), {}},
+                   exif_orientation(exif_block(file))};
   out.image.pixels.resize(3 * width * height);
   if (!reader.read_rows(out.image.pixels.data())) return damaged_image(name, reader.error());
   if (reader.cut_off()) return damaged_image(name, "the file is cut off");

@@ -87,9 +87,9 @@ std::int64_t AnswerReader::thought_tokens(const LanguageModel& model, const Gene
   return static_cast<std::int64_t>(tokens);
 }
 
-Expected<PreparedConversation> prepare(const CallPtr& call, const Conversation& conversation,
-                                       std::optional<Tools> tools, const Thinking& thinking,
-                                       const GenerateOptions& options) {
+Expected<PreparedConversation> prepare(const CallPtr& call, Conversation conversation, std::optional<Tools> tools,
+                                       const Thinking& thinking, const GenerateOptions& options) {
+  conversation.go_on = [&call = *call] { return !call.gone() && !call.is_late(); };
   const bool structured = has_structure(options) && !call->body.contains("regex");
   DLLM_TRY(ConversationPrompt prompt, render(call->served(), conversation, tools, thinking, structured, call->ignored));
   return PreparedConversation{std::move(prompt.ids),

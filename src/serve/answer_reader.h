@@ -53,8 +53,7 @@ struct PreparedConversation {
   AnswerReader reader;
   std::shared_ptr<const PromptImages> images{};  ///< of the prompt; null: none
 };
-Expected<PreparedConversation> prepare(const CallPtr& call, const Conversation& conversation,
-                                       std::optional<Tools> tools, const Thinking& thinking,
-                                       const GenerateOptions& options);
+Expected<PreparedConversation> prepare(const CallPtr& call, Conversation conversation, std::optional<Tools> tools,
+                                       const Thinking& thinking, const GenerateOptions& options);
 
 }  // namespace dllm::serve

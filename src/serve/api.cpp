@@ -112,12 +112,14 @@ void Call::fail(const ApiError& error, const std::string& logged) {
 
 bool Call::gone() const { return stop.stop_requested() || api.ended; }
 
+bool Call::is_late() const { return seconds() > api.options.request_seconds; }
+
 bool Call::is_over() {
   if (gone()) {
     log(499, {{"error", api.ended ? "the server ended before the answer" : "the client has gone"}});
     return true;
   }
-  if (seconds() <= api.options.request_seconds) return false;
+  if (!is_late()) return false;
   fail(Error{ErrorCode::kCancelled, "the request timed out", std::string(kDeadline), ""});
   return true;
 }
@@ -273,7 +275,9 @@ CallPtr Api::begin(const std::shared_ptr<Exchange>& exchange) {
 /// Does `work`, whose failure of whatever kind is the call's answer.
 void Api::run(const CallPtr& call, const std::function<Expected<void>()>& work) {
   try {
-    if (const auto done = work(); !done) call->fail(done.error());
+    const auto done = work();
+    if (done || (done.error().code == ErrorCode::kCancelled && call->is_over())) return;
+    call->fail(done.error());
   } catch (const std::bad_alloc&) {
     call->fail(ApiError{503, "out of memory", "", ""});
   } catch (const std::exception& error) {

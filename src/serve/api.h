@@ -67,7 +67,8 @@ struct Call {
 
   /// The model that answers; of routes that need one.
   ServedModel& served() const { return *bound; }
-  bool gone() const;  ///< nobody waits for the answer
+  bool gone() const;     ///< nobody waits for the answer
+  bool is_late() const;  ///< its time is over
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
   /// Reads the field `model`. Errors: kUsage (another model than the served one).
   Expected<void> read_model(Fields& fields);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,8 @@ struct Conversation {
   Json messages;
   std::string field = "messages";  ///< of the request, for errors
   bool images = true;              ///< whether its messages may have some
+  /// Asked before each image, which may take seconds; none: all are read.
+  std::function<bool()> go_on{};
 };
 
 /// A conversation as the model reads it.
@@ -29,7 +32,8 @@ struct ConversationPrompt {
 
 /// Renders a conversation through the chat template, with all fields of its messages; `tools`: null or those of the
 /// request. Thoughts of earlier answers are given to the template, which uses them or not. `structured`: see
-/// template_wish(). Errors: kUsage (malformed messages; tools, and a template without tool support).
+/// template_wish(). Errors: kUsage (malformed messages; tools, and a template without tool support), kCancelled
+/// (Conversation::go_on said no).
 Expected<ConversationPrompt> render(const ServedModel& served, const Conversation& conversation,
                                     const std::optional<Tools>& tools, const Thinking& thinking, bool structured,
                                     Ignored& ignored);

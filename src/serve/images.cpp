@@ -110,6 +110,40 @@ std::optional<std::string> decode_base64(std::string_view text) {
 
 bool has_images(const Json& content) { return content.is_array() && std::ranges::any_of(content, is_image); }
 
+Json without_images(const Json& content, Json& images) {
+  if (!has_images(content)) return content;
+  Json rest = Json::array();
+  for (const Json& part : content) (is_image(part) ? images : rest).push_back(part);
+  return rest;
+}
+
+bool may_have_images(const Json& body) {
+  const auto is_or_holds_image = [](const Json& part) {  // in a tool's result
+    if (!part.is_object()) return false;
+    const auto content = part.find("content");
+    return is_image(part) || (content != part.end() && has_images(*content));
+  };
+  const auto has_some = [](const Json& holder) {  // of Ollama's, beside a text
+    const auto images = holder.find("images");
+    return images != holder.end() && !images->empty();
+  };
+  constexpr const char* kContents[] = {"content", "output"};
+  const auto message_has_some = [&](const Json& message) {
+    if (!message.is_object()) return false;
+    return has_some(message) || std::ranges::any_of(kContents, [&](const char* name) {
+             const auto content = message.find(name);
+             return content != message.end() && content->is_array() && std::ranges::any_of(*content, is_or_holds_image);
+           });
+  };
+  if (!body.is_object()) return false;
+  if (has_some(body)) return true;
+  constexpr const char* kLists[] = {"messages", "input"};
+  return std::ranges::any_of(kLists, [&](const char* name) {
+    const auto list = body.find(name);
+    return list != body.end() && list->is_array() && std::ranges::any_of(*list, message_has_some);
+  });
+}
+
 Expected<Json> parts_with_images(const ServedModel& served, const Json& content, const std::string& where,
                                  Ignored* ignored, std::vector<std::string>& images) {
   if (!served.model.reads_images())

@@ -17,6 +17,12 @@ std::optional<std::string> decode_base64(std::string_view text);
 /// Anthropic's (image).
 bool has_images(const Json& content);
 
+/// A tool's result without its images, which are added to `images`: chat templates take a text there.
+Json without_images(const Json& content, Json& images);
+
+/// Whether a request's body has images in some API's form: reading them takes long.
+bool may_have_images(const Json& body);
+
 /// The parts of such a content as chat templates have them: {"type": "image"}, whose bytes are added to `images`, and
 /// {"type": "text"}. Images are data: URLs or base64: the server fetches nothing. Errors: kUsage (the model reads no
 /// images; an address elsewhere; other parts).

@@ -183,7 +183,7 @@ Expected<MessagesRequest> read_request(const CallPtr& call, Fields& fields) {
   DLLM_TRY(request.options, read_options(fields, served.model, served.options));
   if (!stops.empty()) request.options.stop = std::move(stops);
   DLLM_CHECK_OK(apply_tools(tools, request.options));
-  DLLM_TRY(request.prompt, prepare(call, conversation, std::move(tools), thinking, request.options));
+  DLLM_TRY(request.prompt, prepare(call, std::move(conversation), std::move(tools), thinking, request.options));
   request.facts.prompt_tokens = request.prompt.ids.size();
   DLLM_CHECK_OK(check_untriggered(edits, request.prompt.ids.size()));
   return request;

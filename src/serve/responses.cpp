@@ -269,7 +269,7 @@ Expected<void> responses(const CallPtr& call) {
   DLLM_CHECK_OK(call->read_model(fields));
   ResponseFacts facts;
   if (const Json* metadata = fields.find("metadata")) facts.metadata = *metadata;
-  DLLM_TRY(const Conversation conversation, read_input(fields, facts));
+  DLLM_TRY(Conversation conversation, read_input(fields, facts));
   DLLM_TRY(auto tools, read_response_tools(fields));
   if (const auto list = call->body.find("tools"); tools && list != call->body.end()) facts.tools = *list;
   if (!tools) facts.tool_choice = "none";
@@ -293,7 +293,7 @@ Expected<void> responses(const CallPtr& call) {
     facts.text.update(*text);
   facts.temperature = options.temperature.value_or(0);
   facts.top_p = options.top_p.value_or(1);
-  DLLM_TRY(PreparedConversation prepared, prepare(call, conversation, std::move(tools), thinking, options));
+  DLLM_TRY(PreparedConversation prepared, prepare(call, std::move(conversation), std::move(tools), thinking, options));
   prepared.reader.prepare(request, options, call->body);
   request.images = prepared.images;
   add_choices(request, prepared.ids, options, 1);

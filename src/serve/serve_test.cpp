@@ -7,6 +7,7 @@
 #include "serve/context_edits.h"
 #include "serve/errors.h"
 #include "serve/foreign_fields.h"
+#include "serve/images.h"
 #include "serve/json.h"
 #include "serve/structure.h"
 #include "serve/testing/fuzz_entry.h"
@@ -214,6 +215,48 @@ TEST(ToolForms, OtherApisSayTheSame) {
   ASSERT_TRUE(first && *first && second && *second);
   EXPECT_EQ((*first)->list, (*second)->list);
   EXPECT_FALSE((*first)->parallel || (*second)->parallel);
+}
+
+/// Screenshots of tools: a template's tool message is a text, so they follow in a message of the user's.
+TEST(ToolForms, ImagesOfResultsFollowThem) {
+  Ignored ignored;
+  const auto anthropic = messages_from_anthropic(Json::parse(R"([{"role": "user", "content": [
+    {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "image", "n": 1}, {"type": "text", "text": "a"}]},
+    {"type": "tool_result", "tool_use_id": "2", "content": [{"type": "text", "text": "b"}, {"type": "image", "n": 2}]},
+    {"type": "image", "n": 3}, {"type": "text", "text": "So?"}]}])"),
+                                                 "messages", ignored);
+  ASSERT_TRUE(anthropic) << anthropic.error().message();
+  const Json results = Json::parse(R"([{"role": "tool", "tool_call_id": "1", "content": "a"},
+                                       {"role": "tool", "tool_call_id": "2", "content": "b"}])");
+  Json expected = results;
+  expected.push_back(Json::parse(R"({"role": "user", "content": [{"type": "image", "n": 1}, {"type": "image", "n": 2},
+                                                                 {"type": "image", "n": 3}]})"));
+  expected.push_back(Json::parse(R"({"role": "user", "content": "So?"})"));
+  EXPECT_EQ(*anthropic, expected);
+  const auto items = messages_from_response_items(Json::parse(R"([
+    {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_image", "n": 1},
+                                                                {"type": "input_text", "text": "a"}]},
+    {"type": "function_call_output", "call_id": "2", "output": "b"},
+    {"role": "user", "content": "So?"}])"),
+                                                  "input", ignored);
+  ASSERT_TRUE(items) << items.error().message();
+  expected = results;
+  expected.push_back(Json::parse(R"({"role": "user", "content": [{"type": "input_image", "n": 1}]})"));
+  expected.push_back(Json::parse(R"({"role": "user", "content": "So?"})"));
+  EXPECT_EQ(*items, expected);
+}
+
+TEST(ImagesOfRequests, AreSeenWhereverTheyAre) {
+  for (const char* body :
+       {R"({"messages": [{"content": "a"}, {"content": [{"type": "text"}, {"type": "image_url"}]}]})",
+        R"({"messages": [{"content": [{"type": "tool_result", "content": [{"type": "image"}]}]}]})",
+        R"({"messages": [{"content": "a", "images": ["b"]}]})", R"({"prompt": "a", "images": ["b"]})",
+        R"({"input": [{"content": [{"type": "input_image"}]}]})",
+        R"({"input": [{"type": "function_call_output", "output": [{"type": "input_image"}]}]})"})
+    EXPECT_TRUE(may_have_images(Json::parse(body))) << body;
+  for (const char* body : {"3", "{}", R"({"images": []})", R"({"messages": "image", "input": {"type": "image"}})",
+                           R"({"messages": [3, {"content": [3, {"type": "text", "content": 3}]}]})"})
+    EXPECT_FALSE(may_have_images(Json::parse(body))) << body;
 }
 
 TEST(ToolForms, AllowedToolsAreTheOnlyOnes) {

@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "serve/conversation.h"
+#include "serve/images.h"
 
 namespace dllm::serve {
 namespace {
@@ -22,10 +23,17 @@ Json chat_call(const std::string& id, const std::string& name, const Json& argum
   return {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
 }
 
-/// A text, or text parts; absent is empty.
-Expected<std::string> result_text(const Json* content, const std::string& where, Ignored& ignored) {
+/// A text, or text parts and images, which are added to `images`; absent is empty.
+Expected<std::string> result_text(const Json* content, const std::string& where, Ignored& ignored, Json& images) {
   if (content == nullptr) return std::string();
-  return content_text(*content, where, &ignored);
+  return content_text(without_images(*content, images), where, &ignored);
+}
+
+/// What tools have shown, in a message of its own: behind their results, which templates want next to each other.
+void end_images(Json& images, Json& list) {
+  if (images.empty()) return;
+  list.push_back({{"role", "user"}, {"content", std::move(images)}});
+  images = Json::array();
 }
 
 Json type_of_block(const Json& block) { return block.is_object() ? block.value("type", Json()) : Json(); }
@@ -77,15 +85,22 @@ Expected<Json> assistant_from_blocks(const Json& message, const std::string& whe
   return result;
 }
 
-/// Appends the messages of a user's message with results: one per result and per run of text, in their order.
+/// Appends the messages of a user's message with results: one per result and per run of text and images, in their
+/// order; images in results come before what follows them.
 Expected<void> append_results(const Json& message, const std::string& where, Ignored& ignored, Json& list) {
   std::string text;
+  Json images = Json::array();
   const auto end_text = [&] {
     if (!text.empty()) list.push_back({{"role", "user"}, {"content", std::exchange(text, {})}});
   };
   for (const Json& block : message["content"]) {
-    if (type_of_block(block) != "tool_result") {
-      DLLM_TRY(const std::string more, content_text(Json::array({block}), where + ".content", &ignored));
+    if (const Json one = Json::array({block}); has_images(one)) {
+      end_text();
+      images.push_back(block);
+      continue;
+    } else if (type_of_block(block) != "tool_result") {
+      end_images(images, list);
+      DLLM_TRY(const std::string more, content_text(one, where + ".content", &ignored));
       text += more;
       continue;
     }
@@ -98,13 +113,14 @@ Expected<void> append_results(const Json& message, const std::string& where, Ign
     const Json* content = fields.find("content");
     DLLM_CHECK_OK(fields.done());
     if (!id) return wrong_type(where + ".content", "tool_result blocks with a tool_use_id");
-    DLLM_TRY(std::string result, result_text(content, where + ".content", ignored));
+    DLLM_TRY(std::string result, result_text(content, where + ".content", ignored, images));
     // Chat templates have no field for it.
     if (failed && !result.starts_with("Error")) result.insert(0, "Error: ");
     end_text();
     list.push_back({{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(result)}});
   }
   end_text();
+  end_images(images, list);
   return {};
 }
 
@@ -125,7 +141,7 @@ Expected<Json> call_from_item(const Json& item, const std::string& where, Ignore
   return chat_call(*id, *name, arguments == nullptr ? Json("{}") : *arguments);
 }
 
-Expected<Json> result_from_item(const Json& item, const std::string& where, Ignored& ignored) {
+Expected<Json> result_from_item(const Json& item, const std::string& where, Ignored& ignored, Json& images) {
   Fields fields(item, &ignored, where);
   read_item(fields);
   for (const char* unread : {"name", "namespace"}) fields.ignore(unread);
@@ -133,7 +149,7 @@ Expected<Json> result_from_item(const Json& item, const std::string& where, Igno
   const Json* output = fields.find("output");
   DLLM_CHECK_OK(fields.done());
   if (!id) return wrong_type(where, "a function_call_output with a call_id");
-  DLLM_TRY(std::string text, result_text(output, where + ".output", ignored));
+  DLLM_TRY(std::string text, result_text(output, where + ".output", ignored, images));
   return Json{{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(text)}};
 }
 
@@ -167,6 +183,7 @@ class MessagesOfItems {
  public:
   Expected<void> add(const Json& item, const std::string& where, Ignored& ignored) {
     const Json type = type_of_block(item);
+    if (type != "function_call_output") end_images(images_, list_);
     if (type == "reasoning") {
       DLLM_TRY(const std::string more, thoughts_from_item(item, where, ignored));
       add_thoughts(thoughts_, more);
@@ -176,7 +193,7 @@ class MessagesOfItems {
       list_.back()["tool_calls"].push_back(std::move(call));
     } else if (type == "function_call_output") {
       end_thoughts();
-      DLLM_TRY(Json message, result_from_item(item, where, ignored));
+      DLLM_TRY(Json message, result_from_item(item, where, ignored, images_));
       list_.push_back(std::move(message));
     } else {
       const bool answer = item.is_object() && item.value("role", Json()) == "assistant";
@@ -190,6 +207,7 @@ class MessagesOfItems {
   }
   Json take() {
     end_thoughts();
+    end_images(images_, list_);
     return std::move(list_);
   }
 
@@ -207,6 +225,7 @@ class MessagesOfItems {
   }
 
   Json list_ = Json::array();
+  Json images_ = Json::array();  ///< of results since the last other item
   std::string thoughts_;
 };
 

@@ -6,7 +6,10 @@
 import base64
 import json
 import pathlib
+import select
+import struct
 import unittest
+import zlib
 
 import image_models
 from cli_case import CliCase, run
@@ -116,6 +119,29 @@ class Images(CliCase):
                     {"role": "user", "content": [{"type": "image_url", "image_url": image}]}]})
                 self.assertEqual(reply.status, 400, reply.body)
                 self.assertIn(word, reply.json["error"]["message"])
+
+    def test_others_do_not_wait(self):
+        """Large images take seconds: texts are answered meanwhile, and clients that leave end the work between two images."""
+        rows = b"".join(b"\0" + bytes(500) for _ in range(4000))  # 4000 x 4000 pixels of one bit
+        chunks = [(b"IHDR", struct.pack(">IIBBBBB", 4000, 4000, 1, 0, 0, 0, 0)), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b"")]
+        large = b"\x89PNG\r\n\x1a\n" + b"".join(
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks)
+        parts = [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(large).decode()}}]
+        body = json.dumps({"messages": [{"role": "user", "content": parts * 12}]})
+        with Server("-m", self.model, "--mmproj", self.model, "--canvas-length", "8") as server:
+            busy = [server.connect() for _ in range(3)]
+            for connection in busy:
+                connection.request("POST", "/v1/chat/completions", body)
+            reply = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]})
+            self.assertEqual(reply.status, 200, reply.body)
+            answered = select.select([connection.sock for connection in busy], [], [], 0)[0]
+            for connection in busy:
+                connection.close()
+            self.assertEqual(answered, [], "the text came first")
+            server.terminate()
+            self.assertEqual(server.process.wait(timeout=60), 0)
+            server.reader.join()
+            self.assertEqual([line["status"] for line in server.log() if "status" in line], [200, 499, 499, 499])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,5 @@
+#include "image/testing/fuzz_entry.h"
+
+#include "target.h"
+
+DLLM_FUZZ_TARGET(image, dllm::fuzz_image)
