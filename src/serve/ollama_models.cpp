@@ -51,9 +51,11 @@ Json running(const ModelEntry& of, std::optional<double> seconds_left) {
   return one;
 }
 
-void reply_shown(const CallPtr& call, const ModelEntry& of) {
+/// `vision`: it reads images, as far as is known before it is loaded.
+void reply_shown(const CallPtr& call, const ModelEntry& of, bool vision) {
   Json capabilities = {"completion"};
   if (of.chat_template.find("tools") != std::string::npos) capabilities.push_back("tools");
+  if (vision) capabilities.push_back("vision");
   call->reply({{"license", ""},
                {"modelfile", "FROM " + of.name},
                {"parameters", ""},
@@ -98,12 +100,12 @@ Expected<void> ollama_show(const CallPtr& call) {
   if (fields.find("model") == nullptr && call->body.contains("name")) call->body["model"] = call->body["name"];
   DLLM_CHECK_OK(read_ollama_model(call, fields));
   if (const ServedModel* only = call->api.only) {
-    reply_shown(call, only->entry(only->name()));
+    reply_shown(call, only->entry(only->name()), only->model.reads_images());
     return {};
   }
   const auto found = call->api.find_model(call->model);
   if (!found) return unknown_model(call->model, call->api.model_names());
-  reply_shown(call, *found);
+  reply_shown(call, *found, /*vision=*/false);
   return {};
 }
 

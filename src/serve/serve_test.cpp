@@ -5,6 +5,7 @@
 
 #include "base/testing/fuzz_replay.h"
 #include "serve/context_edits.h"
+#include "serve/conversation.h"
 #include "serve/errors.h"
 #include "serve/foreign_fields.h"
 #include "serve/images.h"

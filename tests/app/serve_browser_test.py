@@ -3,6 +3,7 @@
     python3 serve_browser_test.py PATH/TO/dllm [unittest arguments]
 """
 
+import base64
 import glob
 import http.server
 import json
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import unittest
 
+import image_models
 from browser import Browser, find_chromium
 from cli_case import DLLM, clean_environment
 from serve_case import QUESTION, ServeCase
@@ -313,6 +315,46 @@ class Thoughts(PageCase):
         talk = json.loads(self.browser.value("window.sent[0]"))["messages"]
         self.assertEqual(talk[1], {"role": "assistant", "content": "21", "reasoning_content": "hm"})
         self.browser.wait("document.querySelectorAll('.thinking').length === 2")
+
+
+class ImagesOfQuestions(PageCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        model = image_models.write(pathlib.Path(folder.name) / "model")
+        cls.FLAGS = ("-m", model, "--mmproj", model, "--canvas-length", "8")
+        super().setUpClass()
+
+    def drop(self, name, kind="image/png"):
+        picture = base64.b64encode((HARDER.parent.parent / "src/image/testdata/rgb.png").read_bytes()).decode()
+        self.browser.value(f"""(() => {{
+          const bytes = Uint8Array.from(atob('{picture}'), (c) => c.charCodeAt(0));
+          const data = new DataTransfer();
+          data.items.add(new File([bytes], {json.dumps(name)}, {{ type: '{kind}' }}));
+          document.body.dispatchEvent(new DragEvent('drop', {{ dataTransfer: data, bubbles: true, cancelable: true }}));
+        }})()""")
+
+    def names(self, selector):
+        return self.browser.value(f"[...document.querySelectorAll('{selector} li')].map((one) => one.firstChild.textContent)")
+
+    def test_they_go_with_the_next_message(self):
+        self.browser.wait("!document.querySelector('#attach').hidden")
+        for name in ("one.png", "two.png"):
+            self.drop(name)
+            self.browser.wait(f"document.querySelector('#images').textContent.includes('{name}')")
+        self.browser.click("#images li:first-child button")
+        self.assertEqual(self.names("#images"), ["two.png"])
+        self.browser.value("window.sent = []; window.real = window.fetch; window.fetch = (path, init) => {"
+                           " if (init && init.body) window.sent.push(init.body); return window.real(path, init); }; true")
+        self.ask("hi")
+        self.assertEqual(self.names(".message.user .images"), ["two.png"])
+        self.assertEqual(self.names("#images"), [])
+        content = json.loads(self.browser.value("window.sent[0]"))["messages"][0]["content"]
+        self.assertEqual([part["type"] for part in content], ["image_url", "text"])
+        self.assertTrue(content[0]["image_url"]["url"].startswith("data:image/png;base64,iVBOR"))
+        self.drop("no.gif", "image/gif")
+        self.browser.wait("!document.querySelector('#problem').hidden")
 
 
 class SeveralModels(PageCase):

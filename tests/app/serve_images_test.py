@@ -112,6 +112,9 @@ class Images(CliCase):
                 lambda reply: reply["message"]["content"]), expected)
             self.assertEqual(content("/api/generate", {**ollama, "prompt": "hi", "images": [encoded(PNG)]},
                                      lambda reply: reply["response"]), expected)
+            # By these, clients know that they may send images.
+            self.assertIs(server.get("/props").json["modalities"]["vision"], True)
+            self.assertIn("vision", server.post("/api/show", {"model": name}).json["capabilities"])
             for image, word in (({"url": "https://example.org/a.png"}, "fetches no images"),
                                 ({"url": "data:image/png;base64,????"}, "base64"),
                                 ({"url": url(PNG)[:122]}, "image 1"), ({}, "url")):

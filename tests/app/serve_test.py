@@ -181,7 +181,9 @@ class Answers(ServeCase):
         name = self.server.get("/v1/models").json["data"][0]["id"]
         self.assertEqual(self.server.post("/v1/chat/completions", {"messages": QUESTION, "model": name}).status, 200)
         self.assertEqual(self.server.get("/slots").json, [])
-        self.assertEqual(self.server.get("/props").json["default_generation_settings"]["algorithm"], "threshold")
+        props = self.server.get("/props").json
+        self.assertEqual(props["default_generation_settings"]["algorithm"], "threshold")
+        self.assertIs(props["modalities"]["vision"], False)
         before = self.server.metric("dllm_requests_finished_total")
         self.server.post("/v1/chat/completions", {"messages": QUESTION})
         self.assertEqual(self.server.metric("dllm_requests_finished_total"), before + 1)

@@ -85,9 +85,10 @@ export class Chat {
         this.messages = [];
         this.list.replaceChildren();
     }
-    ask(content) {
-        this.messages.push({ role: "user", content });
-        this.add(element("li", { class: "message user" }, element("div", { class: "bubble" }, content)));
+    ask(content, images) {
+        this.messages.push(images.length === 0 ? { role: "user", content } : { role: "user", content, images });
+        const names = images.map((image) => element("li", {}, image.name));
+        this.add(element("li", { class: "message user" }, names.length === 0 ? null : element("ul", { class: "images", "aria-label": "Images" }, ...names), element("div", { class: "bubble" }, content)));
     }
     answer(runs) {
         const view = new AnswerView(runs, (one) => {

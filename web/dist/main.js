@@ -1,4 +1,5 @@
 // The page: connects its parts.
+import { Attachments } from "./attachments.js";
 import { Chat } from "./chat.js";
 import { button, element, find, remember, remembered, setText } from "./dom.js";
 import { MethodForm } from "./method_form.js";
@@ -20,7 +21,8 @@ const send = find("send", HTMLButtonElement);
 const compare = find("compare", HTMLInputElement);
 const problem = find("problem", HTMLElement);
 const status = find("status", HTMLElement);
-let facts = { name: "", architecture: "", context: 0, embedded: false, program: "dllm", defaults: {} };
+const attachments = new Attachments(tell);
+let facts = { name: "", architecture: "", context: 0, embedded: false, images: false, program: "dllm", defaults: {} };
 let served = [];
 let forms = [];
 let running = null;
@@ -57,6 +59,7 @@ async function connect() {
         ];
         find("methods", HTMLElement).replaceChildren(...forms.map((form) => form.node));
         showModel();
+        attachments.allow(facts.images);
         document.title = `${facts.name} \u2013 dllm`;
         send.disabled = false;
         showForms();
@@ -141,7 +144,8 @@ async function ask(content) {
     const controller = new AbortController();
     running = controller;
     tell("");
-    chat.ask(content);
+    const images = attachments.take();
+    chat.ask(content, images);
     showExamples();
     prompt.value = "";
     sizePrompt();
@@ -168,7 +172,7 @@ async function ask(content) {
             setText(status, `Answer complete: ${first.nfe} passes.`);
     }
     catch (error) {
-        leave(error, runs, view, content);
+        leave(error, runs, view, content, images);
     }
     finally {
         running = null;
@@ -194,7 +198,7 @@ async function make(run, index, options, view, signal) {
     view.close(index);
 }
 /** The answer was stopped, or there was none. */
-function leave(error, runs, view, content) {
+function leave(error, runs, view, content, images) {
     runs.forEach((_, i) => view.close(i));
     if (error instanceof DOMException && error.name === "AbortError") {
         setText(status, "Stopped.");
@@ -209,6 +213,7 @@ function leave(error, runs, view, content) {
     chat.note(explain(error));
     if (prompt.value === "")
         prompt.value = content;
+    attachments.put(images);
     if (error instanceof ServerError && error.status === 401)
         askKey();
 }
@@ -265,7 +270,12 @@ function watchDrops() {
         if (!isFile(event))
             return;
         event.preventDefault();
-        void openFile(event.dataTransfer?.files[0]);
+        const files = [...(event.dataTransfer?.files ?? [])];
+        const images = files.filter((one) => attachments.reads(one));
+        if (images.length > 0)
+            void attachments.add(images);
+        else
+            void openFile(files[0]);
     });
 }
 // --- the rest of the page
@@ -312,6 +322,13 @@ prompt.addEventListener("keydown", (event) => {
     void ask(prompt.value);
 });
 prompt.addEventListener("input", sizePrompt);
+prompt.addEventListener("paste", (event) => {
+    const images = [...(event.clipboardData?.files ?? [])].filter((one) => attachments.reads(one));
+    if (images.length === 0)
+        return;
+    event.preventDefault();
+    void attachments.add(images);
+});
 const models = find("models", HTMLSelectElement);
 models.addEventListener("change", () => void choose(models.value));
 compare.checked = remembered("compare") === "yes";

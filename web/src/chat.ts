@@ -3,7 +3,7 @@
 import { runTitle } from "./choice.js";
 import { button, element, find, setText } from "./dom.js";
 import { seconds } from "./timeline.js";
-import type { Message, Run } from "./trace.js";
+import type { Image, Message, Run } from "./trace.js";
 
 /** What one run has said, apart from what it has thought. */
 class AnswerPart {
@@ -103,9 +103,17 @@ export class Chat {
     this.list.replaceChildren();
   }
 
-  ask(content: string): void {
-    this.messages.push({ role: "user", content });
-    this.add(element("li", { class: "message user" }, element("div", { class: "bubble" }, content)));
+  ask(content: string, images: readonly Image[]): void {
+    this.messages.push(images.length === 0 ? { role: "user", content } : { role: "user", content, images });
+    const names = images.map((image) => element("li", {}, image.name));
+    this.add(
+      element(
+        "li",
+        { class: "message user" },
+        names.length === 0 ? null : element("ul", { class: "images", "aria-label": "Images" }, ...names),
+        element("div", { class: "bubble" }, content),
+      ),
+    );
   }
 
   answer(runs: readonly Run[]): AnswerView {

@@ -1,5 +1,6 @@
 // The page: connects its parts.
 
+import { Attachments } from "./attachments.js";
 import { Chat } from "./chat.js";
 import type { AnswerView } from "./chat.js";
 import { button, element, find, remember, remembered, setText } from "./dom.js";
@@ -8,7 +9,7 @@ import { Server, ServerError } from "./server.js";
 import type { ServedModel, ServerFacts } from "./server.js";
 import { Stage } from "./stage.js";
 import { parseTrace, traceText } from "./trace.js";
-import type { OptionValue, Run } from "./trace.js";
+import type { Image, OptionValue, Run } from "./trace.js";
 
 const LARGEST_TRACE = 64 << 20;
 const EXAMPLES = [
@@ -26,8 +27,9 @@ const send = find("send", HTMLButtonElement);
 const compare = find("compare", HTMLInputElement);
 const problem = find("problem", HTMLElement);
 const status = find("status", HTMLElement);
+const attachments = new Attachments(tell);
 
-let facts: ServerFacts = { name: "", architecture: "", context: 0, embedded: false, program: "dllm", defaults: {} };
+let facts: ServerFacts = { name: "", architecture: "", context: 0, embedded: false, images: false, program: "dllm", defaults: {} };
 let served: ServedModel[] = [];
 let forms: MethodForm[] = [];
 let running: AbortController | null = null;
@@ -66,6 +68,7 @@ async function connect(): Promise<void> {
     ];
     find("methods", HTMLElement).replaceChildren(...forms.map((form) => form.node));
     showModel();
+    attachments.allow(facts.images);
     document.title = `${facts.name} \u2013 dllm`;
     send.disabled = false;
     showForms();
@@ -156,7 +159,8 @@ async function ask(content: string): Promise<void> {
   const controller = new AbortController();
   running = controller;
   tell("");
-  chat.ask(content);
+  const images = attachments.take();
+  chat.ask(content, images);
   showExamples();
   prompt.value = "";
   sizePrompt();
@@ -179,7 +183,7 @@ async function ask(content: string): Promise<void> {
     const first = runs[0]?.result;
     if (first) setText(status, `Answer complete: ${first.nfe} passes.`);
   } catch (error) {
-    leave(error, runs, view, content);
+    leave(error, runs, view, content, images);
   } finally {
     running = null;
     send.textContent = "Send";
@@ -217,7 +221,13 @@ async function make(
 }
 
 /** The answer was stopped, or there was none. */
-function leave(error: unknown, runs: readonly Run[], view: AnswerView, content: string): void {
+function leave(
+  error: unknown,
+  runs: readonly Run[],
+  view: AnswerView,
+  content: string,
+  images: readonly Image[],
+): void {
   runs.forEach((_, i) => view.close(i));
   if (error instanceof DOMException && error.name === "AbortError") {
     setText(status, "Stopped.");
@@ -229,6 +239,7 @@ function leave(error: unknown, runs: readonly Run[], view: AnswerView, content: 
   view.node.remove();
   chat.note(explain(error));
   if (prompt.value === "") prompt.value = content;
+  attachments.put(images);
   if (error instanceof ServerError && error.status === 401) askKey();
 }
 
@@ -286,7 +297,10 @@ function watchDrops(): void {
     document.body.classList.remove("dropping");
     if (!isFile(event)) return;
     event.preventDefault();
-    void openFile(event.dataTransfer?.files[0]);
+    const files = [...(event.dataTransfer?.files ?? [])];
+    const images = files.filter((one) => attachments.reads(one));
+    if (images.length > 0) void attachments.add(images);
+    else void openFile(files[0]);
   });
 }
 
@@ -331,6 +345,12 @@ prompt.addEventListener("keydown", (event) => {
   void ask(prompt.value);
 });
 prompt.addEventListener("input", sizePrompt);
+prompt.addEventListener("paste", (event) => {
+  const images = [...(event.clipboardData?.files ?? [])].filter((one) => attachments.reads(one));
+  if (images.length === 0) return;
+  event.preventDefault();
+  void attachments.add(images);
+});
 const models = find("models", HTMLSelectElement);
 models.addEventListener("change", () => void choose(models.value));
 compare.checked = remembered("compare") === "yes";

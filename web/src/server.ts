@@ -49,6 +49,8 @@ export interface ServerFacts {
   readonly architecture: string;
   readonly context: number;
   readonly embedded: boolean;
+  /** The model reads images. */
+  readonly images: boolean;
   readonly program: string;
   readonly defaults: Readonly<Record<string, OptionValue>>;
 }
@@ -125,6 +127,7 @@ export class Server {
       architecture: chosen?.architecture ?? "",
       context: Number(props["n_ctx"] ?? 0),
       embedded: props["model_path"] === "",
+      images: (props["modalities"] as { vision?: unknown } | undefined)?.vision === true,
       program: String(props["build_info"] ?? "dllm"),
       defaults: parseOptions(props["default_generation_settings"], "props"),
     };
@@ -142,7 +145,7 @@ export class Server {
     signal: AbortSignal,
   ): Promise<void> {
     const model = this.model === "" ? {} : { model: this.model };
-    const body = { ...options, ...model, messages, stream: true, diffusion_events: true };
+    const body = { ...options, ...model, messages: messages.map(withParts), stream: true, diffusion_events: true };
     const response = await this.call("v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
     if (response.body === null) throw new ServerError("The answer has no body.", response.status);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -155,6 +158,14 @@ export class Server {
     }
     if (!ended) throw new ServerError("The stream ended before the answer.", response.status);
   }
+}
+
+/** A message as the server reads it: images are parts before its text. */
+export function withParts(message: Message): object {
+  const { images, ...rest } = message;
+  if (images === undefined || images.length === 0) return rest;
+  const parts = images.map((image) => ({ type: "image_url", image_url: { url: image.url } }));
+  return { ...rest, content: [...parts, { type: "text", text: message.content }] };
 }
 
 export function refusal(text: string, status: number): ServerError {

@@ -27,11 +27,20 @@ export interface Result {
   readonly hash: string;
 }
 
+/** An image of a message. */
+export interface Image {
+  readonly name: string;
+  /** data: */
+  readonly url: string;
+}
+
 export interface Message {
   readonly role: string;
   readonly content: string;
   /** Of an answer; goes back to the server with it, and into no trace. */
   readonly reasoning_content?: string;
+  /** Of a question; in no trace. */
+  readonly images?: readonly Image[];
 }
 
 export type OptionValue = string | number | boolean | readonly string[];

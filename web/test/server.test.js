@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { methodOptions, requestFields, runTitle } from "../dist/choice.js";
 import { EventReader } from "../dist/events.js";
-import { hear, refusal, ServerError } from "../dist/server.js";
+import { hear, refusal, ServerError, withParts } from "../dist/server.js";
 import { step } from "./runs.js";
 
 test("events are found however the stream is cut", () => {
@@ -14,6 +14,18 @@ test("events are found however the stream is cut", () => {
     for (let at = 0; at < stream.length; at += size) found.push(...reader.push(stream.slice(at, at + size)));
     assert.deepEqual(found, ['{"a": 1}', "two\nlines", "[DONE]"], `pieces of ${size}`);
   }
+});
+
+test("images are parts before the text of their message", () => {
+  assert.deepEqual(withParts({ role: "user", content: "a", images: [] }), { role: "user", content: "a" });
+  const image = { name: "cat.png", url: "data:image/png;base64,AA==" };
+  assert.deepEqual(withParts({ role: "user", content: "a", images: [image] }), {
+    role: "user",
+    content: [
+      { type: "image_url", image_url: { url: image.url } },
+      { type: "text", text: "a" },
+    ],
+  });
 });
 
 function listener() {
