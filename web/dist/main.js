@@ -22,7 +22,15 @@ const compare = find("compare", HTMLInputElement);
 const problem = find("problem", HTMLElement);
 const status = find("status", HTMLElement);
 const attachments = new Attachments(tell);
-let facts = { name: "", architecture: "", context: 0, embedded: false, images: false, program: "dllm", defaults: {} };
+let facts = {
+    name: "",
+    architecture: "",
+    context: 0,
+    embedded: false,
+    images: false,
+    program: "dllm",
+    defaults: {},
+};
 let served = [];
 let forms = [];
 let running = null;

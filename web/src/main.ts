@@ -29,7 +29,15 @@ const problem = find("problem", HTMLElement);
 const status = find("status", HTMLElement);
 const attachments = new Attachments(tell);
 
-let facts: ServerFacts = { name: "", architecture: "", context: 0, embedded: false, images: false, program: "dllm", defaults: {} };
+let facts: ServerFacts = {
+  name: "",
+  architecture: "",
+  context: 0,
+  embedded: false,
+  images: false,
+  program: "dllm",
+  defaults: {},
+};
 let served: ServedModel[] = [];
 let forms: MethodForm[] = [];
 let running: AbortController | null = null;
