@@ -124,25 +124,28 @@ TEST(ImagesInChats, WhatCannotBeReadIsRefused) {
 TEST(ImagesInChats, PrefixesAreComparedByImages) {
   if (!decodes_image("PNG")) GTEST_SKIP() << "this build decodes no PNG";
   const LanguageModel model = chat_model();
-  const auto scheduler = *Scheduler::create(model, {.prefix_bytes = std::int64_t{64} << 20});
-  const std::string text(200, 'a');
-  const auto asked = [&](const std::string& image) {
-    const json parts = json::array({{{"type", "image"}}, {{"type", "text"}, {"text", text}}});
+  const auto fresh = [&] { return *Scheduler::create(model, {.prefix_bytes = std::int64_t{64} << 20}); };
+  const auto ask = [&](Scheduler& scheduler, const std::vector<std::string>& images) {
     json variables;
-    variables["messages"][0] = {{"role", "user"}};
-    variables["messages"][0]["content"] = parts;
-    const auto prompt = model.place_images(*model.render_template(variables.dump()), {image});
+    variables["messages"][0] = {{"role", "user"}, {"content", json::array()}};
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      variables["messages"][0]["content"].push_back({{"type", "image"}});
+      variables["messages"][0]["content"].push_back({{"type", "text"}, {"text", std::string(200, 'a')}});
+    }
+    const auto prompt = model.place_images(*model.render_template(variables.dump()), images);
     std::vector<ScheduledRequest> one(1);
     one[0].prompt = prompt->ids;
     one[0].images = prompt->images;
     one[0].options = eight();
     Generation answer;
     one[0].on_done = [&answer](Expected<Generation> done) { answer = *std::move(done); };
-    EXPECT_TRUE(scheduler->submit(std::move(one)));
-    while (scheduler->step()) {
+    EXPECT_TRUE(scheduler.submit(std::move(one)));
+    while (scheduler.step()) {
     }
     return answer;
   };
+  const auto scheduler = fresh();
+  const auto asked = [&](const std::string& image) { return ask(*scheduler, {image}); };
   const Generation first = asked(picture("rgb.png")), same = asked(picture("rgb.png"));
   EXPECT_EQ(first.stats.cached_tokens, 0);
   EXPECT_GT(same.stats.cached_tokens, 64);
@@ -151,6 +154,13 @@ TEST(ImagesInChats, PrefixesAreComparedByImages) {
   EXPECT_EQ(other.stats.cached_tokens, 0) << "the same ids, but for the image";
   EXPECT_NE(other.confidence, first.confidence);
   EXPECT_EQ(asked(picture("rgb.png")).confidence, first.confidence);
+  // The next turn's image, behind what is kept of this one.
+  const std::vector<std::string> two = {picture("rgb.png"), picture("alpha.png")};
+  const Generation more = ask(*scheduler, two), whole = ask(*fresh(), two);
+  EXPECT_GT(more.stats.cached_tokens, 64);
+  EXPECT_EQ(whole.stats.cached_tokens, 0);
+  EXPECT_EQ(more.ids, whole.ids);
+  EXPECT_EQ(more.confidence, whole.confidence);
 }
 
 TEST(ImagesInChats, ThoseThatDoNotFitAreRefusedBeforeTheyAreComputed) {
