@@ -197,7 +197,7 @@ def economy(bench, table):
 
 def peer_version(llama_cli, given):
     """Version and commit of the peer, as it says with --version, unless they are given."""
-    named = re.compile(r"(?:version: *)?(\S+) \(([0-9a-f]{7,40})\)")
+    named = re.compile(r"(?:version: *)?(\S+) \((?:build \d+, commit )?([0-9a-f]{7,40})\)")
     if given:
         found = named.fullmatch(given)
         wrong = f"--llama-version '{given}': not a version and a commit"

@@ -24,6 +24,8 @@ class PeerVersion(unittest.TestCase):
         for to in ("1", "2"):
             said = self.peer("version: 6123 (0a1b2c3d)\nbuilt with cc", to)
             self.assertEqual(bench_targets.peer_version(said, None), "llama.cpp 6123 (0a1b2c3d)")
+        said = self.peer("version: 0.5.0-dev (build 1, commit 0c1e570)")  # since autumn 2026
+        self.assertEqual(bench_targets.peer_version(said, None), "llama.cpp 0.5.0-dev (0c1e570)")
 
     def test_a_given_one_counts(self):
         self.assertEqual(bench_targets.peer_version("nowhere", "b7100 (0a1b2c3)"), "llama.cpp b7100 (0a1b2c3)")
