@@ -84,6 +84,28 @@ TEST(StepTimes, MappingsAreThePlanners) {
   EXPECT_EQ(TimedModel("mobile-v81", "llada-8b").of({.step = step}).mapping, 0);
 }
 
+/// What is kept of a step is not taken for another step, batch or window.
+TEST(StepTimes, WaitsAreOfTheirStep) {
+  const std::vector<Override> tight = {{"window.bytes", "450000000"}, {"window.map_us", "20000"}};
+  const StepSize steps[] = {{.sequences = 1, .rows = 32, .keys = 64, .scored = 32},
+                            {.sequences = 2, .rows = 32, .keys = 64, .scored = 32},
+                            {.sequences = 1, .rows = 64, .keys = 64, .scored = 64}};
+  TimedModel t("mobile-v79", "llada-8b", tight, 4);
+  for (const StepSize& step : steps)
+    for (int again = 0; again < 2; ++again) {
+      TimedModel fresh("mobile-v79", "llada-8b", tight, 4);
+      const StepCycles of_fresh = fresh.of({.step = step});
+      EXPECT_GT(of_fresh.mapping, 0);
+      EXPECT_EQ(t.of({.step = step}).mapping, of_fresh.mapping) << step.sequences << " x " << step.rows;
+    }
+  // Another device asks the same times.
+  const Device wide = *load_device("mobile-v79", {{"window.bytes", "1500000000"}, {"window.map_us", "20000"}});
+  const CostModel model = *CostModel::create(wide, *achieved_bandwidth(wide));
+  const Graph graph = t.shape.architecture->build(t.shape.desc, steps[0].shape());
+  const StepCost cost = *model.evaluate(graph, {.sequences = 1, .keys = 64});
+  EXPECT_LT(t.times.time(model, {.step = steps[0]}, cost)->mapping, t.of({.step = steps[0]}).mapping);
+}
+
 /// Both phases of a block, in the parts that are compiled, sum to it.
 TEST(StepTimes, BlocksAreJudgedByBothPhases) {
   TimedModel t("dart-2048", "llada-8b");

@@ -12,6 +12,7 @@
 #include "npu_compiler/runtime/placement.h"
 #include "npu_compiler/runtime/program_file.h"
 #include "npu_compiler/runtime/scratch.h"
+#include "npu_compiler/runtime/staged_waits.h"
 #include "npu_compiler/runtime/staging.h"
 
 namespace dllm::npu {
@@ -214,6 +215,42 @@ TEST(MemoryPlan, IsNearTheBestOfAllPlacements) {
     EXPECT_LE(timeline.run(*staged).seconds, 1.05 * best);
   }
   EXPECT_GT(compared, 15);
+}
+
+/// With all the times that the same operators may have.
+TEST(StagedWaits, AreThoseOfThePlan) {
+  std::mt19937 random(17);
+  int hidden = 0, waiting = 0, whole = 0, refused = 0;
+  for (int round = 0; round < 60; ++round) {
+    MemoryProgram program = random_program(random, 3 + static_cast<std::int32_t>(random() % 12), 20);
+    MemoryLimits limits = limits_of(lasting_bytes(program) / 4 * static_cast<std::int64_t>(1 + random() % 6) + 1024,
+                                    static_cast<std::int64_t>(random() % 20) * kPage);
+    limits.staging_bytes = std::min(limits.staging_bytes, limits.window_bytes);
+    auto waits = StagedWaits::create(program, limits);
+    const auto first = plan_memory(program, limits);
+    ASSERT_EQ(static_cast<bool>(waits), static_cast<bool>(first));
+    if (!waits) {
+      EXPECT_EQ(waits.error().message(), first.error().message());
+      ++refused;
+      continue;
+    }
+    for (const double longest : {60.0, 3000.0, 5.0}) {
+      std::vector<double> seconds;
+      for (MemoryOp& op : program.ops)
+        seconds.push_back(op.seconds = static_cast<double>(random() % 100) * longest * 1e-8);
+      const MemoryPlan plan = *plan_memory(program, limits);
+      const auto found = waits->waiting(seconds);
+      ASSERT_TRUE(found);
+      EXPECT_NEAR(*found, plan.waiting_seconds, 1e-12 * plan.seconds);
+      ++(plan.slot_bytes == 0 && plan.parts.empty() ? whole : plan.waiting_seconds > 1e-9 ? waiting : hidden);
+    }
+  }
+  EXPECT_GT(hidden, 20);
+  EXPECT_GT(waiting, 20);
+  EXPECT_GT(whole, 10);
+  EXPECT_GT(refused, 3);
+  const MemoryProgram one = random_program(random, 3, 4);
+  EXPECT_FALSE(StagedWaits::create(one, limits_of(1 << 20, 0))->waiting(std::vector<double>(3)));
 }
 
 TEST(MemoryPlan, RunsWithNothingResident) {
