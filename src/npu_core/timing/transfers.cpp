@@ -175,8 +175,8 @@ ResolvedAccesses Transfers::streams(const ResolvedAccesses& accesses, bool packe
 void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& resolved, const MemoryRange& target,
                        Scoreboard& board) {
   const ResolvedAccesses accesses = streams(resolved, request.packed);
-  in_flight(request.engine).push_back({.request = request});
-  Record& record = in_flight(request.engine).back();
+  Record& record = in_flight(request.engine).emplace_back();
+  record.request = request;
   const bool store = request.engine == Engine::kStore;
   // One piece per cell: rows that become valid together.
   const std::uint32_t group =
