@@ -51,19 +51,6 @@ class AttentionLowering {
     e_.set_csr(Csr::kBmmCols, hlen());
     e_.set_csr(Csr::kBmmHeadStride, hlen());
     e_.set_csr(Csr::kBmmLayout, 1);
-    if (c_.options.places_only) {
-      DLLM_CHECK_OK(store_values(c_));
-      c_.stores_pending = false;
-    } else {
-      DLLM_CHECK_OK(emit());
-    }
-    for (const Buffer& b : {scores_, values_, sums_, shares_, maxima_, scratch_}) c_.release(b);
-    return {};
-  }
-
- private:
-  /// Everything is placed.
-  Expected<void> emit() {
     list_blocks();
     load(0, false);
     load(1, false);
@@ -89,9 +76,11 @@ class AttentionLowering {
       multiply_values(i);
     }
     collect(blocks_.size() - 1);
+    for (const Buffer& b : {scores_, values_, sums_, shares_, maxima_, scratch_}) c_.release(b);
     return {};
   }
 
+ private:
   /// Whether V is smoothed: its centre is added to averages whose weights, the quantized probabilities, sum to 1. The
   /// array adds them up, as products with ones, in all lanes of a head.
   bool shares() const { return m_.smoothing.values != SmoothingCentre::kNone; }

@@ -46,20 +46,6 @@ class WideAttention {
     e_.set_csr(Csr::kBmmHeadStride, static_cast<std::uint32_t>(m_.hlen));
     e_.set_csr(Csr::kBmmLayout, 1);
     e_.set_csr(Csr::kBmmGroup, 1);
-    if (c_.options.places_only) {
-      DLLM_CHECK_OK(load(0, false));
-      DLLM_CHECK_OK(store_values(c_));
-      c_.stores_pending = false;
-    } else {
-      DLLM_CHECK_OK(emit());
-    }
-    for (const Buffer& b : {scores_, values_, sums_, scratch_}) c_.release(b);
-    return {};
-  }
-
- private:
-  /// Everything is placed.
-  Expected<void> emit() {
     DLLM_CHECK_OK(load(0, false));
     DLLM_CHECK_OK(load(1, false));
     DLLM_CHECK_OK(store_values(c_));
@@ -80,9 +66,11 @@ class WideAttention {
       multiply_values(i);
     }
     collect(blocks_.size() - 1);
+    for (const Buffer& b : {scores_, values_, sums_, scratch_}) c_.release(b);
     return {};
   }
 
+ private:
   /// A KV head of a sequence: the contents of one buffer of matrix SRAM.
   struct Job {
     std::size_t sequence = 0;

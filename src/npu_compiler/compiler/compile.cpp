@@ -140,7 +140,6 @@ namespace {
 Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options) {
   StepContext c(graph, layout, spec, options);
-  if (options.places_only) c.e.count_only(), c.prologue.count_only();
   c.overlap = options.overlap && options.fuse && !options.keep_values;
   if (c.overlap) {
     DLLM_TRY(c.row_scratch, c.acquire_forever(2, "rows of intermediate results"));
@@ -177,16 +176,15 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
   c.e.fence(0);
   c.prologue.end_region();
   StepProgram result = std::move(c.result);
-  result.vram_rows = c.vram_used();
-  result.overlapped = c.overlap;
-  result.step_bytes = c.step_used();
-  if (options.places_only) return result;
   const std::uint32_t shift = c.prologue.position();
   for (OperatorRegion& region : result.operators) region.begin += shift, region.end += shift;
   result.program = join(c.prologue.take(), c.e.take());
   result.program.name = "step";
   for (ChoiceSite& site : c.choices) site.instruction += shift;
   result.program.choices = {options.choices, std::move(c.choices)};
+  result.vram_rows = c.vram_used();
+  result.overlapped = c.overlap;
+  result.step_bytes = c.step_used();
   DLLM_CHECK_OK(link(result.program));
   return result;
 }

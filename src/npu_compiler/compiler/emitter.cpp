@@ -21,10 +21,6 @@ Gp::~Gp() {
 }
 
 Instruction& Emitter::append(Op op) {
-  if (!keeps_) {
-    ++counted_;
-    return dropped_;
-  }
   Instruction instruction;
   instruction.op = op;
   // Table entries that share an opcode differ in a function field, which encode() fills in.
@@ -150,9 +146,7 @@ std::uint32_t Emitter::branch(const Gp& flag, std::uint32_t target) {
   return here;
 }
 
-void Emitter::land(std::uint32_t branch) {
-  if (keeps_) program_.code[branch].set(Field::kImm18, position() - branch);
-}
+void Emitter::land(std::uint32_t branch) { program_.code[branch].set(Field::kImm18, position() - branch); }
 
 void Emitter::repeat(const Gp& flag, const std::function<void()>& body) {
   forget();
@@ -379,13 +373,11 @@ void Emitter::forget() {
 }
 
 void Emitter::begin_region(std::string name) {
-  if (!keeps_) return;
   open_regions_.push_back(program_.regions.size());
   program_.regions.push_back({std::move(name), position(), position()});
 }
 
 void Emitter::end_region() {
-  if (open_regions_.empty()) return;  // begun when only counting
   const std::size_t region = open_regions_.back();
   open_regions_.pop_back();
   program_.regions[region].end = position();

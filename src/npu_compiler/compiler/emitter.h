@@ -93,7 +93,7 @@ class Emitter {
   void transfer(Op op, const Gp& rd, const Gp& offset, std::uint32_t address, bool strided, std::uint32_t precision,
                 std::uint32_t tag = 0);
   void fence(std::uint32_t tag);
-  void raw(const Instruction& instruction) { append(instruction.op) = instruction; }
+  void raw(const Instruction& instruction) { program_.code.push_back(instruction); }
 
   // Control state. The last value is remembered, and forgotten at the boundaries of loops.
   void set_csr(Csr csr, std::uint32_t value);
@@ -102,13 +102,11 @@ class Emitter {
   void set_scale(std::uint64_t bytes);
   void set_stride(std::uint32_t elements);
 
-  std::uint32_t position() const { return static_cast<std::uint32_t>(keeps_ ? program_.code.size() : counted_); }
+  std::uint32_t position() const { return static_cast<std::uint32_t>(program_.code.size()); }
   /// Names the instructions from here to the matching end_region().
   void begin_region(std::string name);
   void end_region();
 
-  /// From now on, instructions are counted and not kept.
-  void count_only() { keeps_ = false; }
   /// The program so far; the emitter is empty afterwards.
   Program take() { return std::move(program_); }
 
@@ -122,9 +120,6 @@ class Emitter {
   void land(std::uint32_t branch);
 
   Program program_;
-  bool keeps_ = true;
-  std::size_t counted_ = 0;
-  Instruction dropped_;  ///< the latest that is not kept
   std::vector<std::size_t> open_regions_;
   std::uint32_t free_ = 0xfffe;
   std::array<std::optional<std::uint32_t>, kCsrCount> csr_ = {};

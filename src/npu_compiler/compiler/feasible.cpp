@@ -15,7 +15,7 @@
 namespace dllm::npu {
 namespace {
 
-/// A laid-out model of some layers, whose steps are placed to see whether they fit.
+/// A laid-out model of some layers, whose steps are compiled to see whether they fit.
 struct LaidOut {
   ModelShape shape;
   Graph graph;
@@ -53,7 +53,6 @@ class StepFitter {
     fitter.size_ = step;
     fitter.size_.sequences = 1, fitter.size_.scored = std::min(step.scored, step.rows);
     fitter.options_.choices = choices;
-    fitter.options_.places_only = true;
     if (const auto format = mx_format_from_name(device.numerics.logits)) fitter.options_.logits = *format;
     for (int i = 0; i < 2; ++i) {
       ModelShape few = shape;

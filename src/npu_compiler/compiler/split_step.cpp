@@ -103,27 +103,15 @@ class Cutter {
   Expected<SplitStep> take() {
     result_.program.name = "step";
     result_.program.half_scalars = layout_.machine.lanes == LaneFormat::kF16;
+    DLLM_CHECK_OK(link(result_.program));
     return std::move(result_);
   }
 
  private:
-  template <class T>
-  static void append_list(std::vector<T>& to, std::vector<T>&& own) {
-    if (to.empty())
-      to = std::move(own);
-    else
-      to.insert(to.end(), own.begin(), own.end());
-  }
-
-  /// Both are linked. Branches are relative to their own code, so words stay as they are; partners of loops do not.
+  /// Loops and branches are relative to their own code.
   static void append_code(Program& to, Program own) {
     const auto shift = static_cast<std::uint32_t>(to.size());
-    for (std::size_t i = 0; shift > 0 && i < own.code.size(); ++i)
-      if (own.code[i].op == Op::C_LOOP_START || own.code[i].op == Op::C_LOOP_END) own.loop_partner[i] += shift;
-    append_list(to.code, std::move(own.code));
-    append_list(to.words, std::move(own.words));
-    append_list(to.loop_partner, std::move(own.loop_partner));
-    to.loop_depth = std::max(to.loop_depth, own.loop_depth);
+    std::ranges::move(own.code, std::back_inserter(to.code));
     for (const Region& region : own.regions)
       to.regions.push_back({region.name, region.begin + shift, region.end + shift});
     for (ChoiceSite& site : own.choices.sites) site.instruction += shift;

@@ -55,8 +55,6 @@ struct CompileOptions {
   /// Every value has its own buffer, so that all of them can be read after the run (nothing is fused then). For
   /// tests.
   bool keep_values = false;
-  /// Only places in the memories, and what does not fit: no instruction is kept, StepProgram::program is empty.
-  bool places_only = false;
   /// Only these operators. Values that are made before are loaded from `spill`, those that are read later stored there
   /// (spill_bytes()).
   Segment segment = {};
