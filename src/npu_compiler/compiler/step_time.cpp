@@ -68,30 +68,70 @@ Expected<StepCycles> StepTimes::time(const CostModel& model, const StepQuestion&
     return cycles.error();
   }
   if (device.window.bytes == 0) return timed;
-  DLLM_TRY(const MemoryProgram planned, program(model, question, timed));
-  DLLM_TRY(const MemoryLimits limits, memory_limits(device));
-  DLLM_TRY(const MemoryPlan plan, plan_memory(planned, limits));
+  DLLM_TRY(const double waits, waiting(model, question, timed));
   // Hidden transfers leave rounding errors of the sums.
-  const double waits = plan.waiting_seconds > 1e-9 * plan.seconds ? plan.waiting_seconds : 0;
-  timed.mapping = waits * device.clock.ghz * 1e9;
+  const double mapping = waits * device.clock.ghz * 1e9;
+  timed.mapping = mapping > 1e-9 * (timed.cycles() + mapping) ? mapping : 0;
   return timed;
 }
 
-Expected<MemoryProgram> StepTimes::program(const CostModel& model, const StepQuestion& question,
-                                           const StepCycles& timed) {
-  const CostAssumptions load{.sequences = question.step.sequences,
-                             .keys = question.step.keys,
-                             .fused_head = !question.logits,
-                             .choices = question.choices,
-                             .parts = static_cast<std::int64_t>(question.parts.size())};
-  const Graph& graph = whole_.with(question.step.shape());
-  DLLM_TRY(StepCost cost, model.evaluate(graph, load));
+namespace {
+
+CostAssumptions step_load(const StepQuestion& question) {
+  return {.sequences = question.step.sequences,
+          .keys = question.step.keys,
+          .fused_head = !question.logits,
+          .choices = question.choices,
+          .parts = static_cast<std::int64_t>(question.parts.size())};
+}
+
+/// What sizes and limits of a step's program depend on, for one model.
+std::vector<double> memory_key(const Device& device, const MemoryLimits& limits, const StepSize& step) {
+  std::vector<double> key = {device.numerics.weight_bytes, device.numerics.kv_bytes, limits.map_us,
+                             limits.map_us_per_page};
+  for (const std::int64_t n :
+       {device.array.blen, limits.window_bytes, limits.staging_bytes, limits.page_bytes, limits.alignment,
+        limits.mapping_bytes, limits.mappings, step.sequences, step.rows, step.keys, step.scored_rows()})
+    key.push_back(static_cast<double>(n));
+  return key;
+}
+
+}  // namespace
+
+Expected<StepCost> StepTimes::shared_cost(const CostModel& model, const StepQuestion& question,
+                                          const StepCycles& timed) {
+  DLLM_TRY(StepCost cost, model.evaluate(whole_.with(question.step.shape()), step_load(question)));
   double work = 0, host = 0;
   for (const OperatorCost& c : cost.operators) work += std::max({c.matrix, c.vector, c.memory}), host += c.host;
   for (OperatorCost& c : cost.operators)
     c.cycles = std::max({c.matrix, c.vector, c.memory}) * timed.device / work +
                (host > 0 ? c.host * timed.dispatch / host : 0);
-  return step_program(graph, model.device(), load, cost);
+  return cost;
+}
+
+Expected<double> StepTimes::waiting(const CostModel& model, const StepQuestion& question, const StepCycles& timed) {
+  constexpr std::size_t kMostKept = 64;
+  const Device& device = model.device();
+  DLLM_TRY(const StepCost cost, shared_cost(model, question, timed));
+  DLLM_TRY(const MemoryLimits limits, memory_limits(device));
+  std::vector<double> key = memory_key(device, limits, question.step);
+  auto found = waits_.find(key);
+  if (found == waits_.end()) {
+    if (waits_.size() >= kMostKept) waits_.clear();
+    DLLM_TRY(StagedWaits made,
+             StagedWaits::create(step_program(whole_.with(question.step.shape()), device, step_load(question), cost),
+                                 limits));
+    found = waits_.emplace(std::move(key), std::move(made)).first;
+  }
+  std::vector<double> seconds;
+  for (const OperatorCost& c : cost.operators) seconds.push_back(c.cycles / (device.clock.ghz * 1e9));
+  return found->second.waiting(seconds);
+}
+
+Expected<MemoryProgram> StepTimes::program(const CostModel& model, const StepQuestion& question,
+                                           const StepCycles& timed) {
+  DLLM_TRY(const StepCost cost, shared_cost(model, question, timed));
+  return step_program(whole_.with(question.step.shape()), model.device(), step_load(question), cost);
 }
 
 }  // namespace dllm::npu

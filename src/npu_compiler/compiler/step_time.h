@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "npu_compiler/analytic/model_schedule.h"
 #include "npu_compiler/analytic/schedule.h"
 #include "npu_compiler/runtime/memory_plan.h"
+#include "npu_compiler/runtime/staged_waits.h"
 #include "npu_compiler/workload/workload.h"
 
 // How long does a step take? Every verb asks here, and says where the answer is from.
@@ -72,8 +74,14 @@ class StepTimes {
   Expected<MemoryProgram> program(const CostModel& model, const StepQuestion& question, const StepCycles& timed);
 
  private:
+  /// Seconds of waiting for mappings.
+  Expected<double> waiting(const CostModel& model, const StepQuestion& question, const StepCycles& timed);
+  /// Of the step, with `timed`'s cycles shared among operators.
+  Expected<StepCost> shared_cost(const CostModel& model, const StepQuestion& question, const StepCycles& timed);
+
   GraphTemplate whole_;
   ModelSchedule schedule_;
+  std::map<std::vector<double>, StagedWaits> waits_;  ///< by everything about a step but its times
 };
 
 }  // namespace dllm::npu

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "npu_compiler/analytic/operator_work.h"
 #include "npu_compiler/compiler/block_cost.h"
 #include "npu_compiler/runtime/step_memory.h"
@@ -84,6 +88,28 @@ TEST(StepTimes, MappingsAreThePlanners) {
   EXPECT_EQ(TimedModel("mobile-v81", "llada-8b").of({.step = step}).mapping, 0);
 }
 
+/// What is kept of a step is not taken for another step, batch or window.
+TEST(StepTimes, WaitsAreOfTheirStep) {
+  const std::vector<Override> tight = {{"window.bytes", "450000000"}, {"window.map_us", "20000"}};
+  const StepSize steps[] = {{.sequences = 1, .rows = 32, .keys = 64, .scored = 32},
+                            {.sequences = 2, .rows = 32, .keys = 64, .scored = 32},
+                            {.sequences = 1, .rows = 64, .keys = 64, .scored = 64}};
+  TimedModel t("mobile-v79", "llada-8b", tight, 4);
+  for (const StepSize& step : steps)
+    for (int again = 0; again < 2; ++again) {
+      TimedModel fresh("mobile-v79", "llada-8b", tight, 4);
+      const StepCycles of_fresh = fresh.of({.step = step});
+      EXPECT_GT(of_fresh.mapping, 0);
+      EXPECT_EQ(t.of({.step = step}).mapping, of_fresh.mapping) << step.sequences << " x " << step.rows;
+    }
+  // Another device asks the same times.
+  const Device wide = *load_device("mobile-v79", {{"window.bytes", "1500000000"}, {"window.map_us", "20000"}});
+  const CostModel model = *CostModel::create(wide, *achieved_bandwidth(wide));
+  const Graph graph = t.shape.architecture->build(t.shape.desc, steps[0].shape());
+  const StepCost cost = *model.evaluate(graph, {.sequences = 1, .keys = 64});
+  EXPECT_LT(t.times.time(model, {.step = steps[0]}, cost)->mapping, t.of({.step = steps[0]}).mapping);
+}
+
 /// Both phases of a block, in the parts that are compiled, sum to it.
 TEST(StepTimes, BlocksAreJudgedByBothPhases) {
   TimedModel t("dart-2048", "llada-8b");
@@ -119,6 +145,33 @@ TEST(StepTimes, WithoutAProgramThereIsNoBlock) {
   ASSERT_TRUE(parts) << parts.error().message();
   EXPECT_GT(parts->warm.size(), 1u);
   EXPECT_EQ(parts->refine, std::vector<RowPart>{1});
+}
+
+/// Named by every operator that is missing, or by what the device has too little of.
+TEST(StepTimes, WithoutAProgramTheReasonIsNamed) {
+  const Workload w{.batch = 1, .block = 32, .context = 64};
+  for (const char* name : {"dart-2048", "mobile-v79"}) {
+    const auto gemma = check_feasible(*load_device(name), *load_model_shape("diffusion-gemma-tiny"), w);
+    ASSERT_FALSE(gemma);
+    EXPECT_EQ(gemma.error().code, ErrorCode::kUnsupported);
+    for (const char* word :
+         {"two regions", "window of attention", "norm without gain", "scale per expert", "GELU", "soft-capped logits"})
+      EXPECT_NE(gemma.error().message().find(word), std::string::npos) << word;
+  }
+  EXPECT_TRUE(check_feasible(*load_device("dart-512"), *load_model_shape("mdlm-owt"), w));
+  // 128 and 256 experts need as many lanes.
+  for (const auto& [model, experts] : {std::pair{"rnd1-30b", "128 experts"}, {"llada2-mini", "256 experts"}}) {
+    ModelShape shape = *load_model_shape(model);
+    shape.desc.layers = shape.desc.experts.leading_dense + 1;
+    EXPECT_TRUE(check_feasible(*load_device("dart-512"), shape, w)) << model;
+    for (const char* narrow : {"mobile-v79", "mobile-v81-mx", "plena-64-wide"}) {
+      const auto refused = check_feasible(*load_device(narrow), shape, w);
+      ASSERT_FALSE(refused) << model;
+      EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+      EXPECT_NE(refused.error().message().find(experts), std::string::npos) << refused.error().message();
+      EXPECT_NE(refused.error().message().find("64 lanes"), std::string::npos) << refused.error().message();
+    }
+  }
 }
 
 }  // namespace

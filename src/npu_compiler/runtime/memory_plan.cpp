@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "base/human_bytes.h"
 #include "base/integers.h"
@@ -12,6 +14,7 @@
 #include "base/try.h"
 #include "npu_compiler/runtime/placement.h"
 #include "npu_compiler/runtime/scratch.h"
+#include "npu_compiler/runtime/staged_waits.h"
 #include "npu_compiler/runtime/staging.h"
 
 namespace dllm::npu {
@@ -74,7 +77,7 @@ class Planner {
     DLLM_CHECK_OK(place_scratch());
     plan_.seconds = plan_.first_seconds = plan_.paging_seconds = plan_.compute_seconds;
     if (!pack_mappings(program_, lasting, room(0)).fits) {
-      const std::int64_t slot = limits_.staging_bytes / 2 / limits_.page_bytes * limits_.page_bytes;
+      const std::int64_t slot = slot_bytes();
       const StagingTimeline timeline(program_, limits_, slot);
       DLLM_TRY(staged, choose_staged(program_, lasting, timeline, room(2 * slot)));
       plan_.slot_bytes = slot;
@@ -85,7 +88,19 @@ class Planner {
     return std::move(plan_);
   }
 
+  /// No timeline: everything fits. `staged`: by tensor, spread_staged().
+  Expected<void> spread(std::optional<StagingTimeline>& timeline, std::vector<char>& staged) {
+    const std::vector<std::int32_t> lasting = by_first_use(program_, used_, true);
+    DLLM_CHECK_OK(place_scratch());
+    if (pack_mappings(program_, lasting, room(0)).fits) return {};
+    timeline.emplace(program_, limits_, slot_bytes());
+    DLLM_TRY(staged, spread_staged(program_, lasting, *timeline, room(2 * slot_bytes())));
+    return {};
+  }
+
  private:
+  std::int64_t slot_bytes() const { return limits_.staging_bytes / 2 / limits_.page_bytes * limits_.page_bytes; }
+
   std::int64_t map(std::int64_t bytes, MemoryMapping::Use use) {
     const std::int64_t address = plan_.window_used();
     plan_.mappings.push_back({address, round_up(bytes, limits_.page_bytes), use});
@@ -190,6 +205,38 @@ Expected<MemoryPlan> plan_memory(const MemoryProgram& program, const MemoryLimit
   DLLM_CHECK_OK(check_program(program));
   DLLM_CHECK_OK(check_limits(limits));
   return Planner(program, limits).plan();
+}
+
+struct StagedWaits::State {
+  MemoryProgram program;
+  MemoryLimits limits;
+  std::optional<StagingTimeline> timeline = {};  ///< of `program`; none: everything fits
+  std::vector<char> staged = {};
+};
+
+StagedWaits::StagedWaits(std::unique_ptr<State> state) : state_(std::move(state)) {}
+StagedWaits::StagedWaits(StagedWaits&&) noexcept = default;
+StagedWaits& StagedWaits::operator=(StagedWaits&&) noexcept = default;
+StagedWaits::~StagedWaits() = default;
+
+Expected<StagedWaits> StagedWaits::create(MemoryProgram program, const MemoryLimits& limits) {
+  DLLM_CHECK_OK(check_program(program));
+  DLLM_CHECK_OK(check_limits(limits));
+  std::unique_ptr<State> state(new State{std::move(program), limits});
+  DLLM_CHECK_OK(Planner(state->program, state->limits).spread(state->timeline, state->staged));
+  return StagedWaits(std::move(state));
+}
+
+Expected<double> StagedWaits::waiting(std::span<const double> seconds) {
+  std::vector<MemoryOp>& ops = state_->program.ops;
+  if (seconds.size() != ops.size())
+    return Error{ErrorCode::kUsage, fmt::format("{} times of {} operators", seconds.size(), ops.size()), "plan", ""};
+  double compute = 0;
+  for (std::size_t i = 0; i < ops.size(); ++i) compute += ops[i].seconds = seconds[i];
+  // The sums have rounding errors.
+  if (!state_->timeline || state_->timeline->run(state_->staged).seconds <= compute * (1 + 1e-12)) return 0.0;
+  DLLM_TRY(const MemoryPlan plan, plan_memory(state_->program, state_->limits));
+  return plan.waiting_seconds;
 }
 
 }  // namespace dllm::npu

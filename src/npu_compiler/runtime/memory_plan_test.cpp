@@ -10,8 +10,8 @@
 #include "base/integers.h"
 #include "npu_compiler/runtime/memory_map.h"
 #include "npu_compiler/runtime/placement.h"
-#include "npu_compiler/runtime/program_file.h"
 #include "npu_compiler/runtime/scratch.h"
+#include "npu_compiler/runtime/staged_waits.h"
 #include "npu_compiler/runtime/staging.h"
 
 namespace dllm::npu {
@@ -216,6 +216,42 @@ TEST(MemoryPlan, IsNearTheBestOfAllPlacements) {
   EXPECT_GT(compared, 15);
 }
 
+/// With all the times that the same operators may have.
+TEST(StagedWaits, AreThoseOfThePlan) {
+  std::mt19937 random(17);
+  int hidden = 0, waiting = 0, whole = 0, refused = 0;
+  for (int round = 0; round < 60; ++round) {
+    MemoryProgram program = random_program(random, 3 + static_cast<std::int32_t>(random() % 12), 20);
+    MemoryLimits limits = limits_of(lasting_bytes(program) / 4 * static_cast<std::int64_t>(1 + random() % 6) + 1024,
+                                    static_cast<std::int64_t>(random() % 20) * kPage);
+    limits.staging_bytes = std::min(limits.staging_bytes, limits.window_bytes);
+    auto waits = StagedWaits::create(program, limits);
+    const auto first = plan_memory(program, limits);
+    ASSERT_EQ(static_cast<bool>(waits), static_cast<bool>(first));
+    if (!waits) {
+      EXPECT_EQ(waits.error().message(), first.error().message());
+      ++refused;
+      continue;
+    }
+    for (const double longest : {60.0, 3000.0, 5.0}) {
+      std::vector<double> seconds;
+      for (MemoryOp& op : program.ops)
+        seconds.push_back(op.seconds = static_cast<double>(random() % 100) * longest * 1e-8);
+      const MemoryPlan plan = *plan_memory(program, limits);
+      const auto found = waits->waiting(seconds);
+      ASSERT_TRUE(found);
+      EXPECT_NEAR(*found, plan.waiting_seconds, 1e-12 * plan.seconds);
+      ++(plan.slot_bytes == 0 && plan.parts.empty() ? whole : plan.waiting_seconds > 1e-9 ? waiting : hidden);
+    }
+  }
+  EXPECT_GT(hidden, 5);
+  EXPECT_GT(waiting, 20);
+  EXPECT_GT(whole, 10);
+  EXPECT_GT(refused, 3);
+  const MemoryProgram one = random_program(random, 3, 4);
+  EXPECT_FALSE(StagedWaits::create(one, limits_of(1 << 20, 0))->waiting(std::vector<double>(3)));
+}
+
 TEST(MemoryPlan, RunsWithNothingResident) {
   MemoryProgram program;
   program.tensors = {{"a", 4096, 64, true}, {"b", 4096, 64, true}};
@@ -312,52 +348,6 @@ TEST(Scratch, IsAtLeastWhatLivesAndSeldomMuchMore) {
     needed += static_cast<double>(least);
   }
   EXPECT_LT(taken, 1.1 * needed);
-}
-
-constexpr const char* kProgramText = R"(
-[[tensor]]
-name = "w"
-bytes = 1000
-granule = 100
-lasting = true
-[[tensor]]
-name = "x"
-bytes = 10
-[[operator]]
-name = "up"
-us = 2.5
-reads = ["w"]
-writes = ["x"]
-)";
-
-TEST(ProgramFile, IsReadAsWritten) {
-  const auto program = parse_memory_program(kProgramText, "p.toml");
-  ASSERT_TRUE(program) << program.error().what;
-  ASSERT_EQ(program->tensors.size(), 2u);
-  EXPECT_EQ(program->tensors[0].granule, 100);
-  EXPECT_TRUE(program->tensors[0].lasting);
-  EXPECT_FALSE(program->tensors[1].lasting);
-  ASSERT_EQ(program->ops.size(), 1u);
-  EXPECT_DOUBLE_EQ(program->ops[0].seconds, 2.5e-6);
-  EXPECT_EQ(program->ops[0].reads, std::vector<std::int32_t>{0});
-  EXPECT_EQ(program->ops[0].writes, std::vector<std::int32_t>{1});
-}
-
-TEST(ProgramFile, ErrorsNameTheLine) {
-  const std::pair<const char*, const char*> changes[] = {{"reads = [\"w\"]", "reads = [\"v\"]"},
-                                                         {"us = 2.5", "us = -1"},
-                                                         {"bytes = 10\n", "bytes = 0\n"},
-                                                         {"granule = 100", "granule = 2000"},
-                                                         {"name = \"x\"", "name = \"w\""},
-                                                         {"lasting = true", "lasting = true\nodd = 1"},
-                                                         {"bytes = 10\n", "bytes = 10\ngranule = 2\n"}};
-  for (const auto& [from, to] : changes) {
-    std::string text = kProgramText;
-    text.replace(text.find(from), std::string_view(from).size(), to);
-    const auto program = parse_memory_program(text, "p.toml");
-    ASSERT_FALSE(program) << to;
-    EXPECT_TRUE(program.error().where.starts_with("p.toml:")) << program.error().where;
-  }
 }
 
 TEST(MemoryMap, NamesEveryMapping) {

@@ -9,6 +9,7 @@
 #include "base/human_bytes.h"
 #include "base/integers.h"
 #include "base/to_size.h"
+#include "base/try.h"
 
 namespace dllm::npu {
 namespace {
@@ -59,6 +60,20 @@ class PlacementSearch {
     return staged;
   }
 
+  /// Errors: what cannot be staged does not fit.
+  Expected<void> check_room() const {
+    const PackedMappings least = pack(all_staged());
+    if (least.fits) return {};
+    return Error{ErrorCode::kResource,
+                 fmt::format("what cannot be staged takes {} in {} mappings, and there is room for {}{}",
+                             human_bytes(static_cast<double>(least.total)), least.bytes.size(),
+                             human_bytes(static_cast<double>(room_.bytes)),
+                             room_.mappings > 0 ? fmt::format(" in {} mappings", room_.mappings) : ""),
+                 "the window of addresses",
+                 "a larger window (window.bytes), a larger staging buffer (window.staging_bytes) so that more can be "
+                 "staged, a shorter context or fewer rows"};
+  }
+
   Choice best() {
     if (movable_.size() <= kFew) return best_of_all();
     Choice best = improved(scored(spread()));
@@ -67,6 +82,32 @@ class PlacementSearch {
       if (Choice other = improved(scored(disturbed(best.staged))); other.score.better_than(best.score))
         best = std::move(other);
     return best;
+  }
+
+  /// Makes small tensors resident, since each would cost a mapping, and as many others as fit, spread over the program.
+  std::vector<char> spread() const {
+    std::vector<char> staged = all_staged();
+    double low = 0, high = 1;  // fraction of the bytes that is staged
+    for (int i = 0; i < 30; ++i) {
+      const double share = (low + high) / 2;
+      std::vector<char> tried(program_.tensors.size());
+      double owed = 0;
+      for (const std::int32_t t : movable_) {
+        const auto bytes = static_cast<double>(program_.tensors[to_size(t)].bytes);
+        owed += share * bytes;
+        if (owed < bytes) continue;
+        owed -= bytes;
+        tried[to_size(t)] = true;
+      }
+      if (fits(tried)) {
+        high = share;
+        staged = std::move(tried);
+      } else {
+        low = share;
+      }
+    }
+    fill(staged);
+    return staged;
   }
 
  private:
@@ -104,32 +145,6 @@ class PlacementSearch {
       place = false;
       if (!fits(staged)) place = true;
     }
-  }
-
-  /// Makes small tensors resident, since each would cost a mapping, and as many others as fit, spread over the program.
-  std::vector<char> spread() const {
-    std::vector<char> staged = all_staged();
-    double low = 0, high = 1;  // fraction of the bytes that is staged
-    for (int i = 0; i < 30; ++i) {
-      const double share = (low + high) / 2;
-      std::vector<char> tried(program_.tensors.size());
-      double owed = 0;
-      for (const std::int32_t t : movable_) {
-        const auto bytes = static_cast<double>(program_.tensors[to_size(t)].bytes);
-        owed += share * bytes;
-        if (owed < bytes) continue;
-        owed -= bytes;
-        tried[to_size(t)] = true;
-      }
-      if (fits(tried)) {
-        high = share;
-        staged = std::move(tried);
-      } else {
-        low = share;
-      }
-    }
-    fill(staged);
-    return staged;
   }
 
   /// Makes one tensor after the other resident: the one that saves the most time per byte, or transfer per byte if none
@@ -256,16 +271,15 @@ PackedMappings pack_mappings(const MemoryProgram& program, const std::vector<std
 Expected<std::vector<char>> choose_staged(const MemoryProgram& program, const std::vector<std::int32_t>& lasting,
                                           const StagingTimeline& timeline, const ResidentRoom& room) {
   PlacementSearch search(program, lasting, timeline, room);
-  if (const PackedMappings least = search.pack(search.all_staged()); !least.fits)
-    return Error{ErrorCode::kResource,
-                 fmt::format("what cannot be staged takes {} in {} mappings, and there is room for {}{}",
-                             human_bytes(static_cast<double>(least.total)), least.bytes.size(),
-                             human_bytes(static_cast<double>(room.bytes)),
-                             room.mappings > 0 ? fmt::format(" in {} mappings", room.mappings) : ""),
-                 "the window of addresses",
-                 "a larger window (window.bytes), a larger staging buffer (window.staging_bytes) so that more can be "
-                 "staged, a shorter context or fewer rows"};
+  DLLM_CHECK_OK(search.check_room());
   return search.best().staged;
+}
+
+Expected<std::vector<char>> spread_staged(const MemoryProgram& program, const std::vector<std::int32_t>& lasting,
+                                          const StagingTimeline& timeline, const ResidentRoom& room) {
+  const PlacementSearch search(program, lasting, timeline, room);
+  DLLM_CHECK_OK(search.check_room());
+  return search.spread();
 }
 
 }  // namespace dllm::npu

@@ -38,4 +38,9 @@ PackedMappings pack_mappings(const MemoryProgram& program, const std::vector<std
 Expected<std::vector<char>> choose_staged(const MemoryProgram& program, const std::vector<std::int32_t>& lasting,
                                           const StagingTimeline& timeline, const ResidentRoom& room);
 
+/// Where that search begins: small tensors are resident, of the others the same share of the bytes is staged all over
+/// the program. Does not depend on times. Errors: as choose_staged().
+Expected<std::vector<char>> spread_staged(const MemoryProgram& program, const std::vector<std::int32_t>& lasting,
+                                          const StagingTimeline& timeline, const ResidentRoom& room);
+
 }  // namespace dllm::npu

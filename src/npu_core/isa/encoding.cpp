@@ -22,38 +22,56 @@ Error invalid(std::string what, std::string hint = "") {
   return {ErrorCode::kInvalidFile, std::move(what), "", std::move(hint)};
 }
 
-/// The registers and literals that exist; a field's width may allow more.
-Expected<void> check_operand(const InstructionInfo& row, const Operand& operand, std::uint32_t value) {
+/// Whether the value fits its field, and the register or literal exists; a field's width may allow more.
+bool valid(const Operand& operand, const FieldInfo& field, std::uint32_t value) {
+  if ((static_cast<std::uint64_t>(value) >> field.width) != 0) return false;
+  switch (operand.kind) {
+    case OperandKind::kGp:
+      return value < kGpRegisters;
+    case OperandKind::kFp:
+      return value < kFpRegisters;
+    case OperandKind::kAddr:
+      return value < kAddressRegisters;
+    case OperandKind::kZero:
+      return value == 0;
+    case OperandKind::kUint:
+    case OperandKind::kBf16:
+      return value <= operand.limit;
+    case OperandKind::kCsr:
+      return find_csr(value) != nullptr;
+    case OperandKind::kSint:
+      break;
+  }
+  return true;
+}
+
+/// Why an operand is not valid.
+Error operand_error(const InstructionInfo& row, const Operand& operand, std::uint32_t value) {
   const auto out_of = [&](std::string_view kind, std::uint32_t limit) {
     return invalid(
         fmt::format("{}: operand {} is {}, but {} at most {}", row.mnemonic, operand.name, value, kind, limit));
   };
+  const FieldInfo& field = field_info(operand.field);
+  if ((static_cast<std::uint64_t>(value) >> field.width) != 0)
+    return invalid(
+        fmt::format("{}: operand {} = {} does not fit into {} bits", row.mnemonic, operand.name, value, field.width));
   switch (operand.kind) {
     case OperandKind::kGp:
-      if (value >= kGpRegisters) return out_of("integer registers go to", kGpRegisters - 1);
-      break;
+      return out_of("integer registers go to", kGpRegisters - 1);
     case OperandKind::kFp:
-      if (value >= kFpRegisters) return out_of("FP registers go to", kFpRegisters - 1);
-      break;
+      return out_of("FP registers go to", kFpRegisters - 1);
     case OperandKind::kAddr:
-      if (value >= kAddressRegisters) return out_of("address registers go to", kAddressRegisters - 1);
-      break;
+      return out_of("address registers go to", kAddressRegisters - 1);
+    case OperandKind::kCsr:
+      return out_of("control registers go to", kCsrCount - 1);
     case OperandKind::kZero:
-      if (value != 0)
-        return invalid(fmt::format("{}: its {} field is unused and must be 0, not {}", row.mnemonic,
-                                   field_info(operand.field).name, value));
-      break;
+      return invalid(fmt::format("{}: its {} field is unused and must be 0, not {}", row.mnemonic, field.name, value));
     case OperandKind::kUint:
     case OperandKind::kBf16:
-      if (value > operand.limit) return out_of("it may be", operand.limit);
-      break;
-    case OperandKind::kCsr:
-      if (!find_csr(value)) return out_of("control registers go to", kCsrCount - 1);
-      break;
     case OperandKind::kSint:
       break;
   }
-  return {};
+  return out_of("it may be", operand.limit);
 }
 
 std::uint32_t used_bits(const InstructionInfo& row) {
@@ -107,10 +125,7 @@ Expected<std::uint32_t> encode(const Instruction& instruction) {
   for (const Operand& operand : row.operand_list()) {
     const std::uint32_t value = instruction.get(operand.field);
     const FieldInfo& f = field_info(operand.field);
-    if ((static_cast<std::uint64_t>(value) >> f.width) != 0)
-      return invalid(
-          fmt::format("{}: operand {} = {} does not fit into {} bits", row.mnemonic, operand.name, value, f.width));
-    DLLM_CHECK_OK(check_operand(row, operand, value));
+    if (!valid(operand, f, value)) return operand_error(row, operand, value);
     word |= value << f.low;
   }
   return word;
@@ -135,7 +150,7 @@ Expected<Instruction> decode(std::uint32_t word) {
   for (const Operand& operand : row->operand_list()) {
     const FieldInfo& f = field_info(operand.field);
     const std::uint32_t value = (word & field_mask(operand.field)) >> f.low;
-    DLLM_CHECK_OK(check_operand(*row, operand, value));
+    if (!valid(operand, f, value)) return operand_error(*row, operand, value);
     instruction.set(operand.field, value);
   }
   return instruction;

@@ -175,8 +175,8 @@ ResolvedAccesses Transfers::streams(const ResolvedAccesses& accesses, bool packe
 void Transfers::submit(const TransferRequest& request, const ResolvedAccesses& resolved, const MemoryRange& target,
                        Scoreboard& board) {
   const ResolvedAccesses accesses = streams(resolved, request.packed);
-  in_flight(request.engine).push_back({request, {}, 0, {}, {}});
-  Record& record = in_flight(request.engine).back();
+  Record& record = in_flight(request.engine).emplace_back();
+  record.request = request;
   const bool store = request.engine == Engine::kStore;
   // One piece per cell: rows that become valid together.
   const std::uint32_t group =
@@ -228,17 +228,19 @@ Cycle Transfers::finish() {
   return last;
 }
 
+bool Transfers::arrived(const Piece& piece, Cycle by) {
+  return piece.held == 0 && std::ranges::all_of(piece.ids, [&](dram::TransferId id) { return memory_.done(id, by); });
+}
+
 void Transfers::settle() {
   const Cycle now = std::max<Cycle>(0, accounts_[Engine::kFrontEnd].settled - 1);  // later dispatches arrive no earlier
   submit_held(now);
   for (const Engine engine : kDma) {
     for (Record& record : in_flight(engine)) {
-      bool done = true;
-      for (const std::uint32_t index : record.pieces) {
-        done = done && pieces_[index].held == 0;
-        for (const dram::TransferId id : pieces_[index].ids) done = done && memory_.done(id, now);
-      }
-      if (!done) break;
+      // What has arrived stays: a transfer of thousands of pieces is asked about many times.
+      while (record.arrived < record.pieces.size() && arrived(pieces_[record.pieces[record.arrived]], now))
+        ++record.arrived;
+      if (record.arrived < record.pieces.size()) break;
       complete(record);
     }
     retire(engine);

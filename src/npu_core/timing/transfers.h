@@ -98,6 +98,7 @@ class Transfers {
   struct Record {
     TransferRequest request;
     std::vector<std::uint32_t> pieces;
+    std::size_t arrived = 0;  ///< pieces, from the first on, that settle() has found complete
     std::uint64_t bytes = 0;
     std::array<std::uint64_t, 2> low = {}, high = {};  ///< HBM bytes of a store
   };
@@ -120,6 +121,7 @@ class Transfers {
   Cycle unpack(Cycle from, std::uint64_t bytes);
   Cycle complete(Record& record);
   void retire(Engine engine);
+  bool arrived(const Piece& piece, Cycle by);
   std::uint64_t bytes_of(const MemoryRange& range, std::uint32_t rows, bool scales) const;
   void send(const MemoryRange& range, std::uint32_t first, std::uint32_t rows, bool scales, Cycle at,
             std::vector<dram::TransferId>& ids);
