@@ -205,6 +205,7 @@ class Ranks(RanksCase):
         """MPI itself watches its processes."""
         draw = random.Random(2)
         for victim in range(3):
+            took = []
             for _ in range((KILL_MOMENTS + 2) // 3):
                 command = [*MPIRUN, "-n", "3", DLLM, "eval", "--backend", "ranks", "--workers", "mpi", "-t", "1",
                            "--limit", "100000", self.items()]
@@ -219,12 +220,16 @@ class Ranks(RanksCase):
                 time.sleep(0.6 * draw.random() ** 2)
                 start = time.monotonic()
                 os.kill(ranks_of_group[str(victim)], signal.SIGKILL)
-                group.communicate(timeout=60)
+                _, messages = group.communicate(timeout=60)
                 self.assertNotEqual(group.returncode, 0)
+                self.assertRegex(messages, "signal 9|Killed", "mpirun says what ended it")
                 while any(runs(pid) for pid in ranks_of_group.values()):
                     self.assertLess(time.monotonic() - start, 5 if not sanitized() else 60, "a rank is left")
                     time.sleep(0.02)
-                self.assertLess(time.monotonic() - start, 5 if not sanitized() else 60)
+                took.append(time.monotonic() - start)
+                self.assertLess(took[-1], 5 if not sanitized() else 60)
+            print(f"rank {victim} of MPI killed at {len(took)} moments: all others ended within {max(took):.2f} s",
+                  file=sys.stderr)
 
     @unittest.skipUnless(HAS_MPI, "OpenMPI was not installed when this was built")
     def test_mpi_starts_once(self):
