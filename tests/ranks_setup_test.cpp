@@ -78,6 +78,25 @@ TEST(RankSetup, RanksOfOneMachineShareItsMemory) {
   EXPECT_EQ(chosen({7, 8, 7, 8}).find("lacks"), std::string::npos) << "two copies on each";
 }
 
+/// One row cannot be shared: what decodes a token at a time is split by outputs where that pays.
+TEST(RankSetup, TheSplitDependsOnTheRowsOfAStep) {
+  const auto llama = *Model::load(test::random_source({.architecture = "llama", .width = 256, .ffn_width = 1024}));
+  const auto llada = *Model::load(test::random_source({.width = 256, .ffn_width = 1024}));
+  EXPECT_EQ(usual_rows(llama->desc(), nullptr), 1);
+  EXPECT_EQ(usual_rows(llada->desc(), nullptr), 32);
+  const auto sdar = *Model::load(test::random_source({.architecture = "sdar"}));
+  EXPECT_EQ(usual_rows(sdar->desc(), nullptr), sdar->desc().causal_block);
+  const auto chosen = [](const Model& model) {
+    RankFacts facts = four_ranks(model, {1, 2, 3, 4});
+    facts.latency_s = 1e-6;
+    facts.seconds_per_byte = 1e-9;
+    const auto choice = choose_split(model, facts, usual_rows(model.desc(), nullptr), 1e10);
+    return choice ? std::string(split_name(choice->kind)) : choice.error().message();
+  };
+  EXPECT_EQ(chosen(*llama), "outputs");
+  EXPECT_EQ(chosen(*llada), "rows");
+}
+
 TEST(RankSetup, AllRanksComputeAlike) {
   const auto group = test::local_group(2);
   for (const bool same : {true, false}) {

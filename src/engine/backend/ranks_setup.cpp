@@ -262,9 +262,16 @@ StepExchange step_exchange(const Model& model, const RankGraph& part, int rank, 
           static_cast<double>(gathered_bytes(part, rank, ranks, stored_bytes, coded ? kCodeBytes : kFloatBytes))};
 }
 
+std::int64_t usual_rows(const ModelDesc& model, const Model* drafts) {
+  if (drafts != nullptr && drafts->is_drafter()) return drafts->desc().drafter.block;
+  if (model.canvas.length > 0) return model.canvas.length;
+  return model.autoregressive() ? 1 : std::max(1, model.block_length);
+}
+
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
                                    double multiplications, const CpuOptions& cpu, const Model* drafts) {
   const int ranks = static_cast<int>(facts.memory.size());
+  const double share_of_rows = static_cast<double>((rows + ranks - 1) / ranks) / static_cast<double>(rows);
   const Graph graph = model.build({rows, rows});
   SplitChoice best;
   double least = 0;
@@ -277,7 +284,7 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
       const RankGraph part = split_graph(graph, split);
       const StepExchange moved = step_exchange(model, part, rank, ranks, cpu);
       exchange = std::max(exchange, moved.gathers * facts.latency_s + moved.bytes * facts.seconds_per_byte);
-      work = work_of(part, kind == SplitKind::kRows ? 1.0 / ranks : 1.0) / multiplications;
+      work = work_of(part, kind == SplitKind::kRows ? share_of_rows : 1.0) / multiplications;
       compute = kind == SplitKind::kLayers ? compute + work : std::max(compute, work);
       parts.push_back(bytes_of_part(part, model.weights()) + bytes_of_drafts(drafts, split));
     }
@@ -293,8 +300,8 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
     return Error{ErrorCode::kResource, fmt::format("no split fits into the memory of {} ranks: {}", ranks, all),
                  "--split", "start more workers, or give the split"};
   best.reason =
-      fmt::format("{}, for a step of {} rows: {}; {:.0f} us and {:.0f} MB/s between ranks", split_name(best.kind), rows,
-                  all, 1e6 * facts.latency_s, facts.seconds_per_byte > 0 ? 1e-6 / facts.seconds_per_byte : 0.0);
+      fmt::format("{}, for a step of {} row{}: {}; {:.0f} us and {:.0f} MB/s between ranks", split_name(best.kind), rows,
+                  rows == 1 ? "" : "s", all, 1e6 * facts.latency_s, facts.seconds_per_byte > 0 ? 1e-6 / facts.seconds_per_byte : 0.0);
   return best;
 }
 
