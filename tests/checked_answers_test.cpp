@@ -81,8 +81,8 @@ class CachesCounted final : public Backend {
 TEST(CheckedAnswersOfOthers, TakeABranchForEachDraftThatThereCanBe) {
   const test::GoldenModel golden("sdar");
   const auto model = *Model::load(golden.path());
-  CachesCounted backend(*CpuBackend::create(
-      model->desc(), [&](StepShape shape) { return model->build(shape); }, model->weights(), {}));
+  CachesCounted backend(
+      *CpuBackend::create(model->desc(), [&](StepShape shape) { return model->build(shape); }, model->weights(), {}));
   const auto made = [&](std::int32_t block, const std::string& window) {
     GenerateOptions options = checking(0);
     options.block_length = block;

@@ -78,7 +78,7 @@ Expected<SplitKind> choose(const RankModels& models, const std::string& name, co
   }
   DLLM_TRY(const SplitChoice choice,
            choose_split(*models.model, facts, usual_rows(models.model->desc(), models.drafts.get()),
-                             cpu.threads * kThreadMultiplications, cpu, models.drafts.get()));
+                        cpu.threads * kThreadMultiplications, cpu, models.drafts.get()));
   log.warning("--split auto chose {}", choice.reason);  // what a machine chooses by itself, it prints
   return choice.kind;
 }

@@ -299,9 +299,9 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
   if (least == 0)
     return Error{ErrorCode::kResource, fmt::format("no split fits into the memory of {} ranks: {}", ranks, all),
                  "--split", "start more workers, or give the split"};
-  best.reason =
-      fmt::format("{}, for a step of {} row{}: {}; {:.0f} us and {:.0f} MB/s between ranks", split_name(best.kind), rows,
-                  rows == 1 ? "" : "s", all, 1e6 * facts.latency_s, facts.seconds_per_byte > 0 ? 1e-6 / facts.seconds_per_byte : 0.0);
+  best.reason = fmt::format("{}, for a step of {} row{}: {}; {:.0f} us and {:.0f} MB/s between ranks",
+                            split_name(best.kind), rows, rows == 1 ? "" : "s", all, 1e6 * facts.latency_s,
+                            facts.seconds_per_byte > 0 ? 1e-6 / facts.seconds_per_byte : 0.0);
   return best;
 }
 
