@@ -44,7 +44,7 @@ Expected<RanksKey> read_ranks_key(const std::string& path) {
 namespace {
 
 /// A guess: multiplications a second of one thread with int8 dot products. Nothing was measured for it; a wrong one
-/// shifts the work of all splits alike.
+/// shifts the work of all splits alike, but for layers.
 constexpr double kThreadMultiplications = 3e10;
 
 const LoadReader& ranks_reader() {
