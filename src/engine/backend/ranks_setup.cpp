@@ -293,7 +293,7 @@ StepExchange step_exchange(const Model& model, const RankGraph& part, int rank, 
 std::int64_t usual_rows(const ModelDesc& model, const Model* drafts) {
   if (drafts != nullptr && drafts->is_drafter()) return drafts->desc().drafter.block;
   if (model.canvas.length > 0) return model.canvas.length;
-  return model.autoregressive() ? 1 : std::max(1, model.block_length);
+  return std::max(1, model.block_length);  // 1 where a token follows the other
 }
 
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
