@@ -2,10 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "cpu/cpu_backend.h"
 #include "dllm/model.h"
+#include "engine/resolve.h"
+#include "engine/sequence.h"
 #include "golden_model.h"
+#include "model/model.h"
 
 namespace dllm {
 namespace {
@@ -50,6 +58,51 @@ INSTANTIATE_TEST_SUITE_P(Models, CheckedAnswers, ::testing::Values("sdar", "llad
                            std::erase_if(name, [](char c) { return c == '-'; });
                            return name;
                          });
+
+/// Counts the caches that are asked for.
+class CachesCounted final : public Backend {
+ public:
+  explicit CachesCounted(std::unique_ptr<Backend> own) : own_(std::move(own)) {}
+  const ModelDesc& desc() const override { return own_->desc(); }
+  bool runs_branches() const override { return own_->runs_branches(); }
+  Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
+    ++made;
+    return own_->make_cache(capacity);
+  }
+  Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override { return own_->forward(batch); }
+
+  int made = 0;
+
+ private:
+  std::unique_ptr<Backend> own_;
+};
+
+/// No more than a window has masks: a block in turn, or the whole answer.
+TEST(CheckedAnswersOfOthers, TakeABranchForEachDraftThatThereCanBe) {
+  const test::GoldenModel golden("sdar");
+  const auto model = *Model::load(golden.path());
+  CachesCounted backend(
+      *CpuBackend::create(model->desc(), [&](StepShape shape) { return model->build(shape); }, model->weights(), {}));
+  const auto made = [&](std::int32_t block, const std::string& window) {
+    GenerateOptions options = checking(0);
+    if (block > 0) options.block_length = block;
+    options.window.name = window;
+    const auto resolved = resolve_options(options, model->desc());
+    EXPECT_TRUE(resolved) << resolved.error().message();
+    backend.made = 0;
+    auto sequence = Sequence::start({backend}, {97, 98, 99}, *resolved);
+    EXPECT_TRUE(sequence) << sequence.error().message();
+    for (auto steps = *(*sequence)->prepare(); !steps.empty(); steps = *(*sequence)->prepare())
+      EXPECT_TRUE((*sequence)->absorb(*backend.forward(steps)));
+    EXPECT_EQ((*sequence)->decided(), 24);
+    return backend.made;
+  };
+  // The sequence's own, the drafts' and one for each draft's mask.
+  EXPECT_EQ(made(4, ""), 1 + 1 + 4);
+  EXPECT_EQ(made(8, ""), 1 + 1 + 8);
+  EXPECT_GE(made(0, "whole"), 1 + 1 + 24) << "all masks may be drafts";
+  EXPECT_LE(made(0, "whole"), 1 + 1 + 32);
+}
 
 /// What is drawn from logits cannot be kept from an earlier pass, which has no more than the token.
 TEST(CheckedAnswersOfOthers, KeepNoFrontWhereTheyAreDrawn) {

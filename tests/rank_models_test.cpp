@@ -17,6 +17,7 @@
 #include "engine/backend/rank_adapters.h"
 #include "engine/backend/rank_flags.h"
 #include "engine/joined_passes.h"
+#include "format/gguf.h"
 #include "ranks/ranked_backend.h"
 #include "ranks/wire.h"
 #include "ranks_on_threads.h"
@@ -114,14 +115,29 @@ class RankBeside : public testing::Test {
   }
   ~RankBeside() override { fs::remove_all(folder_); }
 
+  /// A model as a file of the folder.
+  std::string written(const test::RandomModel& spec) const {
+    const ModelSource source = test::random_source(spec);
+    GgufWriter writer(source.metadata);
+    for (const SourceTensor& tensor : source.tensors) {
+      const auto added = writer.add(tensor.name, tensor.type, tensor.shape, [&tensor] { return tensor.data; });
+      EXPECT_TRUE(added) << added.error().message();
+    }
+    std::string path = (folder_ / (spec.architecture + ".gguf")).string();
+    const auto wrote = writer.write(path);
+    EXPECT_TRUE(wrote) << wrote.error().message();
+    return path;
+  }
+
   /// Workers with the model's file, and workers with nothing, in every split.
-  void expect_same(const RankModels& models, const test::Script& script, const std::string& what) {
+  void expect_same(const RankModels& models, const test::Script& script, const std::string& what,
+                   const std::string& path = kModels + "tri-f16.gguf") {
     const auto group = test::local_group(1);
     auto alone = make_parts(models, one_thread(), *group[0], SplitKind::kOutputs);
     ASSERT_TRUE(alone) << alone.error().message();
     const Trace expected = script(*alone->backend);
     ASSERT_FALSE(expected.empty());
-    const RankModels with_file{*Model::load(kModels + "tri-f16.gguf"), nullptr, false, kModels + "tri-f16.gguf"};
+    const RankModels with_file{*Model::load(path), nullptr, false, path};
     const PartFolder folder(folder_.string(), std::uint64_t{1} << 30);
     for (const SplitKind split : kAllSplits)
       for (const RankModels& others : {with_file, RankModels{}, models})
@@ -182,6 +198,31 @@ TEST_F(RankBeside, ADrafterRunsOnAllRanks) {
       for (const int ranks : {2, 3})
         EXPECT_EQ(test::difference(expected, run_group(models, models, ranks, split, PartFolder("", 0), script)), "")
             << static_cast<int>(split) << ' ' << ranks;
+  }
+}
+
+/// Workers get the drafter's file, and what it leaves to the target from the target's: their own, or the part that they
+/// got of it.
+TEST_F(RankBeside, ADraftersFileIsSentToWorkers) {
+  const test::RandomModel target{.architecture = "qwen3", .layers = 4, .kv_heads = 2, .type = TensorType::kQ8_0};
+  const std::string path = written(target);
+  for (const std::int64_t own_head : {0, 24}) {
+    LoadOptions options;
+    options.draft_model = written({.architecture = "dflash",
+                                   .layers = 2,
+                                   .kv_heads = 2,
+                                   .seed = 2,
+                                   .drafter = {.target_layers = {0, 2}, .block = 6, .vocab = own_head}});
+    RankModels models{*Model::load(path), nullptr, true};
+    const auto drafter = open_drafts(*models.model, options, Log());
+    ASSERT_TRUE(drafter) << drafter.error().message();
+    models.drafts = *drafter;
+    ASSERT_TRUE(models.drafts->is_drafter());
+    const auto script = [](Backend& backend) { return rounds(backend, Region::kDraft, -1); };
+    expect_same(models, script, "a drafter with a head of " + std::to_string(own_head), path);
+    const auto sent = *whole_file(*models.drafts);
+    EXPECT_EQ(sent.bytes(), fs::file_size(options.draft_model));
+    EXPECT_NE(PartFolder(folder_.string(), std::uint64_t{1} << 30).find(sent), "") << "a worker keeps it";
   }
 }
 

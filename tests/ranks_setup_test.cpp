@@ -78,6 +78,27 @@ TEST(RankSetup, RanksOfOneMachineShareItsMemory) {
   EXPECT_EQ(chosen({7, 8, 7, 8}).find("lacks"), std::string::npos) << "two copies on each";
 }
 
+/// One row cannot be shared: what decodes a token at a time is split by outputs where that pays.
+TEST(RankSetup, TheSplitDependsOnTheRowsOfAStep) {
+  const auto llama = *Model::load(test::random_source({.architecture = "llama", .width = 256, .ffn_width = 1024}));
+  const auto llada = *Model::load(test::random_source({.width = 256, .ffn_width = 1024}));
+  EXPECT_EQ(usual_rows(llama->desc(), nullptr), 1);
+  EXPECT_EQ(usual_rows(llada->desc(), nullptr), 32);
+  const auto sdar = *Model::load(test::random_source({.architecture = "sdar"}));
+  EXPECT_EQ(usual_rows(sdar->desc(), nullptr), sdar->desc().causal_block);
+  const auto chosen = [](const Model& model, std::int64_t rows) {
+    RankFacts facts = four_ranks(model, {1, 2, 3, 4});
+    facts.latency_s = 1e-6;
+    facts.seconds_per_byte = 1.5e-9;
+    const auto choice = choose_split(model, facts, rows, 1e10);
+    return choice ? choice->reason : choice.error().message();
+  };
+  EXPECT_TRUE(chosen(*llama, 1).starts_with("outputs")) << chosen(*llama, 1);
+  // By rows each rank would read all weights for one row.
+  EXPECT_TRUE(chosen(*llada, 4).starts_with("outputs")) << chosen(*llada, 4);
+  EXPECT_TRUE(chosen(*llada, 32).starts_with("rows")) << chosen(*llada, 32);
+}
+
 TEST(RankSetup, AllRanksComputeAlike) {
   const auto group = test::local_group(2);
   for (const bool same : {true, false}) {

@@ -131,6 +131,18 @@ bool needs_plain_steps(const ModelDesc& desc, const ResolvedOptions& resolved) {
                                    resolved.presence_penalty != 0 || resolved.frequency_penalty != 0);
 }
 
+/// Branches of a cache of `capacity` positions that a pass reads at most.
+std::int32_t most_branches(const Backend& backend, const ResolvedOptions& resolved, Position capacity) {
+  if (!backend.runs_branches()) return 0;
+  const ModelDesc& desc = backend.desc();
+  const MethodTraits traits = traits_of(decoders(), resolved.decoder);
+  if (!desc.modes.empty()) return traits.branches;
+  // Drafts are masks of the window: of a block, if it shows one at a time.
+  const bool blocks = traits_of(windows(), resolved.window).whole_blocks;
+  const std::int32_t drafts = std::min(traits.checks, blocks ? resolved.block_length : capacity);
+  return std::max(traits.branches, check_branches(desc, drafts));
+}
+
 }  // namespace
 
 Expected<AnswerLength> Sequence::checked(const ModelDesc& desc, const std::vector<TokenId>& prompt,
@@ -191,10 +203,7 @@ Expected<void> Sequence::make_caches(Position capacity, Position kept) {
   for (auto* const cache : {&cache_, &unconditional_, &side_}) cache->reset();  // before more memory is asked for
   branches_.clear();
   DLLM_TRY(cache_, host_.backend.make_cache(capacity));
-  const MethodTraits traits = traits_of(decoders(), result_.options.decoder);
-  std::int32_t branches = host_.backend.runs_branches() ? traits.branches : 0;
-  if (host_.backend.runs_branches() && host_.backend.desc().modes.empty())
-    branches = std::max(branches, check_branches(host_.backend.desc(), traits.checks));
+  const std::int32_t branches = most_branches(host_.backend, result_.options, capacity);
   for (std::int32_t i = 0; i < branches; ++i) {
     DLLM_TRY(branches_.emplace_back(), host_.backend.make_cache(capacity));
   }

@@ -154,23 +154,27 @@ RankedBackend::~RankedBackend() {
 
 namespace {
 
-/// What every rank has counted. `own`: passes and their seconds.
+/// What every rank has counted in its passes.
 Expected<std::vector<RankTimes>> gather_times(Communicator& ranks, const RankTimes& own) {
-  RankTimes mine = ranks.times();
-  mine.passes = own.passes;
-  mine.pass_s = own.pass_s;
   std::vector<RankTimes> all(static_cast<std::size_t>(ranks.size()));
-  const std::vector<std::size_t> sizes(all.size(), sizeof mine);
-  DLLM_CHECK_OK(ranks.all_gather(std::as_bytes(std::span(&mine, 1)), sizes, std::as_writable_bytes(std::span(all))));
+  const std::vector<std::size_t> sizes(all.size(), sizeof own);
+  DLLM_CHECK_OK(ranks.all_gather(std::as_bytes(std::span(&own, 1)), sizes, std::as_writable_bytes(std::span(all))));
   return all;
 }
 
-/// work(), whose time is that of a pass.
+/// work(), whose time and exchanges are those of a pass. Exchanges between passes, gather_times() itself among them,
+/// are nobody's: who waits there waits for the first rank's caller.
 template <class Work>
-auto counted(RankTimes& passes, const Work& work) {
+auto counted(RankTimes& passes, const Communicator& ranks, const Work& work) {
+  const RankTimes before = ranks.times();
   const auto start = std::chrono::steady_clock::now();
   auto result = work();
   passes.pass_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const RankTimes after = ranks.times();
+  passes.gathers += after.gathers - before.gathers;
+  passes.bytes += after.bytes - before.bytes;
+  passes.wait_s += after.wait_s - before.wait_s;
+  passes.move_s += after.move_s - before.move_s;
   ++passes.passes;
   return result;
 }
@@ -213,7 +217,7 @@ Expected<std::vector<Scores>> RankedBackend::forward(std::span<const SequenceSte
   auto scores = [&]() -> Expected<std::vector<Scores>> {
     try {
       DLLM_CHECK_OK(others_->send(encode_steps(numbers, batch)));
-      return counted(passes_, [&] { return own_->forward(steps); });
+      return counted(passes_, others_->ranks(), [&] { return own_->forward(steps); });
     } catch (const std::bad_alloc&) {
       return Error{ErrorCode::kResource, "out of memory in a forward pass", "", "use fewer rows per step"};
     }
@@ -325,7 +329,7 @@ class Follower {
       if (depth > Backend::kMostBranchDepth) return misfit();
       command.steps[i].cache = cache->second.get();
     }
-    DLLM_TRY(const std::vector<Scores> ignored, counted(passes_, [&] { return own_.forward(command.steps); }));
+    DLLM_TRY(const std::vector<Scores> ignored, counted(passes_, ranks_, [&] { return own_.forward(command.steps); }));
     return {};
   }
   Expected<void> follow(const Report&) {

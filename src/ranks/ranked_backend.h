@@ -45,7 +45,7 @@ class RankedBackend final : public Backend {
   std::unique_ptr<Backend> own_;
   Log log_;
   std::uint32_t next_ = 1;
-  RankTimes passes_;    ///< RankTimes::passes and pass_s
+  RankTimes passes_;    ///< with their exchanges
   std::set<int> slow_;  ///< ranks that were named
 };
 

@@ -23,7 +23,9 @@ from ranks_case import HAS_RANKS, MODELS, RanksCase, ranks
 
 PROMPT = "Once upon a time"
 # Of each rank. `make nightly` takes 20.
-KILL_MOMENTS = int(os.environ.get("DLLM_KILL_MOMENTS", "6"))
+KILL_MOMENTS = int(os.environ.get("DLLM_KILL_MOMENTS", "4"))
+# What users are promised, and `make nightly` checks; other work on a machine may lengthen it.
+WITHIN_S = 5 if "DLLM_KILL_MOMENTS" in os.environ and not sanitized() else 60
 HAS_MPI = shutil.which("mpirun") and (pathlib.Path(DLLM).parent / "libdllm_mpi.so").exists()
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader"]
 
@@ -163,10 +165,10 @@ class Ranks(RanksCase):
         for worker in workers:
             self.assertNotEqual(worker.finish()[0], 0)
         took = time.monotonic() - start
-        self.assertLess(took, 5 if not sanitized() else 60)
+        self.assertLess(took, WITHIN_S)
         return took
 
-    def test_a_killed_rank_is_named_within_five_seconds(self):
+    def test_a_killed_rank_is_named(self):
         """At any moment after the ranks have met: while weights are packed, in a step, in an exchange, between items."""
         draw = random.Random(1)
         for victim in range(3):  # 0: the first rank
@@ -177,15 +179,15 @@ class Ranks(RanksCase):
     def test_a_stopped_machine_is_noticed(self):
         """No packet comes any more, as if a cable were pulled."""
         workers = self.workers(1)
-        command = [DLLM, "eval", *ranks(workers, "--split", "outputs"), "--limit", "100000", self.items()]
+        command = [DLLM, "eval", *ranks(workers), "--limit", "100000", self.items()]
         first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                  env=clean_environment())
         self.addCleanup(first.kill)
-        time.sleep(1)
+        self.assertIn("for a step of", first.stderr.readline())
         os.kill(workers[0].process.pid, signal.SIGSTOP)
         start = time.monotonic()
         _, messages = first.communicate(timeout=60)
-        self.assertLess(time.monotonic() - start, 5 if not sanitized() else 60)
+        self.assertLess(time.monotonic() - start, WITHIN_S)
         self.assertIn("rank 1", messages)
 
     @unittest.skipUnless(HAS_MPI, "OpenMPI was not installed when this was built")
@@ -205,6 +207,7 @@ class Ranks(RanksCase):
         """MPI itself watches its processes."""
         draw = random.Random(2)
         for victim in range(3):
+            took = []
             for _ in range((KILL_MOMENTS + 2) // 3):
                 command = [*MPIRUN, "-n", "3", DLLM, "eval", "--backend", "ranks", "--workers", "mpi", "-t", "1",
                            "--limit", "100000", self.items()]
@@ -219,12 +222,16 @@ class Ranks(RanksCase):
                 time.sleep(0.6 * draw.random() ** 2)
                 start = time.monotonic()
                 os.kill(ranks_of_group[str(victim)], signal.SIGKILL)
-                group.communicate(timeout=60)
+                _, messages = group.communicate(timeout=60)
                 self.assertNotEqual(group.returncode, 0)
+                self.assertRegex(messages, "signal 9|Killed", "mpirun says what ended it")
                 while any(runs(pid) for pid in ranks_of_group.values()):
-                    self.assertLess(time.monotonic() - start, 5 if not sanitized() else 60, "a rank is left")
+                    self.assertLess(time.monotonic() - start, WITHIN_S, "a rank is left")
                     time.sleep(0.02)
-                self.assertLess(time.monotonic() - start, 5 if not sanitized() else 60)
+                took.append(time.monotonic() - start)
+                self.assertLess(took[-1], WITHIN_S)
+            print(f"rank {victim} of MPI killed at {len(took)} moments: all others ended within {max(took):.2f} s",
+                  file=sys.stderr)
 
     @unittest.skipUnless(HAS_MPI, "OpenMPI was not installed when this was built")
     def test_mpi_starts_once(self):
@@ -282,10 +289,10 @@ class Ranks(RanksCase):
             self.assertEqual(r["split"], "outputs")
             self.assertEqual(r["repetitions"], 5)
             shares = r["compute_ms"] + r["gather_ms"] + r["wait_ms"]
-            # The time between them is nobody's: on a busy machine some per cent. A share that is left out is more.
-            self.assertAlmostEqual(shares * r["layers"], r["step_ms"], delta=0.1 * r["step_ms"])
+            self.assertAlmostEqual(shares * r["layers"], r["step_ms"], delta=0.001 * r["step_ms"])
             self.assertGreater(r["bound_ms"], 0)
             self.assertGreaterEqual(r["gathers"], 4 * r["layers"])
+            self.assertEqual(r["gathers"], round(r["gathers"]), "those between passes are no pass's")
         # Of a single rank it is the rest of what a clock with other work beside it measures, which may be nothing.
         self.assertGreater(sum(r["compute_ms"] for r in records), 0)
         self.assertAlmostEqual(records[3]["received_mb"] / records[0]["received_mb"], 2, delta=0.2)

@@ -11,6 +11,7 @@ import sys
 import unittest
 
 from cli_case import CliCase
+from ranks_case import HAS_RANKS, Worker, ranks
 from serve_case import Server
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -52,6 +53,29 @@ class SmolLm2Drafter(CliCase):
                                        prompt).stdout)["stats"]
             rounds, tokens = rounds + stats["rounds"], tokens + stats["round_tokens"]
         self.assertGreater(tokens / rounds, 2.2)
+
+    @unittest.skipUnless(HAS_RANKS, "this build has no ranks on other machines (libzmq3-dev)")
+    def test_a_workers_drafter_comes_from_the_first_rank(self):
+        """Workers without a file get their part of the target, and the drafter's whole file; the next time they have it."""
+        key, cache = self.dir / "key", self.dir / "cache"
+        key.write_text("a secret\n")
+        key.chmod(0o600)
+        words = ["run", "-m", FILES[0], "--draft-model", DRAFTER, "-n", 24, "-o", "json", PROMPTS[0]]
+
+        def answer(*own):
+            answer = json.loads(self.ok(*words, *own).stdout)
+            return answer["text"], answer["stats"]["rounds"], answer["stats"]["round_tokens"]
+
+        expected = answer("-t", 1)
+        for sent in (True, False):
+            workers = [Worker("--cache", cache, "--key-file", key) for _ in range(2)]
+            for worker in workers:
+                self.addCleanup(worker.stop)
+            self.assertEqual(answer(*ranks(workers, "--split", "outputs", "--workers-key", key)), expected)
+            for worker in workers:
+                self.assertEqual(worker.finish()[0], 0)  # it says, as the first rank does, which bytes have no token
+                self.assertEqual(worker.told.count("received"), 2 if sent else 0, worker.told)
+        self.assertEqual(len(list(cache.glob("*.gguf"))), 3, "two parts of the target, one drafter")
 
     def test_a_server_drafts(self):
         body = {"messages": [{"role": "user", "content": PROMPTS[0]}], "max_tokens": 48, "temperature": 0}

@@ -104,6 +104,28 @@ Expected<void> PartFolder::make_room(const FilePart& part) const {
 
 namespace {
 
+/// A file that nobody else writes to.
+struct Arriving {
+  std::string path;
+  FileLock lock;
+  FileDescriptor file;
+};
+
+/// A process number alone is no name of its own: those of several containers, which may share a folder, are the same.
+Expected<Arriving> arriving_file(const std::string& target) {
+  constexpr int kMostWriters = 256;
+  for (int i = 0; i < kMostWriters; ++i) {
+    std::string path = fmt::format("{}.{}-{}{}", target, ::getpid(), i, kArriving);
+    DLLM_TRY(std::optional<FileLock> lock, FileLock::try_take(path));
+    if (!lock) continue;
+    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW));
+    if (file.get() >= 0) return Arriving{std::move(path), *std::move(lock), std::move(file)};
+    // Who looked for what killed writers have left may have removed it before it was locked.
+    if (errno != ENOENT) return system_error("cannot be opened", errno, path);
+  }
+  return Error{ErrorCode::kIo, fmt::format("{} ranks write this file", kMostWriters), target, "start all ranks again"};
+}
+
 class SparseWriter final : public PartWriter {
  public:
   /// `target`: empty: it is not kept.
@@ -167,16 +189,12 @@ class SparseWriter final : public PartWriter {
 
 Expected<std::unique_ptr<PartWriter>> PartWriter::create(const PartFolder& folder, const FilePart& part) {
   const std::string target = folder.file_of(part);
-  const std::string path = fmt::format("{}.{}{}", target, ::getpid(), kArriving);
-  DLLM_TRY(std::optional<FileLock> lock, FileLock::try_take(path));
-  if (!lock) return Error{ErrorCode::kIo, "another rank writes this file", path, "start all ranks again"};
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW));
-  if (file.get() < 0) return system_error("cannot be opened", errno, path);
-  ::fchmod(file.get(), 0600);
-  if (::ftruncate(file.get(), static_cast<off_t>(part.file_bytes)) != 0)
-    return system_error("cannot have this size", errno, path);
-  return std::unique_ptr<PartWriter>(
-      new SparseWriter(folder.keeps() ? target : "", path, *std::move(lock), std::move(file), part));
+  DLLM_TRY(Arriving own, arriving_file(target));
+  ::fchmod(own.file.get(), 0600);
+  if (::ftruncate(own.file.get(), static_cast<off_t>(part.file_bytes)) != 0)
+    return system_error("cannot have this size", errno, own.path);
+  return std::unique_ptr<PartWriter>(new SparseWriter(folder.keeps() ? target : "", std::move(own.path),
+                                                      std::move(own.lock), std::move(own.file), part));
 }
 
 }  // namespace dllm

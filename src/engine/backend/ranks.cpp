@@ -44,10 +44,8 @@ Expected<RanksKey> read_ranks_key(const std::string& path) {
 namespace {
 
 /// A guess: multiplications a second of one thread with int8 dot products. Nothing was measured for it; a wrong one
-/// shifts the work of all splits alike.
+/// shifts the work of all splits alike, but for layers.
 constexpr double kThreadMultiplications = 3e10;
-/// The rows of a block of the usual methods, for which `auto` chooses.
-constexpr std::int64_t kUsualRows = 32;
 
 const LoadReader& ranks_reader() {
   static const LoadReader reader{
@@ -78,8 +76,9 @@ Expected<SplitKind> choose(const RankModels& models, const std::string& name, co
     if (again) DLLM_CHECK_OK(check_fits(*models.model, facts, kind, models.drafts.get()));
     return kind;
   }
-  DLLM_TRY(const SplitChoice choice, choose_split(*models.model, facts, kUsualRows,
-                                                  cpu.threads * kThreadMultiplications, cpu, models.drafts.get()));
+  DLLM_TRY(const SplitChoice choice,
+           choose_split(*models.model, facts, usual_rows(models.model->desc(), models.drafts.get()),
+                        cpu.threads * kThreadMultiplications, cpu, models.drafts.get()));
   log.warning("--split auto chose {}", choice.reason);  // what a machine chooses by itself, it prints
   return choice.kind;
 }

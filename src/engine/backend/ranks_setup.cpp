@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/human_bytes.h"
 #include "base/input_file.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "cpu/model_memory.h"
 #include "ranks/agree.h"
@@ -189,24 +190,51 @@ double lacking(const std::vector<double>& parts, const RankFacts& facts) {
   return most;
 }
 
-/// Multiplications of a rank in a step of the graph's shape.
-double work_of(const RankGraph& part, double share_of_rows) {
-  double work = 0;
+/// A rank's work in a step.
+struct Work {
+  double multiplications = 0;
+  double bytes = 0;  ///< of weights that it reads
+};
+
+/// `rows`: of the step, those whose products this rank computes; all rows are scored.
+Work work_of(const RankGraph& part, const Weights& weights, double rows) {
+  Work work;
+  const auto add = [&](WeightId id, double used_rows, double read) {
+    if (id == kNoId) return;
+    const auto elements = static_cast<double>(element_count(part.graph.weight(id).shape));
+    const auto source = to_size(part.parts[to_size(id)].source);
+    const Codec& stored = codec(weights[source].type);
+    work.multiplications += used_rows * elements;
+    work.bytes += read * elements * static_cast<double>(stored.block_bytes) / static_cast<double>(stored.block_elems);
+  };
   for (const Op& op : part.graph.ops) {
-    const auto add = [&](WeightId id, double used) {
-      if (id != kNoId)
-        work += used * static_cast<double>(part.graph.shape.rows) *
-                static_cast<double>(element_count(part.graph.weight(id).shape));
-    };
-    if (const auto* o = std::get_if<op::Linear>(&op)) add(o->weight, share_of_rows);
-    if (const auto* o = std::get_if<op::ScoreHead>(&op)) add(o->weight, 1);
+    if (const auto* o = std::get_if<op::Linear>(&op)) add(o->weight, rows, 1);
+    if (const auto* o = std::get_if<op::ScoreHead>(&op)) add(o->weight, static_cast<double>(part.graph.shape.rows), 1);
     if (const auto* o = std::get_if<op::Experts>(&op)) {
       const Shape& gate = part.graph.weight(o->gate).shape;
       const double used = static_cast<double>(part.graph.value(o->route).width) / 2 / static_cast<double>(gate[2]);
-      for (const WeightId id : {o->gate, o->up, o->down}) add(id, used * share_of_rows);
+      for (const WeightId id : {o->gate, o->up, o->down}) add(id, used * rows, std::min(1.0, used * rows));
     }
   }
   return work;
+}
+
+/// A guess as that of multiplications: of a machine's memory. Reading is what rows do not share, so that it decides
+/// for few rows.
+constexpr double kReadBytesPerSecond = 2.5e10;
+
+/// Seconds of a step by the work of its ranks. Those of one machine share its memory.
+double seconds_of(SplitKind kind, const std::vector<Work>& work, const RankFacts& facts, double multiplications) {
+  double all = 0, longest = 0;
+  for (std::size_t r = 0; r < work.size(); ++r) {
+    double read = work[r].bytes;
+    for (std::size_t other = 0; other < work.size() && kind != SplitKind::kLayers; ++other)
+      if (other != r && facts.machine[r] != 0 && facts.machine[other] == facts.machine[r]) read += work[other].bytes;
+    const double own = work[r].multiplications / multiplications + read / kReadBytesPerSecond;
+    all += own;
+    longest = std::max(longest, own);
+  }
+  return kind == SplitKind::kLayers ? all : longest;
 }
 
 }  // namespace
@@ -262,26 +290,34 @@ StepExchange step_exchange(const Model& model, const RankGraph& part, int rank, 
           static_cast<double>(gathered_bytes(part, rank, ranks, stored_bytes, coded ? kCodeBytes : kFloatBytes))};
 }
 
+std::int64_t usual_rows(const ModelDesc& model, const Model* drafts) {
+  if (drafts != nullptr && drafts->is_drafter()) return drafts->desc().drafter.block;
+  if (model.canvas.length > 0) return model.canvas.length;
+  return std::max(1, model.block_length);  // 1 where a token follows the other
+}
+
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
                                    double multiplications, const CpuOptions& cpu, const Model* drafts) {
   const int ranks = static_cast<int>(facts.memory.size());
+  const auto shared_rows = static_cast<double>((rows + ranks - 1) / ranks);
   const Graph graph = model.build({rows, rows});
   SplitChoice best;
   double least = 0;
   std::string all;
   for (const SplitKind kind : {SplitKind::kRows, SplitKind::kOutputs, SplitKind::kLayers}) {
-    double compute = 0, exchange = 0, work = 0;
+    double exchange = 0;
     std::vector<double> parts;
+    std::vector<Work> work;
     for (int rank = 0; rank < ranks; ++rank) {
       const RankSplit split{kind, rank, ranks};
       const RankGraph part = split_graph(graph, split);
       const StepExchange moved = step_exchange(model, part, rank, ranks, cpu);
       exchange = std::max(exchange, moved.gathers * facts.latency_s + moved.bytes * facts.seconds_per_byte);
-      work = work_of(part, kind == SplitKind::kRows ? 1.0 / ranks : 1.0) / multiplications;
-      compute = kind == SplitKind::kLayers ? compute + work : std::max(compute, work);
+      const double own_rows = kind == SplitKind::kRows ? shared_rows : static_cast<double>(rows);
+      work.push_back(work_of(part, model.weights(), own_rows));
       parts.push_back(bytes_of_part(part, model.weights()) + bytes_of_drafts(drafts, split));
     }
-    const double short_of = lacking(parts, facts);
+    const double short_of = lacking(parts, facts), compute = seconds_of(kind, work, facts, multiplications);
     all += fmt::format("{}{} {:.1f} ms of work and {:.1f} ms of exchange{}", all.empty() ? "" : ", ", split_name(kind),
                        1e3 * compute, 1e3 * exchange,
                        short_of > 0 ? fmt::format(" (a machine lacks {})", human_bytes(short_of)) : "");
@@ -292,9 +328,9 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
   if (least == 0)
     return Error{ErrorCode::kResource, fmt::format("no split fits into the memory of {} ranks: {}", ranks, all),
                  "--split", "start more workers, or give the split"};
-  best.reason =
-      fmt::format("{}, for a step of {} rows: {}; {:.0f} us and {:.0f} MB/s between ranks", split_name(best.kind), rows,
-                  all, 1e6 * facts.latency_s, facts.seconds_per_byte > 0 ? 1e-6 / facts.seconds_per_byte : 0.0);
+  best.reason = fmt::format("{}, for a step of {} row{}: {}; {:.0f} us and {:.0f} MB/s between ranks",
+                            split_name(best.kind), rows, rows == 1 ? "" : "s", all, 1e6 * facts.latency_s,
+                            facts.seconds_per_byte > 0 ? 1e-6 / facts.seconds_per_byte : 0.0);
   return best;
 }
 

@@ -59,6 +59,10 @@ StepExchange step_exchange(const Model& model, const RankGraph& part, int rank, 
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
                                    double multiplications, const CpuOptions& cpu = {}, const Model* drafts = nullptr);
 
+/// Rows of a step, for which a split is chosen: those of a drafter's or the model's block, of a whole canvas, or one
+/// where a token follows the other. `drafts`: as choose_split().
+std::int64_t usual_rows(const ModelDesc& model, const Model* drafts);
+
 /// `drafts`: as choose_split(). Errors: kResource (the parts exceed the memory of a machine).
 Expected<void> check_fits(const Model& model, const RankFacts& facts, SplitKind kind, const Model* drafts = nullptr);
 
