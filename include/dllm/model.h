@@ -218,9 +218,10 @@ class LanguageModel {
   /// The same, before place_images().
   Expected<TemplatedPrompt> render_template(const std::string& variables) const;
   /// Puts images where the template wrote their tokens. `images`: bytes of image files, in the order in which the
-  /// messages have parts of the type "image". Errors: kUsage (another number of images than of places, too long),
-  /// those of files.
-  Expected<TemplatedPrompt> place_images(TemplatedPrompt prompt, const std::vector<std::string>& images) const;
+  /// messages have parts of the type "image". `stop`: ends the work before the next image. Errors: kUsage (another
+  /// number of images than of places, too long), kCancelled (stopped), those of files.
+  Expected<TemplatedPrompt> place_images(TemplatedPrompt prompt, const std::vector<std::string>& images,
+                                         const StopToken& stop = {}) const;
   /// Whether prompts may have images (LoadOptions::mmproj).
   bool reads_images() const;
   /// Variables for every conversation, a JSON object, which those of a call replace. Errors: kUsage (no object; names

@@ -29,6 +29,8 @@ Expected<TokenId> image_token(const Tokenizer& tokenizer, const char* text) {
                "the model was not made for images"};
 }
 
+Error stopped() { return {ErrorCode::kCancelled, "nobody waits for the images any more", "images", ""}; }
+
 }  // namespace
 
 std::int64_t Images::Kept::bytes() const {
@@ -86,13 +88,14 @@ void Images::keep(Kept kept) {
 }
 
 Expected<std::vector<Images::Sized>> Images::fitting(const std::vector<std::string>& files, std::size_t text,
-                                                     std::int64_t context) {
+                                                     std::int64_t context, const StopToken& stop) {
   if (files.size() > kMostImages)
     return Error{ErrorCode::kUsage, fmt::format("{} images; a prompt may have {}", files.size(), kMostImages), "images",
                  "leave some out"};
   std::vector<Sized> all;
   auto positions = static_cast<std::int64_t>(text);
   for (std::size_t i = 0; i < files.size(); ++i) {
+    if (stop.stop_requested()) return stopped();
     DLLM_TRY(Sized one, sized(files[i], fmt::format("image {}", i + 1)));
     positions += one.count + 1;
     if (positions > context)
@@ -105,13 +108,13 @@ Expected<std::vector<Images::Sized>> Images::fitting(const std::vector<std::stri
 }
 
 Expected<TemplatedPrompt> Images::place(TemplatedPrompt prompt, const std::vector<std::string>& files,
-                                        std::int64_t context) {
+                                        std::int64_t context, const StopToken& stop) {
   const auto wanted = std::ranges::count(prompt.ids, tokens_.image);
   if (wanted != static_cast<std::ptrdiff_t>(files.size()))
     return Error{ErrorCode::kUsage,
                  fmt::format("the chat template has places for {} images, and {} are given", wanted, files.size()),
                  "images", "the model's own template writes one for each"};
-  DLLM_TRY(std::vector<Sized> all, fitting(files, prompt.ids.size(), context));
+  DLLM_TRY(std::vector<Sized> all, fitting(files, prompt.ids.size(), context, stop));
   std::vector<TokenId> ids;
   std::vector<PromptImages::Image> images;
   for (const TokenId id : prompt.ids) {
@@ -119,6 +122,7 @@ Expected<TemplatedPrompt> Images::place(TemplatedPrompt prompt, const std::vecto
       ids.push_back(id);
       continue;
     }
+    if (stop.stop_requested()) return stopped();
     DLLM_TRY(auto image, embedding(std::move(all[images.size()])));
     ids.push_back(tokens_.begin);
     ids.push_back(image->id);

@@ -11,6 +11,7 @@
 #include "backend/prompt_images.h"
 #include "dllm/error.h"
 #include "dllm/model.h"
+#include "dllm/stop_token.h"
 #include "engine/vision_tower.h"
 #include "image/image.h"
 #include "text/tokenizer/tokenizer.h"
@@ -28,9 +29,10 @@ class Images {
 
   /// The prompt with its images, in the order of their tokens: each token becomes the begin of an image, its positions
   /// and its end. No image is embedded before all are known to fit into `context` positions. Errors: kUsage (more or
-  /// fewer images than tokens, too many of them, or of positions), and those of decode_image(), vision_image_size() and
-  /// VisionTower::embed().
-  Expected<TemplatedPrompt> place(TemplatedPrompt prompt, const std::vector<std::string>& files, std::int64_t context);
+  /// fewer images than tokens, too many of them, or of positions), kCancelled (stopped before some image), and those of
+  /// decode_image(), vision_image_size() and VisionTower::embed().
+  Expected<TemplatedPrompt> place(TemplatedPrompt prompt, const std::vector<std::string>& files, std::int64_t context,
+                                  const StopToken& stop);
 
   const std::vector<std::shared_ptr<const MappedFile>>& files() const { return tower_->files(); }
 
@@ -52,7 +54,8 @@ class Images {
   Images(std::unique_ptr<VisionTower> tower, Tokens tokens) : tower_(std::move(tower)), tokens_(tokens) {}
   Expected<Sized> sized(const std::string& file, const std::string& name);
   /// `text`: positions of the prompt with one for each image.
-  Expected<std::vector<Sized>> fitting(const std::vector<std::string>& files, std::size_t text, std::int64_t context);
+  Expected<std::vector<Sized>> fitting(const std::vector<std::string>& files, std::size_t text, std::int64_t context,
+                                       const StopToken& stop);
   Expected<std::shared_ptr<const ImageEmbedding>> embedding(Sized sized);
   void keep(Kept kept);
 

@@ -227,8 +227,9 @@ nlohmann::ordered_json message_content(const ChatTurn& turn) {
 }  // namespace
 
 Expected<TemplatedPrompt> LanguageModel::Impl::with_images(TemplatedPrompt prompt,
-                                                           const std::vector<std::string>& files) const {
-  if (images != nullptr) return images->place(std::move(prompt), files, desc().context_length);
+                                                           const std::vector<std::string>& files,
+                                                           const StopToken& stop) const {
+  if (images != nullptr) return images->place(std::move(prompt), files, desc().context_length, stop);
   if (files.empty()) return prompt;
   return Error{ErrorCode::kUsage, "the model was loaded without a vision tower, and images are given", "--image",
                "name its tower with --mmproj, if it has one"};
@@ -326,9 +327,9 @@ Expected<TemplatedPrompt> LanguageModel::render_template(const std::string& vari
   return impl_->encode_variables(std::move(json));
 }
 
-Expected<TemplatedPrompt> LanguageModel::place_images(TemplatedPrompt prompt,
-                                                      const std::vector<std::string>& images) const {
-  return impl_->with_images(std::move(prompt), images);
+Expected<TemplatedPrompt> LanguageModel::place_images(TemplatedPrompt prompt, const std::vector<std::string>& images,
+                                                      const StopToken& stop) const {
+  return impl_->with_images(std::move(prompt), images, stop);
 }
 
 bool LanguageModel::reads_images() const { return impl_->images != nullptr; }

@@ -178,7 +178,8 @@ struct LanguageModel::Impl {
 
   Expected<TemplatedPrompt> encode_turns(const std::vector<ChatTurn>& turns) const;
   /// Puts images in their places. Errors: kUsage (there are some, and no tower), and those of Images::place().
-  Expected<TemplatedPrompt> with_images(TemplatedPrompt prompt, const std::vector<std::string>& files) const;
+  Expected<TemplatedPrompt> with_images(TemplatedPrompt prompt, const std::vector<std::string>& files,
+                                        const StopToken& stop = {}) const;
   /// The ids of what the chat template makes of `variables`, an object. Like transformers, adds the special tokens'
   /// texts, and `tools` and `documents` as none if they are absent.
   Expected<TemplatedPrompt> encode_variables(nlohmann::ordered_json variables) const;

@@ -91,7 +91,8 @@ Expected<PreparedConversation> prepare(const CallPtr& call, const Conversation& 
                                        std::optional<Tools> tools, const Thinking& thinking,
                                        const GenerateOptions& options) {
   const bool structured = has_structure(options) && !call->body.contains("regex");
-  DLLM_TRY(ConversationPrompt prompt, render(call->served(), conversation, tools, thinking, structured, call->ignored));
+  DLLM_TRY(ConversationPrompt prompt,
+           render(call->served(), conversation, tools, thinking, structured, call->ignored, call->stop.get_token()));
   return PreparedConversation{std::move(prompt.ids),
                               AnswerReader(call->served(), std::move(tools), thinking, std::move(prompt.opening)),
                               std::move(prompt.images)};

@@ -201,7 +201,7 @@ void drop_thoughts(Json& messages, const TemplateFacts& facts) {
 }
 
 Expected<TemplatedPrompt> render_variables(const ServedModel& served, Json variables, const TemplateFacts& facts,
-                                           const std::vector<std::string>& images) {
+                                           const std::vector<std::string>& images, const StopToken& stop) {
   const bool thoughts = name_thoughts(variables["messages"], facts);
   auto prompt = served.model.render_template(dump(variables));
   // Some templates can only add to a text. An assistant that only called tools has none; transformers fails there.
@@ -211,11 +211,13 @@ Expected<TemplatedPrompt> render_variables(const ServedModel& served, Json varia
     drop_thoughts(variables["messages"], facts);
     if (auto again = served.model.render_template(dump(variables))) prompt = std::move(again);
   }
-  if (prompt) prompt = served.model.place_images(*std::move(prompt), images);
+  if (prompt) prompt = served.model.place_images(*std::move(prompt), images, stop);
   if (prompt) return prompt;
   Error error = std::move(prompt).error();
   // What a template refuses is the client's error in these messages, not the server's.
-  if (error.code != ErrorCode::kResource && error.code != ErrorCode::kIo) error.code = ErrorCode::kUsage;
+  const bool own =
+      error.code == ErrorCode::kResource || error.code == ErrorCode::kIo || error.code == ErrorCode::kCancelled;
+  if (!own) error.code = ErrorCode::kUsage;
   return error;
 }
 
@@ -280,7 +282,7 @@ Expected<std::string> content_text(const Json& content, const std::string& field
 
 Expected<ConversationPrompt> render(const ServedModel& served, const Conversation& conversation,
                                     const std::optional<Tools>& tools, const Thinking& thinking, bool structured,
-                                    Ignored& ignored) {
+                                    Ignored& ignored, const StopToken& stop) {
   const auto& [system, messages, field, images] = conversation;
   if (!messages.is_array() || messages.empty()) return wrong_type(field, "a list of messages, at least one");
   DLLM_CHECK_OK(served.check_size(system.size(), "system"));
@@ -306,7 +308,7 @@ Expected<ConversationPrompt> render(const ServedModel& served, const Conversatio
     Json variables = std::move(wish.variables);
     variables["messages"] = std::move(list);
     if (tools) variables["tools"] = tools->list;
-    DLLM_TRY(prompt, render_variables(served, std::move(variables), facts, reading.images));
+    DLLM_TRY(prompt, render_variables(served, std::move(variables), facts, reading.images, stop));
   }
   bool closed = false;
   if (thinking.wanted == false) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dllm/stop_token.h"
 #include "serve/thinking.h"
 #include "serve/tools.h"
 
@@ -29,10 +30,11 @@ struct ConversationPrompt {
 
 /// Renders a conversation through the chat template, with all fields of its messages; `tools`: null or those of the
 /// request. Thoughts of earlier answers are given to the template, which uses them or not. `structured`: see
-/// template_wish(). Errors: kUsage (malformed messages; tools, and a template without tool support).
+/// template_wish(). `stop`: ends the work on images. Errors: kUsage (malformed messages; tools, and a template without
+/// tool support), kCancelled (stopped).
 Expected<ConversationPrompt> render(const ServedModel& served, const Conversation& conversation,
                                     const std::optional<Tools>& tools, const Thinking& thinking, bool structured,
-                                    Ignored& ignored);
+                                    Ignored& ignored, const StopToken& stop = {});
 
 /// The text of a message's content: a text, or a list of parts of type "text", "input_text" or "output_text".
 /// `thoughts`: takes those of parts that are thoughts; null: there may be none. Errors: kUsage (images and other

@@ -110,6 +110,19 @@ std::optional<std::string> decode_base64(std::string_view text) {
 
 bool has_images(const Json& content) { return content.is_array() && std::ranges::any_of(content, is_image); }
 
+bool may_show_images(const Json& body) {
+  const auto shows = [](const Json& message) {
+    if (!message.is_object()) return false;
+    const auto content = message.find("content");
+    return message.contains("images") || (content != message.end() && has_images(*content));  // the first: Ollama's
+  };
+  const auto listed = [&](const char* field) {
+    const auto list = body.find(field);
+    return list != body.end() && list->is_array() && std::ranges::any_of(*list, shows);
+  };
+  return body.is_object() && (body.contains("images") || listed("messages") || listed("input"));
+}
+
 Expected<Json> parts_with_images(const ServedModel& served, const Json& content, const std::string& where,
                                  Ignored* ignored, std::vector<std::string>& images) {
   if (!served.model.reads_images())

@@ -17,6 +17,9 @@ std::optional<std::string> decode_base64(std::string_view text);
 /// Anthropic's (image).
 bool has_images(const Json& content);
 
+/// Whether a request of any API may have images, whose decoding and embedding takes long.
+bool may_show_images(const Json& body);
+
 /// The parts of such a content as chat templates have them: {"type": "image"}, whose bytes are added to `images`, and
 /// {"type": "text"}. Images are data: URLs or base64: the server fetches nothing. Errors: kUsage (the model reads no
 /// images; an address elsewhere; other parts).

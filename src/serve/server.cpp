@@ -17,6 +17,7 @@
 #include "base/service_manager.h"
 #include "base/try.h"
 #include "serve/api.h"
+#include "serve/images.h"
 #include "serve/lane.h"
 #include "serve/model_pool.h"
 #include "serve/served_model.h"
@@ -26,11 +27,13 @@ namespace dllm::serve {
 namespace {
 
 /// Where the work before generation is done. The threads of connections and of the scheduler never wait for it.
-/// Requests whose structure must be compiled have a lane of their own: it takes the longest.
+/// Requests whose structure must be compiled have a lane of their own, and so have those with images: each of these
+/// takes longer than everything else.
 class Work {
  public:
   explicit Work(const ServerOptions& options)
       : compile_({.threads = 1, .jobs = 32, .bytes = bytes_of(options)}),
+        see_({.threads = 1, .jobs = 32, .bytes = bytes_of(options)}),
         read_({.threads = 2,
                .jobs = static_cast<std::size_t>(std::max(64, options.scheduling.parallel + options.scheduling.queue)),
                .bytes = bytes_of(options)}) {}
@@ -51,15 +54,16 @@ class Work {
  private:
   static std::size_t bytes_of(const ServerOptions& options) { return 16 * options.http.body; }
   void answer(Api& api, const CallPtr& call) {
-    if (!may_compile(call->body)) return api.answer(call);
-    queue(compile_, call, [&api, call] { api.answer(call); });
+    const bool sees = call->bound != nullptr && call->bound->model.reads_images() && may_show_images(call->body);
+    if (!sees && !may_compile(call->body)) return api.answer(call);
+    queue(sees ? see_ : compile_, call, [&api, call] { api.answer(call); });
   }
   static void queue(Lane& lane, const CallPtr& call, std::function<void()> job) {
     if (!lane.add(call->client, call->exchange->request().body.size(), std::move(job)))
       call->fail(ApiError{429, "too many requests of this client wait to be read", "", "queue_full"});
   }
 
-  Lane compile_, read_;  ///< in this order: reading adds to the other
+  Lane compile_, see_, read_;  ///< in this order: reading adds to the others
 };
 
 /// Calls `end` unless it is stopped in time.

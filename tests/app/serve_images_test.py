@@ -6,7 +6,11 @@
 import base64
 import json
 import pathlib
+import select
+import struct
+import time
 import unittest
+import zlib
 
 import image_models
 from cli_case import CliCase, run
@@ -23,6 +27,17 @@ def encoded(path):
 
 def url(path):
     return f"data:image/png;base64,{encoded(path)}"
+
+
+def blank(side):
+    """A black PNG of one bit, in base64: a few kilobytes."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress(bytes(1 + side // 8) * side, 9)
+    file = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)) + chunk(b"IDAT", rows)
+            + chunk(b"IEND", b""))
+    return base64.b64encode(file).decode()
 
 
 def decodes(model, path):
@@ -116,6 +131,24 @@ class Images(CliCase):
                     {"role": "user", "content": [{"type": "image_url", "image_url": image}]}]})
                 self.assertEqual(reply.status, 400, reply.body)
                 self.assertIn(word, reply.json["error"]["message"])
+
+    def test_images_delay_only_each_other_and_end_with_their_client(self):
+        large = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{blank(6000)}"}}
+        body = json.dumps({"max_tokens": 1, "messages": [{"role": "user", "content": [large] * 16}]})
+        with Server("-m", self.model, "--mmproj", self.model, "--canvas-length", "8") as server:
+            links = [server.connect() for _ in range(4)]
+            for link in links:
+                link.request("POST", "/v1/chat/completions", body)
+            text = server.post("/v1/chat/completions", {"max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]})
+            self.assertEqual(text.status, 200, text.body)
+            self.assertEqual(select.select([link.sock for link in links], [], [], 0)[0], [], "the text waited for images")
+            for link in links:
+                link.close()
+            end = time.monotonic() + 300
+            while len(gone := [line for line in server.log() if line.get("status") == 499]) < 4 and time.monotonic() < end:
+                time.sleep(0.05)
+        self.assertEqual(len(gone), 4, server.lines)
+        self.assertTrue(any("nobody waits" in line.get("error", "") for line in gone), gone)
 
 
 if __name__ == "__main__":
