@@ -153,7 +153,7 @@ Make merges(string open, string between, string close) {
   };
 }
 
-std::vector<Family> tokenizers() {
+std::vector<Family> tokenizers_that_merge() {
   const Make words = [](std::size_t n) {  // what merges() makes
     string text;
     for (std::size_t i = 16; i < n + 16; ++i) text += ",\"" + spelled(i) + "\":" + number(240 + i);
@@ -164,6 +164,18 @@ std::vector<Family> tokenizers() {
     for (std::size_t i = 16; i < n + 16; ++i) text += spelled(i) + " ";
     return text;
   };
+  const Make none = [](std::size_t) { return string(); };
+  const Make hello = [](std::size_t) { return string("the hello"); };
+  return {
+      {"tokenizer_json", "merges as lists", tokenizer(words, merges("[\"", "\",\"", "\"]"), none, hello)},
+      {"tokenizer_json", "merges", tokenizer(words, merges("\"", " ", "\""), none, hello)},
+      {"tokenizer_json", "merges and words that they make", tokenizer(words, merges("\"", " ", "\""), none, written)},
+      {"tokenizer_json", "a merge that names no token",
+       tokenizer(tokens_of("a#"), list("", "\"a #\"", ",", ""), none, hello)},
+  };
+}
+
+std::vector<Family> tokenizers() {
   const Make none = [](std::size_t) { return string(); };
   const Make hello = [](std::size_t) { return string("the hello"); };
   const Make added = [](std::size_t n) {
@@ -208,17 +220,12 @@ std::vector<Family> tokenizers() {
            list("", "<|a|> <|b", "", ""))},
       {"tokenizer_json", "one token again and again", tokenizer(tokens_of("t"), none, none, hello)},
       {"tokenizer_json", "one merge again and again", tokenizer(doubled, list("", "\"a a\"", ",", ""), none, hello)},
-      {"tokenizer_json", "merges as lists", tokenizer(words, merges("[\"", "\",\"", "\"]"), none, hello)},
       {"tokenizer_json", "blanks", tokenizer(none, none, none, list("", " ", "", ""))},
       {"tokenizer_json", "digits", tokenizer(none, none, none, list("", "7", "", ""))},
       {"tokenizer_json", "marks", tokenizer(none, none, none, list("", "!?", "", ""))},
       {"tokenizer_json", "letters of several bytes",
        tokenizer(none, none, none, list("", "\xe4\xb8\x80\xcc\x81", "", ""))},
       {"tokenizer_json", "bytes that are no text", tokenizer(none, none, none, list("", "\xff\xc3", "", ""))},
-      {"tokenizer_json", "merges", tokenizer(words, merges("\"", " ", "\""), none, hello)},
-      {"tokenizer_json", "merges and words that they make", tokenizer(words, merges("\"", " ", "\""), none, written)},
-      {"tokenizer_json", "a merge that names no token",
-       tokenizer(tokens_of("a#"), list("", "\"a #\"", ",", ""), none, hello)},
   };
 }
 
@@ -226,7 +233,8 @@ std::vector<Family> tokenizers() {
 
 std::vector<Family> families_of_templates() {
   std::vector<Family> all = templates();
-  for (const auto& some : {values_of_templates(), tokenizers()}) all.insert(all.end(), some.begin(), some.end());
+  for (const auto& some : {values_of_templates(), tokenizers(), tokenizers_that_merge()})
+    all.insert(all.end(), some.begin(), some.end());
   return all;
 }
 

@@ -375,18 +375,6 @@ MethodContext method_context(const ResolvedOptions& resolved, const ModelDesc& d
           .compat = resolved.compat};
 }
 
-namespace {
-
-/// Where no length is recommended and none can be looked for, an answer that fills its canvas goes on: 48 % of the
-/// items right without, 96 % with (research/lab/methods.md, "Answers of unknown length").
-ResolvedOptions going_on(ResolvedOptions plain, const GenerateOptions& given, const ModelDesc& desc) {
-  const bool ends = !desc.stop_ids.empty() && !plain.exact_length && !plain.suppress_eos && !plain.defer_eos;
-  if (ends && !given.max_tokens && !is_constrained(plain)) plain.max_tokens = kGrowingCanvas;
-  return plain;
-}
-
-}  // namespace
-
 Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc, std::int32_t canvas) {
   DLLM_TRY(GenerateOptions given, with_preset(options, desc));
   if (given.exact_length.value_or(false)) DLLM_CHECK_OK(take_bound_as_canvas(given));
@@ -396,11 +384,11 @@ Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const 
   // recommends no length: a fixed guess costs answers (research/lab/methods.md, "Answers of unknown length").
   const bool asked = traits_of(suffixes(), plain->suffix).grows;
   if (!asked && (canvas > 0 || plain->compat)) return plain;
-  if (!asked && !given.suffix.name.empty()) return going_on(*std::move(plain), given, desc);
+  if (!asked && !given.suffix.name.empty()) return going_on(*std::move(plain), given, desc, kGrowingCanvas);
   given.suffix.name = growing_suffix();
   given.length = std::max(canvas, kGrowingCanvas);
   auto growing = Resolution(given, desc, canvas).run();
-  if (!growing && !asked) return going_on(*std::move(plain), given, desc);
+  if (!growing && !asked) return going_on(*std::move(plain), given, desc, kGrowingCanvas);
   if (!growing) return growing;
   growing->own_length = true;
   return growing;
