@@ -24,15 +24,16 @@ Make both_ways(string before, string one, string between, string other, string a
 }
 
 std::vector<Family> of_tools() {
+  const string alike = replaced(kTool, "f#", "tool_of_many_that_begin_alike_#");
   return {
       {"http", "allowed tools",
-       both_ways(kChatForm + kMessages + ", \"tools\": [", kTool,
-                 R"(], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [)", kTool,
+       both_ways(kChatForm + kMessages + ", \"tools\": [", alike,
+                 R"(], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [)", alike,
                  "]}}}")},
       {"http", "allowed tools of responses",
-       both_ways(kItems + "\"a\", \"tools\": [", R"({"type": "function", "name": "f#", "parameters": {}})",
+       both_ways(kItems + "\"a\", \"tools\": [", R"({"type": "function", "name": "tool_of_many_that_begin_alike_#"})",
                  R"(], "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [)",
-                 R"({"type": "function", "name": "f#"})", "]}}")},
+                 R"({"type": "function", "name": "tool_of_many_that_begin_alike_#"})", "]}}")},
       {"http", "one tool again and again",
        ending(list(kChatForm + "\"tools\": [", replaced(kTool, "#", ""), ",", "], "), kMessages + "}")},
       {"http", "a tool of many that is forced",

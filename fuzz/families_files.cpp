@@ -205,7 +205,8 @@ std::vector<Family> npu() {
   const string report = R"({"key":"key","version":2,"checksum":"0","report":{"total_cycles":1,"instructions":1,)";
   return {
       {"npu_assembler", "instructions", list("", "S_ADDI_INT gp1, gp0, 1\n", "", "C_BREAK\n")},
-      {"npu_assembler", "labels", list("", "l#: C_BNZ gp1, l#\n", "", "")},
+      {"npu_assembler", "labels",
+       list("", "label_of_many_that_begin_alike_#: C_BNZ gp1, label_of_many_that_begin_alike_#\n", "", "")},
       {"npu_assembler", "constants", list("", ".const key_of_many_that_begin_alike_# = #\n", "", "C_BREAK\n")},
       {"npu_assembler", "constants of constants",
        list(".const k0 = 1\n", ".const key_of_many_that_begin_alike_+ = key_of_many_that_begin_alike_# + 1\n", "",

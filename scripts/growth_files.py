@@ -267,6 +267,8 @@ FAMILIES = (
            most=1024),
     Family("run: adapter with patterns", peft,
            model_verb("logits", "-m", "M", "--lora", "@adapter", "--tokens", "5", "-o", "@l.f32"), most=1024),
+    Family("infill: brackets", text_file("t.txt", lambda n: "[[]" * n + "[[1]]"), model_verb("infill", "-f", "@t.txt")),
+    Family("infill: gaps", text_file("t.txt", lambda n: "a [[1]] " * n), model_verb("infill", "-f", "@t.txt")),
     Family("convert: layers", checkpoint(lambda n: {"layers": n}), convert),
     Family("convert: files", checkpoint(lambda n: {"layers": n, "shards": n}), convert, first=8, most=2048),
     Family("convert: keys of the configuration", checkpoint(lambda n: {"config": {f"k{i}": i for i in range(n)}}), convert),

@@ -63,7 +63,8 @@ const std::map<std::string, Call>& targets() {
       {"network", npu::fuzz_network},
       {"npu_assembler",
        [](string_view t) {
-         npu::fuzz_assembler(data_of(t), t.size());
+         constexpr std::size_t kInstructions = 1 << 16;  // a search of a list of 4096 names takes too little time
+         npu::fuzz_assembler(data_of(t), t.size(), kInstructions);
          npu::fuzz_program(data_of(t), t.size());
        }},
       {"npu_toml", npu::fuzz_npu_toml},

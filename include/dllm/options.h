@@ -102,7 +102,7 @@ struct ResolvedOptions : Sampling {
   std::string preset;
   std::int32_t length = 128;    ///< of the canvas
   bool own_length = false;      ///< `length` was not given: it is the model's own, and shrinks with the context
-  std::int32_t max_tokens = 0;  ///< as given; 0: none
+  std::int32_t max_tokens = 0;  ///< as given, or 512 where no length is known and none can be found; 0: none
   std::int32_t block_length = 32;
   std::string block_origin = "prompt-end";
   bool exact_length = false;

@@ -26,10 +26,9 @@ Expected<std::vector<std::int32_t>> read_gaps(const LanguageModel& model, std::s
   };
   std::size_t from = 0;
   for (std::size_t open = text.find("[["); open != text.npos; open = text.find("[[", open + 1)) {
-    const std::size_t close = text.find("]]", open);
-    const std::string_view number = text.substr(open + 2, close == text.npos ? 0 : close - open - 2);
-    if (number.empty() || number.find_first_not_of("0123456789") != number.npos) continue;
-    const auto size = parse_number<std::int32_t>(std::string(number));
+    const std::size_t close = text.find_first_not_of("0123456789", open + 2);
+    if (close == text.npos || close == open + 2 || !text.substr(close).starts_with("]]")) continue;
+    const auto size = parse_number<std::int32_t>(std::string(text.substr(open + 2, close - open - 2)));
     if (!size || *size < 1 || *size > model.context_length())
       return Error{ErrorCode::kUsage, fmt::format("a gap has 1 to {} tokens", model.context_length()),
                    std::string(text.substr(open, close + 2 - open)), ""};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 namespace dllm {
 namespace {
@@ -14,13 +15,14 @@ std::optional<std::int64_t> number_in(const std::string& path) {
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-std::optional<std::int64_t> available(const std::string& root) {
-  std::ifstream file(root + "/proc/meminfo");
+/// Bytes of a line such as "MemAvailable:  8000000 kB".
+std::optional<std::int64_t> bytes_in(const std::string& path, std::string_view name) {
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string key;
     std::int64_t kibibytes = 0;
-    if (words >> key >> kibibytes && key == "MemAvailable:") return kibibytes * 1024;
+    if (words >> key >> kibibytes && key == name) return kibibytes * 1024;
   }
   return std::nullopt;
 }
@@ -48,10 +50,22 @@ void keep_limits(const std::string& mount, std::string group, const char* limit,
   }
 }
 
+/// What `ulimit -v` leaves: a mapped file takes address space as well.
+void keep_address_space(const std::string& root, std::optional<std::int64_t>& least) {
+  constexpr std::string_view kName = "Max address space";
+  std::ifstream file(root + "/proc/self/limits");
+  for (std::string line; std::getline(file, line);) {
+    std::int64_t most = 0;
+    if (line.starts_with(kName) && std::istringstream(line.substr(kName.size())) >> most)
+      keep_less(least, most - bytes_in(root + "/proc/self/status", "VmSize:").value_or(0));
+  }
+}
+
 }  // namespace
 
 std::optional<std::int64_t> free_memory(const std::string& root) {
-  std::optional<std::int64_t> least = available(root);
+  std::optional<std::int64_t> least = bytes_in(root + "/proc/meminfo", "MemAvailable:");
+  keep_address_space(root, least);
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {  // "0::/user.slice", or "4:memory:/docker/abc"
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);

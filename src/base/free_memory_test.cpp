@@ -59,6 +59,19 @@ TEST_F(FreeMemory, IsWhatGroupsOfTheFirstVersionLeave) {
   EXPECT_EQ(free(), 1'500'000'000);
 }
 
+TEST_F(FreeMemory, IsWhatTheAddressSpaceLeaves) {
+  write("proc/self/limits",
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max address space         unlimited            unlimited            bytes     \n");
+  write("proc/self/status", "Name:\tdllm\nVmPeak:\t 2000000 kB\nVmSize:\t 1000000 kB\n");
+  EXPECT_EQ(free(), 8'192'000'000);
+  write("proc/self/limits",
+        "Max file size 1 2 bytes\nMax address space         3000000000           unlimited   bytes\n");
+  EXPECT_EQ(free(), 1'976'000'000);
+  write("proc/self/limits", "Max address space         900000000            unlimited            bytes     \n");
+  EXPECT_EQ(free(), 0);
+}
+
 TEST(FreeMemoryHere, IsKnown) { EXPECT_GT(free_memory().value_or(0), 1 << 20); }
 
 }  // namespace

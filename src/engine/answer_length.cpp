@@ -83,6 +83,12 @@ void take_whole_canvas(GenerateOptions& options, const ResolvedOptions& resolved
   if (options.suffix.name.empty() && traits_of(suffixes(), resolved.suffix).grows) options.suffix.name = whole_suffix();
 }
 
+ResolvedOptions going_on(ResolvedOptions plain, const GenerateOptions& given, const ModelDesc& desc, Position most) {
+  const bool ends = !desc.stop_ids.empty() && !plain.exact_length && !plain.suppress_eos && !plain.defer_eos;
+  if (ends && !given.max_tokens && !is_constrained(plain)) plain.max_tokens = most;
+  return plain;
+}
+
 Position most_tokens(const ModelDesc& desc, const ResolvedOptions& resolved) {
   const bool open = can_end(desc, resolved) && !resolved.compat && (resolved.own_length || resolved.max_tokens != 0);
   return open ? resolved.context : resolved.length;

@@ -68,6 +68,11 @@ void take_whole_canvas(GenerateOptions& options, const ResolvedOptions& resolved
 /// remembers positions: an option of `resolved` says so afterwards. Errors: kUsage.
 Expected<void> check_growth(const GenerateOptions& given, const ModelDesc& desc, ResolvedOptions& resolved);
 
+/// Where no length is recommended and none can be looked for, an answer that fills its canvas goes on, up to `most`
+/// tokens: 48 % of the items right without, 96 % with (research/lab/methods.md, "Answers of unknown length"). Not if
+/// `given` has a bound, nor where no end is looked for.
+ResolvedOptions going_on(ResolvedOptions plain, const GenerateOptions& given, const ModelDesc& desc, Position most);
+
 /// The most that a constrained answer can have, in an empty context.
 Position most_tokens(const ModelDesc& desc, const ResolvedOptions& resolved);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "dllm/model.h"
 #include "dllm/scheduler.h"
@@ -151,6 +152,36 @@ TEST(AnswerLength, ModelsWithoutALengthFindItWhereTheMethodCan) {
   EXPECT_EQ(resolve_options(options, causal)->suffix.name, "full") << "it never sees what follows";
   options.suffix.name = "grow";
   EXPECT_GT(resolve_options(options, desc, 64)->length, 64) << "asked for, it looks beyond the recommendation";
+}
+
+TEST(AnswerLength, WhereNoLengthIsKnownOrFoundAnswersGoOn) {
+  ModelDesc causal = bounded_model();
+  causal.causal_block = 4;
+  causal.context_length = 4096;
+  const auto most = [&](const GenerateOptions& options, std::int32_t canvas = 0) {
+    const auto length = answer_length(causal, *resolve_options(options, causal, canvas), 10, {});
+    return std::pair(length->canvas, length->most);
+  };
+  EXPECT_EQ(most({}), std::pair(128, 512));
+  EXPECT_EQ(most({}, 64), std::pair(64, 64)) << "the file recommends a length";
+  GenerateOptions options;
+  options.max_tokens = 200;
+  EXPECT_EQ(most(options), std::pair(128, 200));
+  options = {};
+  options.length = 40;
+  EXPECT_EQ(most(options), std::pair(40, 40));
+  for (const auto& set : std::vector<std::function<void(GenerateOptions&)>>{
+           [](GenerateOptions& o) { o.exact_length = true; },
+           [](GenerateOptions& o) { o.suppress_eos = true; },
+           [](GenerateOptions& o) { o.defer_eos = true; },
+           [](GenerateOptions& o) { o.compat = true; },
+       }) {
+    GenerateOptions other;
+    set(other);
+    EXPECT_EQ(most(other), std::pair(128, 128));
+  }
+  causal.stop_ids.clear();
+  EXPECT_EQ(most({}), std::pair(128, 128)) << "it would never end";
 }
 
 // Answers of the embedded model, in canvases that are too short for them.

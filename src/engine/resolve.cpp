@@ -383,11 +383,13 @@ Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const 
   // Where the length is to be found, the canvas is how far an end is looked for. So it is by default where the model
   // recommends no length: a fixed guess costs answers (research/lab/methods.md, "Answers of unknown length").
   const bool asked = traits_of(suffixes(), plain->suffix).grows;
-  if (!asked && (canvas > 0 || !given.suffix.name.empty() || plain->compat)) return plain;
+  if (!asked && (canvas > 0 || plain->compat)) return plain;
+  if (!asked && !given.suffix.name.empty()) return going_on(*std::move(plain), given, desc, kGrowingCanvas);
   given.suffix.name = growing_suffix();
   given.length = std::max(canvas, kGrowingCanvas);
-  auto growing = Resolution(std::move(given), desc, canvas).run();
-  if (!growing) return asked ? std::move(growing) : std::move(plain);
+  auto growing = Resolution(given, desc, canvas).run();
+  if (!growing && !asked) return going_on(*std::move(plain), given, desc, kGrowingCanvas);
+  if (!growing) return growing;
   growing->own_length = true;
   return growing;
 }

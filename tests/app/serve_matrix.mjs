@@ -102,11 +102,11 @@ async function tools(model) {
 async function structure(model, name) {
   for (const [key, schema] of Object.entries(schemas)) {
     if (name === "messages" && !["count", "recipe", "choices", "unions"].includes(key)) continue;
-    const made = await generateObject({ model, prompt, schema, maxRetries: 0, maxOutputTokens: 300 }).catch(ranOut);
+    const made = await generateObject({ model, prompt, schema, maxRetries: 0, maxOutputTokens: 96 }).catch(ranOut);
     assert.ok(made.object === null || schema.safeParse(made.object).success, key);
   }
   assert.ok(["a", "b"].includes((await generateObject({ model, prompt, output: "enum", enum: ["a", "b"], maxRetries: 0 })).object));
-  await generateObject({ model, prompt, output: "array", schema: count, maxRetries: 0, maxOutputTokens: 300 }).catch(ranOut);
+  await generateObject({ model, prompt, output: "array", schema: count, maxRetries: 0, maxOutputTokens: 96 }).catch(ranOut);
   const stream = streamObject({ model, prompt, schema: count, maxRetries: 0 });
   let last;
   for await (const part of stream.partialObjectStream) last = part;

@@ -134,7 +134,7 @@ void ModelFlags::limit_threads(Terminal& terminal) {
 Expected<LanguageModel> ModelFlags::load_model(Session& session) {
   limit_threads(session.terminal);
   if (const FitFacts facts = fit_facts(std::filesystem::path(path).filename().string(), model_bytes(path), false);
-      judge(facts) != Fit::kFits)
+      facts.bytes > 0 && judge(facts) != Fit::kFits)
     session.terminal.err << "warning: " << facts.name << ": " << fit_text(facts) << "\n";
   LoadOptions options = load;
   ProgressLine bar(session.terminal, !path.empty());

@@ -27,9 +27,9 @@ void check_round_trip(const Program& program) {
 
 }  // namespace
 
-void fuzz_assembler(const std::uint8_t* data, std::size_t size) {
+void fuzz_assembler(const std::uint8_t* data, std::size_t size, std::size_t max_instructions) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto program = assemble(text, {.file = "fuzz.asm", .max_instructions = 4096});
+  const auto program = assemble(text, {.file = "fuzz.asm", .max_instructions = max_instructions});
   if (program)
     check_round_trip(*program);
   else
