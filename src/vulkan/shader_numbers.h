@@ -10,9 +10,8 @@
 
 namespace dllm::vulkan {
 
-/// As shaders/codes.glsl numbers codes. Those with a scale per 16 are not another kind there.
+/// As shaders/codes.glsl numbers codes.
 constexpr std::optional<std::uint32_t> shader_number(cpu::Codes codes) {
-  if (codes == cpu::Codes::kE2M1Halves) codes = cpu::Codes::kE2M1;
   constexpr cpu::Codes kOrder[] = {cpu::Codes::kTwoBits, cpu::Codes::kThreeBits, cpu::Codes::kNibble,
                                    cpu::Codes::kNibble5, cpu::Codes::kNibble6,   cpu::Codes::kByte,
                                    cpu::Codes::kE2M1,    cpu::Codes::kIq4};
