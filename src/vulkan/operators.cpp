@@ -325,24 +325,24 @@ Expected<Launch> Operators::reduce_chunks(const op::ScoreHead& o, std::int64_t f
 }
 
 Expected<Launch> Operators::merge_chunks(const CommitPlaces& places) {
-  return launch("merge_chunks", {arithmetic_.fused64 == Fused64::kNative ? 1U : 0U},
-                MergeChunksPush{places.at.state, places.at.sequences, places.at.rows, places.head.chunks,
-                                places.head.answers, places.head.asked, places.candidates, places.kept,
-                                word(places.chunks), word(cpu::kMostAsked), word(places.room),
-                                word(places.pass_bytes / 16), 0},
-                1);
+  return launch(
+      "merge_chunks", {arithmetic_.fused64 == Fused64::kNative ? 1U : 0U},
+      MergeChunksPush{places.at.state, places.at.sequences, places.at.rows, places.head.chunks, places.head.answers,
+                      places.head.asked, places.candidates, places.kept, word(places.chunks), word(cpu::kMostAsked),
+                      word(places.room), word(places.pass_bytes / 16), 0},
+      1);
 }
 
 Expected<Launch> Operators::commit_rows(const CommitPlaces& places) {
-  const auto before = places.room * (places.chunks * static_cast<std::int64_t>(sizeof(cpu::ReducedChunk)) +
-                                     cpu::kMostAsked * 4);
+  const auto before =
+      places.room * (places.chunks * static_cast<std::int64_t>(sizeof(cpu::ReducedChunk)) + cpu::kMostAsked * 4);
   // One workgroup, whatever the rows.
   constexpr std::uint32_t kAll = 1U << 30;
-  return launch("commit_rows", {},
-                CommitRowsPush{places.at.state, places.at.sequences, places.at.rows, places.candidates,
-                               places.at.counts, places.kept + static_cast<Address>(before), word(places.room),
-                               word(places.pass_bytes / 4)},
-                1, kAll);
+  return launch(
+      "commit_rows", {},
+      CommitRowsPush{places.at.state, places.at.sequences, places.at.rows, places.candidates, places.at.counts,
+                     places.kept + static_cast<Address>(before), word(places.room), word(places.pass_bytes / 4)},
+      1, kAll);
 }
 
 Expected<Launch> Operators::embed_tokens(const UnrollPlaces& at, Address table, std::int64_t width, Address to) {

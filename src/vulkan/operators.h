@@ -222,11 +222,11 @@ class Operators {
   /// for the host; what the rules of commits make of them, in one workgroup; and embeddings of committed tokens.
   struct CommitPlaces {
     UnrollPlaces at;
-    ReductionPlaces head;              ///< its `logits` and `rows` are not read
-    VkDeviceAddress candidates = 0;    ///< [rows] of kCandidateBytes
-    VkDeviceAddress kept = 0;          ///< for each pass: chunks, answers and committed tokens of `room` rows
-    std::int64_t chunks = 0, room = 0; ///< of a row; most scored rows
-    std::int64_t pass_bytes = 0;       ///< of `kept`, from pass to pass
+    ReductionPlaces head;               ///< its `logits` and `rows` are not read
+    VkDeviceAddress candidates = 0;     ///< [rows] of kCandidateBytes
+    VkDeviceAddress kept = 0;           ///< for each pass: chunks, answers and committed tokens of `room` rows
+    std::int64_t chunks = 0, room = 0;  ///< of a row; most scored rows
+    std::int64_t pass_bytes = 0;        ///< of `kept`, from pass to pass
   };
   Expected<Launch> merge_chunks(const CommitPlaces& places);
   Expected<Launch> commit_rows(const CommitPlaces& places);

@@ -68,9 +68,7 @@ Expected<void> Pass::make_scratch(const std::shared_ptr<Device>& device) {
   return {};
 }
 
-std::int64_t Pass::reduced_bytes() const {
-  return room_.scored * (head_.chunks * kChunkBytes + cpu::kMostAsked * 4);
-}
+std::int64_t Pass::reduced_bytes() const { return room_.scored * (head_.chunks * kChunkBytes + cpu::kMostAsked * 4); }
 
 Expected<void> Pass::make_head(const std::shared_ptr<Device>& device, std::int32_t passes) {
   head_.vocab = head_vocab(plan_.graph);

@@ -80,8 +80,7 @@ Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& devic
       const std::int64_t width = graph.value(out).width;
       made.lookups_.push_back({&op, out, width, section(room.rows * width * 4)});
     }
-  if (unrolls)
-    made.unroll_ = section(kUnrollRows + room.scored * static_cast<std::int64_t>(sizeof(UnrollRow)));
+  if (unrolls) made.unroll_ = section(kUnrollRows + room.scored * static_cast<std::int64_t>(sizeof(UnrollRow)));
   DLLM_TRY(made.memory_, Buffer::make(device, end, Place::kShared, "the arguments of a pass"));
   return made;
 }

@@ -45,7 +45,8 @@ struct ScoredRows {
 /// these numbers over and over, and each read from this processor's memory takes a microsecond or more.
 class PassArguments {
  public:
-  /// `launches`: the most dispatches. `unrolls`: others may follow a pass. The graph must outlive it. Errors: kResource.
+  /// `launches`: the most dispatches. `unrolls`: others may follow a pass. The graph must outlive it. Errors:
+  /// kResource.
   static Expected<PassArguments> make(const std::shared_ptr<Device>& device, const Graph& graph, const Weights& weights,
                                       const PassSize& room, std::int64_t launches, bool unrolls = false);
 

@@ -62,7 +62,8 @@ UnrollBatch plan_unrolling(std::span<const SequenceStep> batch, std::span<const 
   UnrollBatch unrolled{most, {}};
   for (std::size_t s = 0, first = 0; s < batch.size(); ++s) {
     const std::size_t count = batch[s].plan.scored.size();
-    const std::int32_t passes = rules[s] && count > 0 ? passes_of(batch[s], *rules[s], scored.subspan(first, count)) : 1;
+    const std::int32_t passes =
+        rules[s] && count > 0 ? passes_of(batch[s], *rules[s], scored.subspan(first, count)) : 1;
     if (passes <= 1) return {};
     unrolled.passes = std::min(unrolled.passes, passes);
     unrolled.rules.push_back(*rules[s]);

@@ -49,8 +49,8 @@ static_assert(sizeof(UnrollState) == 32 && sizeof(UnrollSequence) == 144 && size
 
 /// What a backend needs for passes in a row.
 struct Unrolling {
-  std::int32_t passes = 1;      ///< the most
-  std::vector<Buffer> tables;   ///< of each op::Embed that reads tokens: [vocabulary][width] as the CPU would look it up
+  std::int32_t passes = 1;     ///< the most
+  std::vector<Buffer> tables;  ///< of each op::Embed that reads tokens: [vocabulary][width] as the CPU would look it up
   bool on() const { return passes > 1; }
 };
 

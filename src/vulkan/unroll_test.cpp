@@ -68,11 +68,12 @@ struct Decision {
 
 Decision drawn(std::mt19937& draw, std::int32_t sequence) {
   Decision one;
-  const auto below = [&](std::uint32_t n) { return draw() % n; };
+  const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(draw() % n); };
   const std::uint32_t count = 1 + below(90);
   for (std::uint32_t i = 0; i < count; ++i) {
     one.rows.push_back({sequence, -1, static_cast<std::int32_t>(100 + i), below(5) != 0 ? 1U : 0U, -1, {}});
-    one.candidates.push_back({below(40), below(9) != 0 ? 1U : 0U, std::exp(static_cast<double>(below(4000)) / 400 - 7)});
+    one.candidates.push_back(
+        {below(40), below(9) != 0 ? 1U : 0U, std::exp(static_cast<double>(below(4000)) / 400 - 7)});
     // Equal confidences, of which the position would decide.
     if (i > 0 && below(30) == 0) one.candidates[i].rest = one.candidates[below(i)].rest;
     if (below(1500) == 0) one.candidates[i].fit = 2;

@@ -158,8 +158,7 @@ class DeviceBackend final : public VulkanBackend {
                                most_positions_),
                    "--context", "use a shorter context, or another device"};
     try {
-      DLLM_TRY(std::unique_ptr<vulkan::VulkanKvCache> cache,
-               vulkan::VulkanKvCache::create(device_, layout_, capacity));
+      DLLM_TRY(std::unique_ptr<vulkan::VulkanKvCache> cache, vulkan::VulkanKvCache::create(device_, layout_, capacity));
       cache->unroll(unrolling_.passes, undo_);
       return std::unique_ptr<KvCache>(std::move(cache));
     } catch (const std::bad_alloc&) {
@@ -221,8 +220,7 @@ class DeviceBackend final : public VulkanBackend {
       steps.push_back(batch[s]);
       // A guided step's other one has no rule either.
       if (std::optional<Guidance>& guidance = steps.back().guidance)
-        guidance->unconditional =
-            static_cast<std::int32_t>(places[static_cast<std::size_t>(guidance->unconditional)]);
+        guidance->unconditional = static_cast<std::int32_t>(places[static_cast<std::size_t>(guidance->unconditional)]);
     }
     DLLM_TRY(std::vector<Scores> now, run_now(steps, rules));
     for (std::size_t i = 0; i < others.size(); ++i) scores[others[i]] = std::move(now[i]);
@@ -297,8 +295,8 @@ class DeviceBackend final : public VulkanBackend {
       for (std::size_t s = 0; s < batch.size(); ++s) {
         std::deque<vulkan::AheadPass>& passes = cache_of(batch[s]).ahead->passes;
         const std::span<const PlanRow> before = passes.empty() ? batch[s].plan.rows : passes.back().rows;
-        passes.push_back({vulkan::rows_after(batch[s].plan, before, unrolled_.rules[s].shift, committed),
-                          std::move(scores[s])});
+        passes.push_back(
+            {vulkan::rows_after(batch[s].plan, before, unrolled_.rules[s].shift, committed), std::move(scores[s])});
         committed = committed.subspan(batch[s].plan.scored.size());
       }
     }
@@ -308,9 +306,9 @@ class DeviceBackend final : public VulkanBackend {
     const vulkan::MostRows most = vulkan::most_rows(factory_({1, 1}), device_->facts());
     const PassSize room = room_for(size, pass_ ? pass_->room() : PassSize(), most);
     pass_.reset();  // its memory is needed
-    DLLM_TRY(pass_, vulkan::Pass::record({&operators_, &weights_, layout_.get(), &tables_,
-                                          unrolling_.on() ? &unrolling_ : nullptr},
-                                         factory_({room.rows, room.scored}), room, profile_ != nullptr));
+    DLLM_TRY(pass_, vulkan::Pass::record(
+                        {&operators_, &weights_, layout_.get(), &tables_, unrolling_.on() ? &unrolling_ : nullptr},
+                        factory_({room.rows, room.scored}), room, profile_ != nullptr));
     ++recordings_;
     return {};
   }

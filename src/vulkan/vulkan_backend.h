@@ -55,8 +55,8 @@ class VulkanBackend : public Backend {
   /// Passes so far, and the seconds from their submission to their ends.
   virtual std::uint64_t passes() const = 0;
   virtual double pass_seconds() const = 0;
-  /// Passes that had run in a row with one before them when they were asked for, and rows of passes that were undone, as
-  /// another pass came than was foreseen. Thread-safe.
+  /// Passes that had run in a row with one before them when they were asked for, and rows of passes that were undone,
+  /// as another pass came than was foreseen. Thread-safe.
   virtual std::uint64_t passes_ahead() const = 0;
   virtual std::uint64_t passes_undone() const = 0;
   /// Why the device runs nothing any more; empty: it does.
@@ -92,7 +92,8 @@ Expected<void> check_vulkan_device(const std::string& device);
 
 /// `weights` are views: their owner must outlive the backend. Errors: kUsage (no such device), kUnsupported (no Vulkan,
 /// a device that fails the self-test, an operator, a weight type or a cache type that the backend does not run: by
-/// name; passes in a row of a model or on a device that does not allow them), kInvalidFile (as CpuBackend::create()), kResource, kCancelled.
+/// name; passes in a row of a model or on a device that does not allow them), kInvalidFile (as CpuBackend::create()),
+/// kResource, kCancelled.
 Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc desc, GraphFactory graph, Weights weights,
                                                              VulkanOptions options = {});
 

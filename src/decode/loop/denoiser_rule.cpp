@@ -11,9 +11,8 @@ namespace dllm {
 /// other rows than those after it.
 std::optional<CommitRule> Denoiser::commit_rule(bool first_of_unit) const {
   if (first_of_unit || pass_.idle || pass_.draining || pass_.fills || without_mask_ || unconditional_ != nullptr ||
-      options_.compat || !options_.branches.empty() || options_.penalties.on() ||
-      options_.second.runner != nullptr || soft_masks_.on() || guide_.on() || growth_.on() || !drafts_.empty() ||
-      planner_.keeps_front())
+      options_.compat || !options_.branches.empty() || options_.penalties.on() || options_.second.runner != nullptr ||
+      soft_masks_.on() || guide_.on() || growth_.on() || !drafts_.empty() || planner_.keeps_front())
     return std::nullopt;
   const PositionRange window = cursor_.range();
   const bool own_rows = desc_.logit_shift == 0 || window.begin >= desc_.logit_shift;

@@ -30,8 +30,7 @@ constexpr double kMostPasses = 16;
 const LoadReader& vulkan_reader() {
   static const LoadReader reader{
       "vulkan",
-      {"threads", "cache_type", "arithmetic", "weight_cache", "lora", "lora_draft", "device", kLayers,
-       kUnroll},
+      {"threads", "cache_type", "arithmetic", "weight_cache", "lora", "lora_draft", "device", kLayers, kUnroll},
       "the Vulkan backend does not read it",
       "leave it out"};
   return reader;
