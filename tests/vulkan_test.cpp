@@ -182,6 +182,24 @@ TEST_F(VulkanAnswers, EveryArchitecture) {
     }
 }
 
+/// --unroll.
+TEST_F(VulkanAnswers, PassesInARow) {
+  LoadOptions options = on("vulkan");
+  options.backend_options["unroll"] = std::int64_t{8};
+  const auto here = LanguageModel::load("", on("cpu")), there = LanguageModel::load("", options);
+  ASSERT_TRUE(here && there) << there.error().message();
+  const std::vector<std::vector<ChatTurn>> questions = {{{"user", "Solve 7+5."}},
+                                                        {{"user", "Sort these words: pear fig"}}};
+  GenerateOptions how;
+  how.length = 16;
+  how.cache.name = "dual";
+  const auto expected = here->generate_batch(questions, how, 2), actual = there->generate_batch(questions, how, 2);
+  ASSERT_TRUE(expected && actual) << actual.error().message();
+  for (std::size_t i = 0; i < questions.size(); ++i) expect_equal((*actual)[i], (*expected)[i]);
+  options.backend_options["gpu_layers"] = std::int64_t{1};
+  EXPECT_EQ(LanguageModel::load("", options).error().where, "--unroll");
+}
+
 TEST_F(VulkanAnswers, OptionsThatItDoesNotReadAreErrors) {
   LoadOptions options = on("vulkan");
   options.isa = "scalar";

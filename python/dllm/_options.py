@@ -399,6 +399,10 @@ class LoadOptions(TypedDict, total=False):
     split: Literal["auto", "outputs", "rows", "layers"] | None
     #: worker threads; if left out: one per CPU
     threads: int | None
+    #: run up to so many passes in a row before this processor looks at them, where the algorithm is threshold
+    #: or low-confidence; the answer is the same; takes memory for the embeddings of all tokens; if left out: 1:
+    #: it looks at every pass
+    unroll: int | None
     #: store packed weights in this file and map it in later runs; auto: <model>.dllm-packed
     weight_cache: str | os.PathLike[str] | None
     #: the other ranks: where 'dllm worker' listens, separated by commas; mpi for those that mpirun or srun has

@@ -131,9 +131,9 @@ Expected<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* memo
   return buffer;
 }
 
-Expected<void> Uploader::copy(const Buffer& to, std::span<const std::byte> bytes) {
+Expected<void> Uploader::copy(const Buffer& to, std::span<const std::byte> bytes, std::int64_t first) {
   if (to.data() != nullptr) {
-    std::memcpy(to.data(), bytes.data(), bytes.size());
+    std::memcpy(to.data() + first, bytes.data(), bytes.size());
     return {};
   }
   const auto size = static_cast<std::int64_t>(bytes.size());
@@ -144,7 +144,7 @@ Expected<void> Uploader::copy(const Buffer& to, std::span<const std::byte> bytes
     const std::int64_t count = std::min(kPiece, size - at);
     std::memcpy(stage_.data(), bytes.data() + at, static_cast<std::size_t>(count));
     DLLM_TRY(Commands commands, Commands::begin(device_));
-    commands.copy(stage_, 0, to, at, count);
+    commands.copy(stage_, 0, to, first + at, count);
     DLLM_CHECK_OK(commands.end());
     DLLM_CHECK_OK(commands.run("the copy of weights"));
   }

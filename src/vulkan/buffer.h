@@ -56,8 +56,8 @@ class Buffer {
 class Uploader {
  public:
   explicit Uploader(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-  /// Errors: kResource.
-  Expected<void> copy(const Buffer& to, std::span<const std::byte> bytes);
+  /// To the bytes from `first` on. Errors: kResource.
+  Expected<void> copy(const Buffer& to, std::span<const std::byte> bytes, std::int64_t first = 0);
 
  private:
   std::shared_ptr<Device> device_;

@@ -87,7 +87,7 @@ Commands::~Commands() {
   if (handle_ != VK_NULL_HANDLE) device_->calls().FreeCommandBuffers(device_->handle(), device_->pool(), 1, &handle_);
 }
 
-Expected<Commands> Commands::begin(std::shared_ptr<Device> device) {
+Expected<Commands> Commands::begin(std::shared_ptr<Device> device, bool repeats) {
   Commands commands;
   commands.device_ = std::move(device);
   const DeviceCalls& calls = commands.device_->calls();
@@ -97,7 +97,8 @@ Expected<Commands> Commands::begin(std::shared_ptr<Device> device) {
   info.commandBufferCount = 1;
   VkResult made = calls.AllocateCommandBuffers(commands.device_->handle(), &info, &commands.handle_);
   if (made != VK_SUCCESS) return call_failed(made, "a list of commands");
-  const auto begin = structure<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
+  auto begin = structure<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
+  if (repeats) begin.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
   made = calls.BeginCommandBuffer(commands.handle_, &begin);
   if (made != VK_SUCCESS) return call_failed(made, "a list of commands");
   return commands;
@@ -135,6 +136,17 @@ void Commands::arguments_barrier() {
   device_->calls().CmdPipelineBarrier(handle_, VK_PIPELINE_STAGE_TRANSFER_BIT,
                                       VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, 0, 1,
                                       &memory, 0, nullptr, 0, nullptr);
+}
+
+void Commands::between_passes() {
+  auto memory = structure<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
+  memory.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  memory.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
+                         VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_INDIRECT_COMMAND_READ_BIT;
+  constexpr VkPipelineStageFlags kWrote = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+  device_->calls().CmdPipelineBarrier(handle_, kWrote | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT,
+                                      kWrote | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, 0, 1, &memory, 0, nullptr, 0,
+                                      nullptr);
 }
 
 void Commands::stamp(const Timestamps& times, std::uint32_t place) {

@@ -62,8 +62,8 @@ class Pipeline {
 /// A command buffer: recorded once, run as often as needed. Move-only.
 class Commands {
  public:
-  /// Errors: kResource.
-  static Expected<Commands> begin(std::shared_ptr<Device> device);
+  /// `repeats`: it may be submitted again before it has ended. Errors: kResource.
+  static Expected<Commands> begin(std::shared_ptr<Device> device, bool repeats = false);
   ~Commands();
   Commands(Commands&& other) noexcept { swap(other); }
   Commands& operator=(Commands&& other) noexcept {
@@ -94,13 +94,17 @@ class Commands {
   /// The same for what copies have written, and also for the counts that dispatches read. Not each barrier does this:
   /// on an H200 more stages take twice as long.
   void arguments_barrier();
+  /// The same for what the pass before has written, the counts that dispatches read among it.
+  void between_passes();
   void copy(const Buffer& from, std::int64_t from_offset, const Buffer& to, std::int64_t to_offset, std::int64_t bytes);
   void copy(const Buffer& from, const Buffer& to, std::span<const VkBufferCopy> regions);
 
   /// Ends the recording; results become visible to this processor. Errors: kResource.
   Expected<void> end();
-  /// Runs it and waits. Errors: as Device::run().
-  Expected<void> run(std::string_view doing) const { return device_->run(handle_, doing); }
+  /// Runs it so many times in a row and waits. Errors: as Device::run().
+  Expected<void> run(std::string_view doing, std::int32_t times = 1) const {
+    return device_->run(handle_, doing, times);
+  }
 
  private:
   Commands() = default;

@@ -280,15 +280,16 @@ Expected<std::uint32_t> Device::imported_types(const void* memory) const {
   return properties.memoryTypeBits;
 }
 
-Expected<void> Device::run(VkCommandBuffer commands, std::string_view doing) {
+Expected<void> Device::run(VkCommandBuffer commands, std::string_view doing, std::int32_t times) {
   if (lost_) {
     Error error = call_failed(VK_ERROR_DEVICE_LOST, doing);
     error.what = lost_in_;
     return error;
   }
   auto submit = structure<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO);
-  submit.commandBufferCount = 1;
-  submit.pCommandBuffers = &commands;
+  const std::vector<VkCommandBuffer> all(static_cast<std::size_t>(times), commands);
+  submit.commandBufferCount = static_cast<std::uint32_t>(times);
+  submit.pCommandBuffers = all.data();
   VkResult done = calls_.QueueSubmit(queue_, 1, &submit, fence_);
   if (done == VK_SUCCESS) {
     done = calls_.WaitForFences(handle_, 1, &fence_, VK_TRUE, UINT64_MAX);

@@ -87,8 +87,8 @@ class Device {
   /// Whether the processor can map the memory of a place.
   bool maps(Place place) const { return mapped_[static_cast<std::size_t>(place)]; }
 
-  /// Runs recorded commands and waits for them. Errors: kResource; a lost device stays lost.
-  Expected<void> run(VkCommandBuffer commands, std::string_view doing);
+  /// Runs recorded commands, so many times in a row, and waits for them. Errors: kResource; a lost device stays lost.
+  Expected<void> run(VkCommandBuffer commands, std::string_view doing, std::int32_t times = 1);
   /// "the Vulkan device was lost in a pass"; empty: it was not. Thread-safe.
   std::string failure() const { return lost_ ? lost_in_ : std::string(); }
 

@@ -63,10 +63,22 @@ Expected<void> VulkanKvCache::copy_pieces(const VulkanKvCache& from, std::span<c
   return commands.run("the copy of a KV cache");
 }
 
+bool VulkanKvCache::settle() {
+  if (!ahead) return true;
+  const std::shared_ptr<const UndoPasses> undo = undo_.lock();
+  return undo && (*undo)(*this);
+}
+
+/// No cache is made constant.
+void VulkanKvCache::followed(const KvCache& parent, std::span<const PlanRow>) {
+  auto& other = const_cast<VulkanKvCache&>(static_cast<const VulkanKvCache&>(parent));
+  if (!other.settle()) invalidate({0, capacity()});
+}
+
 void VulkanKvCache::copy(const KvCache& from, PositionRange rows, Position to) {
-  const auto& other = static_cast<const VulkanKvCache&>(from);
+  auto& other = const_cast<VulkanKvCache&>(static_cast<const VulkanKvCache&>(from));
   assert(other.layout_ == layout_ && to + rows.size() <= capacity());
-  if (rows.size() <= 0 || !copy_pieces(other, layout_->pieces(rows, to))) return;
+  if (rows.size() <= 0 || !settle() || !other.settle() || !copy_pieces(other, layout_->pieces(rows, to))) return;
   std::vector<PlanRow> written;
   for (Position p = rows.begin; p < rows.end; ++p) written.push_back({to + p - rows.begin, from.token_of(p)});
   record(written);

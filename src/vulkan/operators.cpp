@@ -89,6 +89,18 @@ struct ReduceChunkPush {
   float cap, twice;
   std::uint32_t zero;
 };
+struct MergeChunksPush {
+  Address state, sequences, rows, chunks, answers, asked, candidates, kept;
+  std::uint32_t count, most_asked, room, pass_pieces, zero;
+};
+struct CommitRowsPush {
+  Address state, sequences, rows, candidates, counts, kept;
+  std::uint32_t room, pass_words;
+};
+struct EmbedTokensPush {
+  Address state, rows, table, to;
+  std::uint32_t width;
+};
 struct StoreKvPush {
   Address key, value, stores;
   std::uint32_t kv_heads, head_dim, tile_words, key_words, value_words, zero;
@@ -310,6 +322,31 @@ Expected<Launch> Operators::reduce_chunks(const op::ScoreHead& o, std::int64_t f
       ReduceChunkPush{at.logits, at.rows, at.asked, at.chunks, at.answers, word(width), word(first), word(chunks),
                       word(cpu::kMostAsked), o.softcap, o.softcap == 0 ? 0 : 2.f / o.softcap, 0},
       (width + cpu::kHeadChunk - 1) / cpu::kHeadChunk);
+}
+
+Expected<Launch> Operators::merge_chunks(const CommitPlaces& places) {
+  return launch(
+      "merge_chunks", {arithmetic_.fused64 == Fused64::kNative ? 1U : 0U},
+      MergeChunksPush{places.at.state, places.at.sequences, places.at.rows, places.head.chunks, places.head.answers,
+                      places.head.asked, places.candidates, places.kept, word(places.chunks), word(cpu::kMostAsked),
+                      word(places.room), word(places.pass_bytes / 16), 0},
+      1);
+}
+
+Expected<Launch> Operators::commit_rows(const CommitPlaces& places) {
+  const auto before =
+      places.room * (places.chunks * static_cast<std::int64_t>(sizeof(cpu::ReducedChunk)) + cpu::kMostAsked * 4);
+  // One workgroup, whatever the rows.
+  constexpr std::uint32_t kAll = 1U << 30;
+  return launch(
+      "commit_rows", {},
+      CommitRowsPush{places.at.state, places.at.sequences, places.at.rows, places.candidates, places.at.counts,
+                     places.kept + static_cast<Address>(before), word(places.room), word(places.pass_bytes / 4)},
+      1, kAll);
+}
+
+Expected<Launch> Operators::embed_tokens(const UnrollPlaces& at, Address table, std::int64_t width, Address to) {
+  return launch("embed_tokens", {}, EmbedTokensPush{at.state, at.rows, table, to, word(width)}, columns_of(width));
 }
 
 std::int64_t CacheFormat::row_bytes(std::int64_t head_dim) const {

@@ -19,6 +19,7 @@
 #include "vulkan/device.h"
 #include "vulkan/product.h"
 #include "vulkan/self_test.h"
+#include "vulkan/unroll_arguments.h"
 
 namespace dllm::vulkan {
 
@@ -217,6 +218,19 @@ class Operators {
   /// Logits of the tokens [first, first + width) to reduced chunks; `first` is a multiple of cpu::kHeadChunk.
   Expected<Launch> reduce_chunks(const op::ScoreHead& o, std::int64_t first, std::int64_t width, std::int64_t chunks,
                                  const ReductionPlaces& at);
+  /// The end of a pass that others may follow: predictions of the scored rows from their chunks, which are also kept
+  /// for the host; what the rules of commits make of them, in one workgroup; and embeddings of committed tokens.
+  struct CommitPlaces {
+    UnrollPlaces at;
+    ReductionPlaces head;               ///< its `logits` and `rows` are not read
+    VkDeviceAddress candidates = 0;     ///< [rows] of kCandidateBytes
+    VkDeviceAddress kept = 0;           ///< for each pass: chunks, answers and committed tokens of `room` rows
+    std::int64_t chunks = 0, room = 0;  ///< of a row; most scored rows
+    std::int64_t pass_bytes = 0;        ///< of `kept`, from pass to pass
+  };
+  Expected<Launch> merge_chunks(const CommitPlaces& places);
+  Expected<Launch> commit_rows(const CommitPlaces& places);
+  Expected<Launch> embed_tokens(const UnrollPlaces& at, VkDeviceAddress table, std::int64_t width, VkDeviceAddress to);
   /// `stores`: a StoreArgument for each of the dispatch's rows.
   Expected<Launch> store_kv(const CacheFormat& cache, std::int64_t kv_heads, std::int64_t head_dim,
                             const CachePlace& place, VkDeviceAddress k, VkDeviceAddress v, VkDeviceAddress stores);

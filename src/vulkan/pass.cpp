@@ -31,6 +31,9 @@ std::int64_t code_bytes_of(const Graph& graph) {
   return (k + k / 32 * 4 + k / 16 * 4 + 63) / 64 * 64;
 }
 
+/// Of a pass in a row: what is reduced, and a token for each scored row. A multiple of what shaders load.
+std::int64_t kept_bytes(std::int64_t reduced, std::int64_t scored) { return (reduced + scored * 4 + 63) / 64 * 64; }
+
 /// The largest sizes of what experts need, of any layer.
 struct ExpertSizes {
   explicit ExpertSizes(const Graph& graph) {
@@ -65,27 +68,44 @@ Expected<void> Pass::make_scratch(const std::shared_ptr<Device>& device) {
   return {};
 }
 
-Expected<void> Pass::make_head(const std::shared_ptr<Device>& device) {
+std::int64_t Pass::reduced_bytes() const { return room_.scored * (head_.chunks * kChunkBytes + cpu::kMostAsked * 4); }
+
+Expected<void> Pass::make_head(const std::shared_ptr<Device>& device, std::int32_t passes) {
   head_.vocab = head_vocab(plan_.graph);
   if (head_.vocab == 0) return {};
   head_.chunks = (head_.vocab + cpu::kHeadChunk - 1) / cpu::kHeadChunk;
   const std::int64_t fit = kPartLogits / cpu::kHeadChunk / std::max<std::int64_t>(1, room_.scored);
   head_.tokens = std::min(head_.chunks, std::clamp<std::int64_t>(fit, 1, kPartChunks)) * cpu::kHeadChunk;
   DLLM_TRY(parts_, Buffer::make(device, 2 * room_.scored * head_.tokens * 4, Place::kDevice, "a pass's activations"));
-  DLLM_TRY(reduced_, Buffer::make(device, room_.scored * (head_.chunks * kChunkBytes + cpu::kMostAsked * 4),
-                                  Place::kShared, "a pass's scores"));
+  DLLM_TRY(reduced_,
+           Buffer::make(device, reduced_bytes(), passes > 1 ? Place::kDevice : Place::kShared, "a pass's scores"));
+  if (passes > 1) {
+    DLLM_TRY(candidates_, Buffer::make(device, room_.scored * kCandidateBytes, Place::kDevice, "a pass's scores"));
+    DLLM_TRY(kept_, Buffer::make(device, passes * kept_bytes(reduced_bytes(), room_.scored), Place::kShared,
+                                 "the scores of passes in a row"));
+  }
   if (room_.kept == 0) return {};
   DLLM_TRY(logits_, Buffer::make(device, room_.kept * head_.vocab * 4, Place::kShared, "a pass's logits"));
   return {};
 }
 
-std::span<const cpu::ReducedChunk> Pass::chunks() const {
-  return {reduced_.as<const cpu::ReducedChunk>(), static_cast<std::size_t>(room_.scored * head_.chunks)};
+const std::byte* Pass::reduced(std::int32_t pass) const {
+  return kept_.bytes() == 0 ? reduced_.data() : kept_.data() + pass * kept_bytes(reduced_bytes(), room_.scored);
 }
 
-std::span<const float> Pass::answers() const {
-  return {reinterpret_cast<const float*>(reduced_.data() + room_.scored * head_.chunks * kChunkBytes),
+std::span<const cpu::ReducedChunk> Pass::chunks(std::int32_t pass) const {
+  return {reinterpret_cast<const cpu::ReducedChunk*>(reduced(pass)),
+          static_cast<std::size_t>(room_.scored * head_.chunks)};
+}
+
+std::span<const float> Pass::answers(std::int32_t pass) const {
+  return {reinterpret_cast<const float*>(reduced(pass) + room_.scored * head_.chunks * kChunkBytes),
           static_cast<std::size_t>(room_.scored * cpu::kMostAsked)};
+}
+
+std::span<const std::int32_t> Pass::committed(std::int32_t pass) const {
+  return {reinterpret_cast<const std::int32_t*>(reduced(pass) + reduced_bytes()),
+          static_cast<std::size_t>(room_.scored)};
 }
 
 MostRows most_rows(const Graph& graph, const DeviceFacts& facts) {
@@ -108,19 +128,22 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
   const Graph& planned = pass->plan_.graph;
   // At most those of experts: two products with codes of their rows, a gate, a transform, codes, a product, a sum.
   // The head has three for each part.
+  // Passes in a row have two more, and one for each table.
   const auto launches =
-      static_cast<std::int64_t>(9 * planned.ops.size()) + 3 * (head_vocab(planned) / cpu::kHeadChunk + 1);
+      static_cast<std::int64_t>(9 * planned.ops.size()) + 3 * (head_vocab(planned) / cpu::kHeadChunk + 1) + 4;
+  const std::int32_t passes = model.unrolling != nullptr ? model.unrolling->passes : 1;
   if (timed) {
     DLLM_TRY(pass->times_, Timestamps::make(device, static_cast<std::uint32_t>(launches + 1)));
   }
-  DLLM_TRY(pass->arguments_, PassArguments::make(device, planned, *model.tables, room, launches));
+  DLLM_TRY(pass->arguments_, PassArguments::make(device, planned, *model.tables, room, launches, passes > 1));
   DLLM_TRY(pass->arena_, Buffer::make(device, pass->plan_.arena_floats * 4, Place::kDevice, "a pass's activations"));
   DLLM_TRY(pass->codes_,
            Buffer::make(device, 2 * room.rows * code_bytes_of(planned), Place::kDevice, "a pass's activations"));
   DLLM_CHECK_OK(pass->make_scratch(device));
-  DLLM_CHECK_OK(pass->make_head(device));
-  DLLM_TRY(Commands commands, Commands::begin(device));
+  DLLM_CHECK_OK(pass->make_head(device, passes));
+  DLLM_TRY(Commands commands, Commands::begin(device, passes > 1));
   pass->commands_ = std::make_unique<Commands>(std::move(commands));
+  if (passes > 1) pass->commands_->between_passes();
   pass->arguments_.record(*pass->commands_);
   DLLM_CHECK_OK(Recorder(model, *pass, *pass->commands_).record_all());
   if (timed) pass->commands_->stamp(*pass->times_, static_cast<std::uint32_t>(pass->stamped_.size()));
@@ -138,17 +161,19 @@ Expected<std::vector<std::pair<std::string_view, double>>> Pass::shader_times() 
 
 std::int64_t Pass::bytes() const {
   return arguments_.bytes() + arena_.bytes() + codes_.bytes() + experts_.bytes() + parts_.bytes() + reduced_.bytes() +
-         logits_.bytes();
+         logits_.bytes() + candidates_.bytes() + kept_.bytes();
 }
 
-Expected<void> Pass::run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared) {
+Expected<void> Pass::run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared,
+                         const UnrollBatch& unrolled) {
   const PassSize size = arguments_.fill(batch, scored, *tables_, shared);
   const std::int64_t counts[] = {size.rows, size.scored, size.kept, size.stored};
   for (std::size_t i = 0; i < launches_.size(); ++i)
     arguments_.set_groups(
         static_cast<std::int64_t>(i),
         launches_[i].launch.groups(counts[static_cast<std::size_t>(launches_[i].over)] * launches_[i].pairs));
-  return commands_->run("a pass");
+  if (kept_.bytes() > 0) arguments_.fill_unrolling(batch, unrolled, launches());
+  return commands_->run("a pass", unrolled.passes);
 }
 
 }  // namespace dllm::vulkan

@@ -25,6 +25,7 @@ struct DeviceModel {
   const DeviceWeights* weights = nullptr;
   const CacheLayout* cache = nullptr;
   const Weights* tables = nullptr;  ///< the file's, for look-ups
+  const Unrolling* unrolling = nullptr;
 };
 
 /// The head of a model, in parts of the vocabulary whose logits exist one or two at a time.
@@ -63,15 +64,20 @@ class Pass {
   /// Memory of activations, arguments and logits.
   std::int64_t bytes() const;
 
-  /// Runs a batch that fits. Throws std::bad_alloc. Errors: kResource.
-  Expected<void> run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared);
+  /// Runs a batch that fits, and perhaps passes that follow. Throws std::bad_alloc. Errors: kResource.
+  Expected<void> run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared,
+                     const UnrollBatch& unrolled = {});
+  /// Of the last run: how many passes ran, and what the device committed after each but the last one, a token or -1 for
+  /// each scored row.
+  std::int32_t passes_run() const { return kept_.bytes() == 0 ? 1 : arguments_.passes_run(); }
+  std::span<const std::int32_t> committed(std::int32_t pass) const;
   /// Of the last pass: [kept][vocabulary], before a cap.
   const float* logits() const { return logits_.as<const float>(); }
   /// Memory of these: 0 unless a batch needed some.
   std::int64_t logit_bytes() const { return logits_.bytes(); }
-  /// Of the last pass, as cpu::DeviceHead has them.
-  std::span<const cpu::ReducedChunk> chunks() const;
-  std::span<const float> answers() const;
+  /// Of a pass of the last run, as cpu::DeviceHead has them.
+  std::span<const cpu::ReducedChunk> chunks(std::int32_t pass = 0) const;
+  std::span<const float> answers(std::int32_t pass = 0) const;
   /// Of the last pass, if it is timed: seconds of each shader between two barriers, by the first one's name where
   /// several run beside each other. Errors: kResource.
   Expected<std::vector<std::pair<std::string_view, double>>> shader_times() const;
@@ -87,7 +93,10 @@ class Pass {
 
   Pass() = default;
   Expected<void> make_scratch(const std::shared_ptr<Device>& device);
-  Expected<void> make_head(const std::shared_ptr<Device>& device);
+  Expected<void> make_head(const std::shared_ptr<Device>& device, std::int32_t passes);
+  /// What this processor reads of a pass.
+  const std::byte* reduced(std::int32_t pass) const;
+  std::int64_t reduced_bytes() const;
 
   PassSize room_;
   ExecutionPlan plan_;
@@ -98,6 +107,9 @@ class Pass {
   Buffer parts_;    ///< logits of two parts, [2][scored][tokens]
   Buffer reduced_;  ///< [scored][chunks], then [scored][cpu::kMostAsked] answers
   Buffer logits_;   ///< [kept][vocabulary]
+  /// Where others may follow a pass: `reduced_` is the device's own, and for each pass these are what is in it and the
+  /// committed tokens, [scored].
+  Buffer candidates_, kept_;
   ExpertScratch scratch_;
   std::vector<Counted> launches_;
   std::unique_ptr<Commands> commands_;

@@ -17,6 +17,10 @@ namespace {
 
 /// Counts and workgroups share the first bytes; sections begin at lines of the cache.
 constexpr std::int64_t kSection = 64;
+/// Of what passes in a row read: where the sequences begin, and where the rows do.
+constexpr std::int64_t kUnrollSequences = kSection,
+                       kUnrollRows = kUnrollSequences +
+                                     static_cast<std::int64_t>(kMostUnrolledSequences * sizeof(UnrollSequence));
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + kSection - 1) / kSection * kSection; }
 
@@ -47,7 +51,8 @@ void PassArguments::add_turn(const op::Rope& o, const Weights& weights) {
 }
 
 Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& device, const Graph& graph,
-                                            const Weights& weights, const PassSize& room, std::int64_t launches) {
+                                            const Weights& weights, const PassSize& room, std::int64_t launches,
+                                            bool unrolls) {
   PassArguments made;
   std::int64_t end = rounded(groups_offset(launches));
   const auto section = [&](std::int64_t bytes) { return std::exchange(end, rounded(end + bytes)); };
@@ -75,6 +80,7 @@ Expected<PassArguments> PassArguments::make(const std::shared_ptr<Device>& devic
       const std::int64_t width = graph.value(out).width;
       made.lookups_.push_back({&op, out, width, section(room.rows * width * 4)});
     }
+  if (unrolls) made.unroll_ = section(kUnrollRows + room.scored * static_cast<std::int64_t>(sizeof(UnrollRow)));
   DLLM_TRY(made.memory_, Buffer::make(device, end, Place::kShared, "the arguments of a pass"));
   return made;
 }
@@ -89,6 +95,25 @@ VkDeviceAddress PassArguments::sin(const op::Rope& o) const { return at(turn(o).
 VkDeviceAddress PassArguments::given(ValueId value) const {
   const auto found = std::ranges::find(lookups_, value, &Lookup::out);
   return memory_.address() + static_cast<VkDeviceAddress>(found->offset);
+}
+
+UnrollPlaces PassArguments::unrolling() const {
+  const auto at = [this](std::int64_t offset) { return memory_.address() + static_cast<VkDeviceAddress>(offset); };
+  return {at(unroll_), at(unroll_ + kUnrollSequences), at(unroll_ + kUnrollRows), at(0)};
+}
+
+void PassArguments::fill_unrolling(std::span<const SequenceStep> batch, const UnrollBatch& unrolled,
+                                   std::int64_t launches) {
+  UnrollState state;
+  state.passes = static_cast<std::uint32_t>(unrolled.passes);
+  state.launches = static_cast<std::uint32_t>(launches);
+  if (!unrolled.rules.empty()) {
+    state.sequences = static_cast<std::uint32_t>(batch.size());
+    for (const SequenceStep& step : batch) state.rows += static_cast<std::uint32_t>(step.plan.scored.size());
+    vulkan::fill_unrolling(batch, unrolled, to<UnrollSequence>(unroll_ + kUnrollSequences),
+                           to<UnrollRow>(unroll_ + kUnrollRows));
+  }
+  *to<UnrollState>(unroll_) = state;
 }
 
 void PassArguments::record(Commands& commands) const {

@@ -15,6 +15,7 @@
 #include "vulkan/buffer.h"
 #include "vulkan/commands.h"
 #include "vulkan/operators.h"
+#include "vulkan/unroll_arguments.h"
 
 namespace dllm::vulkan {
 
@@ -44,9 +45,10 @@ struct ScoredRows {
 /// these numbers over and over, and each read from this processor's memory takes a microsecond or more.
 class PassArguments {
  public:
-  /// `launches`: the most dispatches. The graph must outlive it. Errors: kResource.
+  /// `launches`: the most dispatches. `unrolls`: others may follow a pass. The graph must outlive it. Errors:
+  /// kResource.
   static Expected<PassArguments> make(const std::shared_ptr<Device>& device, const Graph& graph, const Weights& weights,
-                                      const PassSize& room, std::int64_t launches);
+                                      const PassSize& room, std::int64_t launches, bool unrolls = false);
 
   VkDeviceAddress count(bool scored) const { return at(scored ? 4 : 0); }
   VkDeviceAddress rows() const { return at(rows_); }
@@ -63,6 +65,10 @@ class PassArguments {
   VkDeviceAddress sin(const op::Rope& o) const;
   /// [rows][width] of what this processor gives for a value: embeddings, or hidden states.
   VkDeviceAddress given(ValueId value) const;
+  /// Of a recording that others may follow, in this processor's memory: the device changes what the next pass reads.
+  UnrollPlaces unrolling() const;
+  void fill_unrolling(std::span<const SequenceStep> batch, const UnrollBatch& unrolled, std::int64_t launches);
+  std::int32_t passes_run() const { return static_cast<std::int32_t>(state()->ran); }
   /// Recorded first.
   void record(Commands& commands) const;
   /// What dispatches read.
@@ -99,6 +105,7 @@ class PassArguments {
   T* to(std::int64_t offset) {
     return reinterpret_cast<T*>(memory_.data() + offset);
   }
+  const UnrollState* state() const { return reinterpret_cast<const UnrollState*>(memory_.data() + unroll_); }
   const Turn& turn(const op::Rope& o) const;
   void add_turn(const op::Rope& o, const Weights& weights);
   void fill_rows(std::span<const SequenceStep> batch);
@@ -109,6 +116,7 @@ class PassArguments {
   Buffer memory_;
   Buffer own_;  ///< the card's copy of what comes before the lookups
   std::int64_t rows_ = 0, stores_ = 0, gather_ = 0, visible_ = 0, tiles_ = 0, reduce_ = 0, asked_ = 0, kept_ = 0;
+  std::int64_t unroll_ = 0;  ///< UnrollState, then sequences, then rows
   std::vector<Turn> turns_;
   std::vector<Lookup> lookups_;
 };

@@ -34,11 +34,37 @@ class Pass::Recorder {
         DLLM_CHECK_OK(std::visit([this](const auto& o) { return record(o); }, graph_.ops[i]));
       }
     }
-    return {};
+    return pass_.kept_.bytes() > 0 ? record_end() : Expected<void>();
   }
 
  private:
   using Address = VkDeviceAddress;
+
+  /// What a pass that others may follow ends with.
+  Expected<void> record_end() {
+    const HeadParts& head = pass_.head_;
+    Operators::CommitPlaces places{.at = arguments().unrolling(), .head = {}};
+    places.head.chunks = pass_.reduced_.address();
+    places.head.answers = places.head.chunks + static_cast<Address>(pass_.room_.scored * head.chunks * kChunkBytes);
+    places.head.asked = arguments().asked();
+    places.candidates = pass_.candidates_.address();
+    places.kept = pass_.kept_.address();
+    places.chunks = head.chunks;
+    places.room = pass_.room_.scored;
+    places.pass_bytes = pass_.kept_.bytes() / model_.unrolling->passes;
+    waits_ = true;
+    DLLM_CHECK_OK(add(operators().merge_chunks(places), Over::kScored));
+    DLLM_CHECK_OK(add(operators().commit_rows(places), Over::kRows));
+    std::size_t table = 0;
+    for (const Op& op : graph_.ops)
+      if (const auto* embed = std::get_if<op::Embed>(&op); embed != nullptr && embed->part != EmbedPart::kMixture) {
+        const Address rows = model_.unrolling->tables[table++].address();
+        DLLM_CHECK_OK(add(operators().embed_tokens(places.at, rows, width(embed->out), arguments().given(embed->out)),
+                          Over::kScored));
+        waits_ = false;
+      }
+    return {};
+  }
 
   Expected<void> record(const op::Embed& o) { return take_in(o.out); }
   Expected<void> record(const op::HiddenIn& o) { return take_in(o.out); }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <new>
 #include <system_error>
@@ -28,7 +29,9 @@
 #include "vulkan/on_device.h"
 #include "vulkan/operators.h"
 #include "vulkan/pass.h"
+#include "vulkan/passes_ahead.h"
 #include "vulkan/self_test.h"
+#include "vulkan/unroll_arguments.h"
 #include "vulkan/weights.h"
 
 namespace dllm {
@@ -113,6 +116,12 @@ class DeviceBackend final : public VulkanBackend {
       }
     DLLM_TRY(weights_,
              vulkan::DeviceWeights::load(device_, graph, tables_, pool_, options.weight_cache, options.progress));
+    unrolling_.passes = std::clamp(options.unroll, 1, vulkan::kMostUnrolled);
+    if (!unrolling_.on()) return {};
+    if (operators_.arithmetic().fused64 == vulkan::Fused64::kNone)
+      return Error{ErrorCode::kUnsupported, fmt::format("{} has no float64, so this processor decides", device()),
+                   "--unroll", "leave it out, or use another device"};
+    DLLM_TRY(unrolling_.tables, vulkan::embedding_tables(device_, graph, tables_, pool_));
     return {};
   }
 
@@ -132,6 +141,8 @@ class DeviceBackend final : public VulkanBackend {
   std::int64_t memory_bytes() const override { return device_->facts().memory_bytes; }
   std::uint64_t passes() const override { return passes_; }
   double pass_seconds() const override { return static_cast<double>(pass_nanoseconds_) * 1e-9; }
+  std::uint64_t passes_ahead() const override { return passes_ahead_; }
+  std::uint64_t passes_undone() const override { return passes_undone_; }
   std::string failure() const override { return device_->failure(); }
   std::int64_t logit_bytes() const override { return pass_ ? pass_->logit_bytes() : 0; }
   const std::string& messages() const override { return device_->messages(); }
@@ -147,8 +158,9 @@ class DeviceBackend final : public VulkanBackend {
                                most_positions_),
                    "--context", "use a shorter context, or another device"};
     try {
-      DLLM_TRY(std::unique_ptr<KvCache> cache, vulkan::VulkanKvCache::create(device_, layout_, capacity));
-      return cache;
+      DLLM_TRY(std::unique_ptr<vulkan::VulkanKvCache> cache, vulkan::VulkanKvCache::create(device_, layout_, capacity));
+      cache->unroll(unrolling_.passes, undo_);
+      return std::unique_ptr<KvCache>(std::move(cache));
     } catch (const std::bad_alloc&) {
       return no_host_memory("a KV cache");
     }
@@ -157,37 +169,112 @@ class DeviceBackend final : public VulkanBackend {
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override {
     try {
       auto scores = run(batch);
-      if (!scores) invalidate_rows(batch);
+      if (!scores) forget_rows(batch);
       return scores;
     } catch (const std::bad_alloc&) {
-      invalidate_rows(batch);
+      forget_rows(batch);
       return no_host_memory("a forward pass");
     }
   }
 
  private:
+  /// After a pass that failed. The loop asks for it again, and its rows replace those of passes ahead.
+  static void forget_rows(std::span<const SequenceStep> batch) noexcept {
+    invalidate_rows(batch);
+    for (const SequenceStep& step : batch) cache_of(step).ahead.reset();
+  }
+
+  using Rules = std::vector<std::optional<CommitRule>>;
+
+  static vulkan::VulkanKvCache& cache_of(const SequenceStep& step) {
+    return static_cast<vulkan::VulkanKvCache&>(*step.cache);
+  }
+
+  /// The scores of passes that have run already, and one pass for the other steps.
   Expected<std::vector<Scores>> run(std::span<const SequenceStep> batch) {
+    std::vector<Scores> scores(batch.size());
+    std::vector<std::size_t> others, places(batch.size());
+    Rules rules;
+    for (std::size_t s = 0; s < batch.size(); ++s) {
+      vulkan::VulkanKvCache& cache = cache_of(batch[s]);
+      std::optional<CommitRule> rule = cache.take_rule();
+      if (cache.ahead) {
+        if (std::optional<Scores> known = rule ? cache.ahead->take(batch[s]) : std::nullopt) {
+          cache.wrote(batch[s].plan.rows);
+          scores[s] = *std::move(known);
+          if (cache.ahead->passes.empty()) cache.ahead.reset();
+          ++passes_ahead_;
+          continue;
+        }
+        cache.foreseeable = false;
+        DLLM_CHECK_OK(undo(cache));
+      }
+      places[s] = others.size();
+      others.push_back(s);
+      rules.push_back(cache.foreseeable ? std::move(rule) : std::nullopt);
+    }
+    if (others.size() == batch.size()) return run_now(batch, rules);
+    if (others.empty()) return scores;
+    std::vector<SequenceStep> steps;
+    for (const std::size_t s : others) {
+      steps.push_back(batch[s]);
+      // A guided step's other one has no rule either.
+      if (std::optional<Guidance>& guidance = steps.back().guidance)
+        guidance->unconditional = static_cast<std::int32_t>(places[static_cast<std::size_t>(guidance->unconditional)]);
+    }
+    DLLM_TRY(std::vector<Scores> now, run_now(steps, rules));
+    for (std::size_t i = 0; i < others.size(); ++i) scores[others[i]] = std::move(now[i]);
+    return scores;
+  }
+
+  /// The latest pass that was asked for, once more: it has the same rows as those that are undone.
+  Expected<void> undo(vulkan::VulkanKvCache& cache) {
+    SequenceStep again = std::move(cache.ahead->last);
+    cache.ahead.reset();
+    again.plan.scored.clear();
+    ++passes_undone_;
+    auto done = run_device({&again, 1}, {});
+    if (!done) invalidate_rows({&again, 1});
+    return done;
+  }
+
+  /// A pass on the device, and perhaps others after it.
+  Expected<void> run_device(std::span<const SequenceStep> batch, const Rules& rules) {
     head_.arrange(batch, vocab_, operators_.arithmetic().fused64 != vulkan::Fused64::kNone);
     const vulkan::ScoredRows scored{head_.gather(), head_.rows()};
-    for (const SequenceStep& step : batch) static_cast<vulkan::VulkanKvCache&>(*step.cache).wrote(step.plan.rows);
     const BranchRows shared = branch_rows(batch);
     const PassSize size = vulkan::size_of_pass(batch, scored, shared);
     if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
+    unrolled_ = {};
+    if (!rules.empty() && profile_ == nullptr && shared.stores.empty() && shared.copies.empty())
+      unrolled_ = vulkan::plan_unrolling(batch, rules, scored.needs, unrolling_.passes);
     const auto start = std::chrono::steady_clock::now();
     DLLM_CHECK_OK(vulkan::VulkanKvCache::share(device_, shared.copies));
-    DLLM_CHECK_OK(pass_->run(batch, scored, shared));
+    DLLM_CHECK_OK(pass_->run(batch, scored, shared, unrolled_));
     pass_nanoseconds_ +=
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
-    ++passes_;
-    if (profile_ != nullptr) {
-      DLLM_TRY(const auto times, pass_->shader_times());
-      for (const auto& [shader, seconds] : times) profile_->add(shader, seconds);
-    }
+    passes_ += static_cast<std::uint64_t>(pass_->passes_run());
+    if (profile_ == nullptr) return {};
+    DLLM_TRY(const auto times, pass_->shader_times());
+    for (const auto& [shader, seconds] : times) profile_->add(shader, seconds);
+    return {};
+  }
+
+  Expected<std::vector<Scores>> run_now(std::span<const SequenceStep> batch, const Rules& rules) {
+    for (const SequenceStep& step : batch) cache_of(step).wrote(step.plan.rows);
+    DLLM_CHECK_OK(run_device(batch, rules));
+    std::vector<Scores> scores = scores_of(batch, 0);
+    if (pass_->passes_run() > 1) keep_ahead(batch);
+    return scores;
+  }
+
+  /// Of one of the passes that have run.
+  std::vector<Scores> scores_of(std::span<const SequenceStep> batch, std::int32_t pass) {
     std::vector<Scores> scores(batch.size());
-    if (scored.gather.empty()) return scores;
+    if (head_.gather().empty()) return scores;
     // Where a row's logits are, among those that are kept.
     std::vector<std::int64_t> kept;
-    for (std::int64_t count = 0; const cpu::HeadRow& row : scored.needs) kept.push_back(row.logits ? count++ : -1);
+    for (std::int64_t count = 0; const cpu::HeadRow& row : head_.rows()) kept.push_back(row.logits ? count++ : -1);
     const float* const logits = pass_->logits();
     const cpu::LogitTile tiles = [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end,
                                      float* tile, int) {
@@ -196,16 +283,32 @@ class DeviceBackend final : public VulkanBackend {
                     logits + (kept[static_cast<std::size_t>(first)] + row) * vocab_ + begin,
                     static_cast<std::size_t>(end - begin) * sizeof(float));
     };
-    head_.reduce({tiles, pass_->chunks(), pass_->answers()}, vocab_, scores, softcap_);
+    head_.reduce({tiles, pass_->chunks(pass), pass_->answers(pass)}, vocab_, scores, softcap_);
     return scores;
+  }
+
+  void keep_ahead(std::span<const SequenceStep> batch) {
+    for (const SequenceStep& step : batch) cache_of(step).ahead = vulkan::PassesAhead{step, {}};
+    for (std::int32_t pass = 1; pass < pass_->passes_run(); ++pass) {
+      std::vector<Scores> scores = scores_of(batch, pass);
+      std::span<const std::int32_t> committed = pass_->committed(pass - 1);
+      for (std::size_t s = 0; s < batch.size(); ++s) {
+        std::deque<vulkan::AheadPass>& passes = cache_of(batch[s]).ahead->passes;
+        const std::span<const PlanRow> before = passes.empty() ? batch[s].plan.rows : passes.back().rows;
+        passes.push_back(
+            {vulkan::rows_after(batch[s].plan, before, unrolled_.rules[s].shift, committed), std::move(scores[s])});
+        committed = committed.subspan(batch[s].plan.scored.size());
+      }
+    }
   }
 
   Expected<void> record(const PassSize& size) {
     const vulkan::MostRows most = vulkan::most_rows(factory_({1, 1}), device_->facts());
     const PassSize room = room_for(size, pass_ ? pass_->room() : PassSize(), most);
     pass_.reset();  // its memory is needed
-    DLLM_TRY(pass_, vulkan::Pass::record({&operators_, &weights_, layout_.get(), &tables_},
-                                         factory_({room.rows, room.scored}), room, profile_ != nullptr));
+    DLLM_TRY(pass_, vulkan::Pass::record(
+                        {&operators_, &weights_, layout_.get(), &tables_, unrolling_.on() ? &unrolling_ : nullptr},
+                        factory_({room.rows, room.scored}), room, profile_ != nullptr));
     ++recordings_;
     return {};
   }
@@ -224,10 +327,14 @@ class DeviceBackend final : public VulkanBackend {
   std::int64_t vocab_ = 0;
   std::int64_t most_positions_ = 0;
   float softcap_ = 0;
+  vulkan::Unrolling unrolling_;
+  vulkan::UnrollBatch unrolled_;  ///< of the last pass
+  const std::shared_ptr<const vulkan::UndoPasses> undo_ = std::make_shared<const vulkan::UndoPasses>(
+      [this](vulkan::VulkanKvCache& cache) -> Expected<void> { return undo(cache); });
   std::unique_ptr<vulkan::Pass> pass_;
   cpu::Profile* profile_ = nullptr;
   std::int64_t recordings_ = 0;
-  std::atomic<std::uint64_t> passes_{0};
+  std::atomic<std::uint64_t> passes_{0}, passes_ahead_{0}, passes_undone_{0};
   std::atomic<std::int64_t> pass_nanoseconds_{0};
 };
 

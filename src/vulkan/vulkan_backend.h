@@ -25,7 +25,8 @@ struct VulkanOptions {
   CpuKvType kv = CpuKvType::kAuto;
   WeightCacheOptions weight_cache{};
   LoadProgress progress{};
-  bool validate = false;  ///< with the Khronos validation layer, if it is installed
+  std::int32_t unroll = 1;  ///< most passes in a row, where the decoder says what it commits (backend/unrolling.h)
+  bool validate = false;    ///< with the Khronos validation layer, if it is installed
 };
 
 /// Runs a model's graph on a Vulkan device, with the bits of the CPU backend's arithmetic `exact`. Steps are recorded
@@ -54,6 +55,10 @@ class VulkanBackend : public Backend {
   /// Passes so far, and the seconds from their submission to their ends.
   virtual std::uint64_t passes() const = 0;
   virtual double pass_seconds() const = 0;
+  /// Passes that had run in a row with one before them when they were asked for, and rows of passes that were undone,
+  /// as another pass came than was foreseen. Thread-safe.
+  virtual std::uint64_t passes_ahead() const = 0;
+  virtual std::uint64_t passes_undone() const = 0;
   /// Why the device runs nothing any more; empty: it does.
   virtual std::string failure() const = 0;
   /// Of device_bytes(), memory for whole rows of logits: 0 until a request needs them, for draws, filters, lists,
@@ -87,7 +92,8 @@ Expected<void> check_vulkan_device(const std::string& device);
 
 /// `weights` are views: their owner must outlive the backend. Errors: kUsage (no such device), kUnsupported (no Vulkan,
 /// a device that fails the self-test, an operator, a weight type or a cache type that the backend does not run: by
-/// name), kInvalidFile (as CpuBackend::create()), kResource, kCancelled.
+/// name; passes in a row of a model or on a device that does not allow them), kInvalidFile (as CpuBackend::create()),
+/// kResource, kCancelled.
 Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc desc, GraphFactory graph, Weights weights,
                                                              VulkanOptions options = {});
 

@@ -10,6 +10,7 @@
 #include "backend/latency_table.h"
 #include "backend/scores.h"
 #include "backend/step_plan.h"
+#include "backend/unrolling.h"
 #include "decode/canvas.h"
 
 namespace dllm {
@@ -159,6 +160,13 @@ class Decoder {
 
   /// Edits for this step. `candidates` are the wanted positions, ascending.
   virtual std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) = 0;
+
+  /// What decode() commits in the coming pass and in up to `passes` - 1 after it in the same window, for backends that
+  /// run passes in a row: `threshold` and `tie`, or `counts`. Nothing: only decode() knows.
+  virtual std::optional<CommitRule> rule(const DecodeContext& context, std::int32_t passes) const {
+    (void)context, (void)passes;
+    return std::nullopt;
+  }
 
   /// Instead of decode(), for a pass that decides nothing.
   virtual void skip_pass() {}

@@ -14,20 +14,34 @@ class FixedSteps : public Decoder {
       : steps_(options.steps_of(context)), length_(context.length), ranking_(ranking) {}
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
-    const std::int32_t masks = context.window_masks_at_start;
-    const std::int32_t steps = window_steps(steps_, length_, masks);
-    const auto schedule = transfer_schedule(masks, steps);
-    // Steps can run out with masks left if some predictions were masks; the rest is committed one by one.
-    const std::int32_t count =
-        context.window_step < steps ? schedule[static_cast<std::size_t>(context.window_step)] : 1;
-    return commit_best(candidates, static_cast<std::size_t>(count), [&](const Candidate& candidate) {
+    const auto count = static_cast<std::size_t>(counts(context, 1).front());
+    return commit_best(candidates, count, [&](const Candidate& candidate) {
       if (ranking_ == Ranking::kConfidence) return candidate.log_odds;
       return uniform01(context.rng, RngPurpose::kConfidence, context.step,
                        static_cast<std::uint32_t>(candidate.position));
     });
   }
 
+  std::optional<CommitRule> rule(const DecodeContext& context, std::int32_t passes) const override {
+    if (ranking_ != Ranking::kConfidence) return std::nullopt;
+    CommitRule rule;
+    rule.counts = counts(context, passes);
+    return rule;
+  }
+
  private:
+  /// Of so many steps from the present one on.
+  std::vector<std::int32_t> counts(const DecodeContext& context, std::int32_t passes) const {
+    const std::int32_t masks = context.window_masks_at_start;
+    const std::int32_t steps = window_steps(steps_, length_, masks);
+    const auto schedule = transfer_schedule(masks, steps);
+    // Steps can run out with masks left if some predictions were masks; the rest is committed one by one.
+    std::vector<std::int32_t> counts;
+    for (std::int32_t step = context.window_step; step < context.window_step + passes; ++step)
+      counts.push_back(step < steps ? schedule[static_cast<std::size_t>(step)] : 1);
+    return counts;
+  }
+
   std::int32_t steps_;
   Position length_;
   Ranking ranking_;

@@ -2,6 +2,7 @@
 // is always committed, and with it all that equal it in float32.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
@@ -24,6 +25,13 @@ class Threshold : public Decoder {
     for (const Candidate& candidate : candidates)
       if (candidate.eligible && candidate.confidence >= bound) edits.push_back(commit(candidate));
     return edits;
+  }
+
+  std::optional<CommitRule> rule(const DecodeContext& context, std::int32_t) const override {
+    CommitRule rule;
+    rule.threshold = std::max(threshold_, context.least_threshold);
+    rule.tie = kThresholdTieWidth;
+    return rule;
   }
 
  private:

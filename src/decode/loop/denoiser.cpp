@@ -13,6 +13,11 @@
 namespace dllm {
 namespace {
 
+UnrollingCache* unrolling(KvCache& cache) {
+  auto* const found = dynamic_cast<UnrollingCache*>(&cache);
+  return found != nullptr && found->most_passes() > 1 ? found : nullptr;
+}
+
 std::vector<TokenRule> token_rules(const ModelDesc& desc, const DenoiseOptions& options) {
   std::vector<TokenRule> rules;
   // The mask token is not an answer. It still counts in the softmax, so confidences remain the model's own.
@@ -39,6 +44,7 @@ Denoiser::Denoiser(const ModelDesc& desc, Canvas canvas, Method method, DenoiseO
       canvas_(std::move(canvas)),
       cache_(cache),
       unconditional_(unconditional),
+      unrolling_(unrolling(cache)),
       decoder_(std::move(method.decoder)),
       cursor_(std::move(method.window)),
       planner_(desc, std::move(method.cache), options_),
@@ -189,7 +195,9 @@ void Denoiser::want_end() {
 }
 
 void Denoiser::send(PositionRange window) {
+  const bool first_of_unit = cursor_.unit_changed();
   StepPlan step = plan(window);
+  if (unrolling_ != nullptr) unrolling_->expect(commit_rule(first_of_unit));
   ScoreRequest wanted = request(canvas_, pass_, step.scored.size(), counters_.steps);
   prepared_.push_back({&cache_, std::move(step), std::move(wanted), std::nullopt});
   if (unconditional_) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/unrolling.h"
 #include "decode/cache/cache_policy.h"
 #include "decode/cache/kept_front.h"
 #include "decode/canvas.h"
@@ -43,7 +44,7 @@ struct Method {
 ///
 /// The parts: WindowCursor tracks the window and step, PassPlanner makes the plan, the decoder reads the predictions.
 /// KeptFront, Drafts, SoftMasks, ConstraintGuide, RefreshPath, AnswerGrowth, PassRecorder and Guesses do nothing unless
-/// an option enables them.
+/// an option enables them. The cache of a backend that runs passes in a row is told what the coming ones commit.
 class Denoiser {
  public:
   /// `unconditional` is given iff options.cfg_scale != 0. The caches must hold the canvas.
@@ -84,6 +85,7 @@ class Denoiser {
   bool send_idle();
   void send(PositionRange window);
   StepPlan plan(PositionRange window);
+  std::optional<CommitRule> commit_rule(bool first_of_unit) const;
   ScoreRequest request(const Canvas& canvas, const DenoisePass& pass, std::size_t scored, std::int32_t step);
   // absorb()
   Expected<DenoiseStep> absorb_one(std::span<const Scores> scores);
@@ -105,6 +107,7 @@ class Denoiser {
   Canvas canvas_;
   KvCache& cache_;
   KvCache* unconditional_;
+  UnrollingCache* const unrolling_;  ///< the same cache; nullptr: its backend makes one pass at a time
   std::unique_ptr<Decoder> decoder_;
   WindowCursor cursor_;
   PassPlanner planner_;

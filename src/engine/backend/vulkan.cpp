@@ -23,12 +23,14 @@
 namespace dllm {
 namespace {
 
-constexpr const char* kLayers = "gpu_layers";
+constexpr const char *kLayers = "gpu_layers", *kUnroll = "unroll";
+/// Most passes in a row.
+constexpr double kMostPasses = 16;
 
 const LoadReader& vulkan_reader() {
   static const LoadReader reader{
       "vulkan",
-      {"threads", "cache_type", "arithmetic", "weight_cache", "lora", "lora_draft", "device", kLayers},
+      {"threads", "cache_type", "arithmetic", "weight_cache", "lora", "lora_draft", "device", kLayers, kUnroll},
       "the Vulkan backend does not read it",
       "leave it out"};
   return reader;
@@ -103,6 +105,11 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
     return Error{ErrorCode::kUnsupported, fmt::format("the Vulkan backend has no arithmetic '{}'", options.arithmetic),
                  "--arithmetic", "leave it out"};
   const std::optional<std::int64_t> layers = load_rows::own_integer(options, kLayers);
+  const std::int64_t unroll = load_rows::own_integer(options, kUnroll).value_or(1);
+  const bool whole = !layers || *layers >= static_cast<std::int64_t>(layers_of(model.build({1, 1})).size());
+  if (unroll > 1 && !whole)
+    return Error{ErrorCode::kUsage, "passes in a row need all layers on the GPU", "--unroll",
+                 "leave it out, or --gpu-layers"};
   if (layers && *layers == 0) {
     LoadOptions here = options;
     here.backend.clear();
@@ -114,8 +121,8 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
   vulkan.device = options.device;
   vulkan.threads = options.threads;
   vulkan.kv = kv_type_of(options.cache_type);
-  if (layers && *layers < static_cast<std::int64_t>(layers_of(model.build({1, 1})).size()))
-    return run_split(model, options, std::move(vulkan), *layers);
+  vulkan.unroll = static_cast<std::int32_t>(unroll);
+  if (!whole) return run_split(model, options, std::move(vulkan), *layers);
   vulkan.progress = options.progress;
   DLLM_TRY(vulkan.weight_cache, weight_cache_options(path, options, log));
   vulkan.weight_cache.check_source = [&model, &path] { return check_unreplaced(model, path); };
@@ -131,7 +138,11 @@ std::vector<LoadOption> vulkan_options() {
                                 "so many of the model's last layers run on the GPU, with the head, and the others on "
                                 "this processor; 0: all layers run on this processor; as many as the model has, or "
                                 "more: all run on the GPU"),
-                     {"-ngl", "--gpu-layers", "--n-gpu-layers"})};
+                     {"-ngl", "--gpu-layers", "--n-gpu-layers"}),
+          own_number(kUnroll, kMostPasses, "1: it looks at every pass",
+                     "run up to so many passes in a row before this processor looks at them, where the algorithm is "
+                     "threshold or low-confidence; the answer is the same; takes memory for the embeddings of all "
+                     "tokens")};
 }
 
 Expected<std::vector<DeviceInfo>> list_cards() {

@@ -50,3 +50,24 @@ double fused64(double a, double b, double c) {
   precise double result = outer.high + odd;
   return result;
 }
+
+// e^d as exp_normal() computes it.
+double exponential64(double d) {
+  const double magic = packDouble2x32(uvec2(0, 0x43380000u));  // 1.5 * 2^52
+  const double shifted = fused64(d, packDouble2x32(uvec2(0x652b82feu, 0x3ff71547u)), magic);  // log2 e
+  precise double n = shifted - magic;
+  const double r = fused64(n, packDouble2x32(uvec2(0x6af278edu, 0xbdd473deu)),  // ln 2, in two parts
+                           fused64(n, packDouble2x32(uvec2(0xfef00000u, 0xbfe62e42u)), d));
+  precise double r2 = r * r;
+  precise double r4 = r2 * r2;
+  const double q01 = fused64(0.16666666666666669lf, r, 0.5lf);
+  const double q23 = fused64(0.008333333333330063lf, r, 0.04166666666662416lf);
+  const double q45 = fused64(0.00019841269863042963lf, r, 0.0013888888917199863lf);
+  const double q67 = fused64(2.7557268476532695e-06lf, r, 2.4801521317484083e-05lf);
+  const double q89 = fused64(2.5100377619606372e-08lf, r, 2.7620078203806394e-07lf);
+  const double q = fused64(fused64(q89, r4, fused64(q67, r2, q45)), r4, fused64(q23, r2, q01));
+  precise double sum = 1.0lf + fused64(q, r2, r);
+  uvec2 bits = unpackDouble2x32(sum);
+  bits.y += unpackDouble2x32(shifted).x << 20;
+  return packDouble2x32(bits);
+}
