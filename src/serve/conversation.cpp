@@ -111,7 +111,37 @@ struct MessageReading {
   Ignored* ignored;
   bool takes_images;
   std::vector<std::string> images{};  ///< bytes of image files, in their order
+  Json shown = Json::array();         ///< image parts of results since the last other message
 };
+
+/// A result's text: templates take no parts there. Its images wait in `shown`.
+Json text_of_result(const Json& parts, Json& shown) {
+  std::string text;
+  for (const Json& part : parts) {
+    if (part["type"] == "image")
+      shown.push_back(part);
+    else
+      text += part["text"].get_ref<const std::string&>();
+  }
+  return text;
+}
+
+/// Puts what tools have shown before the user's next words, or without such into a message of the user's: behind the
+/// results, which templates want next to each other.
+void place_shown(Json& shown, Json* next, Json& list) {
+  if (shown.empty()) return;
+  Json parts = std::exchange(shown, Json::array());
+  if (next == nullptr || (*next)["role"] != "user") {
+    list.push_back({{"role", "user"}, {"content", std::move(parts)}});
+    return;
+  }
+  Json& content = (*next)["content"];
+  if (content.is_array())
+    parts.insert(parts.end(), content.begin(), content.end());
+  else
+    parts.push_back({{"type", "text"}, {"text", content}});
+  content = std::move(parts);
+}
 
 Expected<Json> read_message(const Json& message, const std::string& where, MessageReading& reading) {
   Ignored* const ignored = reading.ignored;
@@ -142,11 +172,11 @@ Expected<Json> read_message(const Json& message, const std::string& where, Messa
   const bool called = calls != nullptr && !calls->empty();
   if (content == nullptr && !called && (!answer || thoughts.empty()))
     return wrong_type(where, "a message with a \"content\"");
-  if (content != nullptr && known == "user" && has_images(*content)) {
+  if (content != nullptr && (known == "user" || known == "tool") && has_images(*content)) {
     if (!reading.takes_images)
       return Error{ErrorCode::kUsage, "this route reads text only", where + ".content", "leave the images out"};
-    DLLM_TRY(result["content"],
-             parts_with_images(reading.served, *content, where + ".content", ignored, reading.images));
+    DLLM_TRY(Json parts, parts_with_images(reading.served, *content, where + ".content", ignored, reading.images));
+    result["content"] = known == "tool" ? text_of_result(parts, reading.shown) : std::move(parts);
   } else if (content != nullptr) {
     DLLM_TRY(result["content"], content_text(*content, where + ".content", ignored, answer ? &thoughts : nullptr));
   } else if (!called) {
@@ -290,8 +320,10 @@ Expected<ConversationPrompt> render(const ServedModel& served, const Conversatio
   if (!system.empty()) list.push_back({{"role", "system"}, {"content", system}});
   for (std::size_t i = 0; i < messages.size(); ++i) {
     DLLM_TRY(Json message, read_message(messages[i], fmt::format("{}[{}]", field, i), reading));
+    if (message["role"] != "tool") place_shown(reading.shown, &message, list);
     list.push_back(std::move(message));
   }
+  place_shown(reading.shown, nullptr, list);
   DLLM_CHECK_OK(served.check_size(dump(list).size(), field));
   const bool with_tools = tools || has_tool_turns(list);
   if (with_tools && served.model.chat_template(tools.has_value()).find("tool") == std::string::npos)

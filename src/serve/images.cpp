@@ -110,13 +110,6 @@ std::optional<std::string> decode_base64(std::string_view text) {
 
 bool has_images(const Json& content) { return content.is_array() && std::ranges::any_of(content, is_image); }
 
-Json without_images(const Json& content, Json& images) {
-  if (!has_images(content)) return content;
-  Json rest = Json::array();
-  for (const Json& part : content) (is_image(part) ? images : rest).push_back(part);
-  return rest;
-}
-
 bool may_have_images(const Json& body) {
   const auto is_or_holds_image = [](const Json& part) {  // in a tool's result
     if (!part.is_object()) return false;

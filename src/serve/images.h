@@ -17,9 +17,6 @@ std::optional<std::string> decode_base64(std::string_view text);
 /// Anthropic's (image).
 bool has_images(const Json& content);
 
-/// A tool's result without its images, which are added to `images`: chat templates take a text there.
-Json without_images(const Json& content, Json& images);
-
 /// Whether a request's body has images in some API's form: reading them takes long.
 bool may_have_images(const Json& body);
 

@@ -51,7 +51,7 @@ Json running(const ModelEntry& of, std::optional<double> seconds_left) {
   return one;
 }
 
-/// `vision`: it reads images, as far as is known before it is loaded.
+/// `vision`: the model reads images, which only a server with one model can.
 void reply_shown(const CallPtr& call, const ModelEntry& of, bool vision) {
   Json capabilities = {"completion"};
   if (of.chat_template.find("tools") != std::string::npos) capabilities.push_back("tools");

@@ -32,6 +32,7 @@ Expected<void> props(const CallPtr& call) {
                {"model_alias", served.name()},
                {"n_ctx", served.model.context_length()},
                {"chat_template", served.model.chat_template()},
+               {"max_body_bytes", call->api.options.http.body},
                {"modalities", {{"vision", served.model.reads_images()}, {"audio", false}}},
                {"build_info", std::string("dllm ") + DLLM_VERSION}});
   return {};

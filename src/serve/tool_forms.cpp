@@ -23,17 +23,23 @@ Json chat_call(const std::string& id, const std::string& name, const Json& argum
   return {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
 }
 
-/// A text, or text parts and images, which are added to `images`; absent is empty.
-Expected<std::string> result_text(const Json* content, const std::string& where, Ignored& ignored, Json& images) {
-  if (content == nullptr) return std::string();
-  return content_text(without_images(*content, images), where, &ignored);
+/// A tool's result as chat completions have it: a text, or parts if there are images among them; absent is empty.
+Expected<Json> result_content(const Json* content, const std::string& where, Ignored& ignored) {
+  if (content == nullptr) return Json("");
+  if (has_images(*content)) return *content;
+  DLLM_TRY(std::string text, content_text(*content, where, &ignored));
+  return Json(std::move(text));
 }
 
-/// What tools have shown, in a message of its own: behind their results, which templates want next to each other.
-void end_images(Json& images, Json& list) {
-  if (images.empty()) return;
-  list.push_back({{"role", "user"}, {"content", std::move(images)}});
-  images = Json::array();
+/// The same, marked as an error: chat templates have no field for it.
+Json failed_result(Json content) {
+  constexpr const char* kError = "Error: ";
+  if (content.is_array()) {
+    content.insert(content.begin(), {{"type", "text"}, {"text", kError}});
+    return content;
+  }
+  const auto& text = content.get_ref<const std::string&>();
+  return text.starts_with("Error") ? content : Json(kError + text);
 }
 
 Json type_of_block(const Json& block) { return block.is_object() ? block.value("type", Json()) : Json(); }
@@ -85,23 +91,20 @@ Expected<Json> assistant_from_blocks(const Json& message, const std::string& whe
   return result;
 }
 
-/// Appends the messages of a user's message with results: one per result and per run of text and images, in their
-/// order; images in results come before what follows them.
+/// Appends the messages of a user's message with results: one per result, and one of what else is said between two
+/// results, in their order.
 Expected<void> append_results(const Json& message, const std::string& where, Ignored& ignored, Json& list) {
-  std::string text;
-  Json images = Json::array();
-  const auto end_text = [&] {
-    if (!text.empty()) list.push_back({{"role", "user"}, {"content", std::exchange(text, {})}});
+  Json said = Json::array();
+  const auto end_said = [&]() -> Expected<void> {
+    if (said.empty()) return {};
+    DLLM_TRY(Json content, result_content(&said, where + ".content", ignored));
+    if (content != "") list.push_back({{"role", "user"}, {"content", std::move(content)}});
+    said = Json::array();
+    return {};
   };
   for (const Json& block : message["content"]) {
-    if (const Json one = Json::array({block}); has_images(one)) {
-      end_text();
-      images.push_back(block);
-      continue;
-    } else if (type_of_block(block) != "tool_result") {
-      end_images(images, list);
-      DLLM_TRY(const std::string more, content_text(one, where + ".content", &ignored));
-      text += more;
+    if (type_of_block(block) != "tool_result") {
+      said.push_back(block);
       continue;
     }
     Fields fields(block, &ignored, where + ".content");
@@ -113,15 +116,12 @@ Expected<void> append_results(const Json& message, const std::string& where, Ign
     const Json* content = fields.find("content");
     DLLM_CHECK_OK(fields.done());
     if (!id) return wrong_type(where + ".content", "tool_result blocks with a tool_use_id");
-    DLLM_TRY(std::string result, result_text(content, where + ".content", ignored, images));
-    // Chat templates have no field for it.
-    if (failed && !result.starts_with("Error")) result.insert(0, "Error: ");
-    end_text();
+    DLLM_TRY(Json result, result_content(content, where + ".content", ignored));
+    if (failed) result = failed_result(std::move(result));
+    DLLM_CHECK_OK(end_said());
     list.push_back({{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(result)}});
   }
-  end_text();
-  end_images(images, list);
-  return {};
+  return end_said();
 }
 
 void read_item(Fields& fields) {
@@ -141,7 +141,7 @@ Expected<Json> call_from_item(const Json& item, const std::string& where, Ignore
   return chat_call(*id, *name, arguments == nullptr ? Json("{}") : *arguments);
 }
 
-Expected<Json> result_from_item(const Json& item, const std::string& where, Ignored& ignored, Json& images) {
+Expected<Json> result_from_item(const Json& item, const std::string& where, Ignored& ignored) {
   Fields fields(item, &ignored, where);
   read_item(fields);
   for (const char* unread : {"name", "namespace"}) fields.ignore(unread);
@@ -149,8 +149,8 @@ Expected<Json> result_from_item(const Json& item, const std::string& where, Igno
   const Json* output = fields.find("output");
   DLLM_CHECK_OK(fields.done());
   if (!id) return wrong_type(where, "a function_call_output with a call_id");
-  DLLM_TRY(std::string text, result_text(output, where + ".output", ignored, images));
-  return Json{{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(text)}};
+  DLLM_TRY(Json content, result_content(output, where + ".output", ignored));
+  return Json{{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(content)}};
 }
 
 /// The texts of parts of a type; absent is empty.
@@ -183,7 +183,6 @@ class MessagesOfItems {
  public:
   Expected<void> add(const Json& item, const std::string& where, Ignored& ignored) {
     const Json type = type_of_block(item);
-    if (type != "function_call_output") end_images(images_, list_);
     if (type == "reasoning") {
       DLLM_TRY(const std::string more, thoughts_from_item(item, where, ignored));
       add_thoughts(thoughts_, more);
@@ -193,7 +192,7 @@ class MessagesOfItems {
       list_.back()["tool_calls"].push_back(std::move(call));
     } else if (type == "function_call_output") {
       end_thoughts();
-      DLLM_TRY(Json message, result_from_item(item, where, ignored, images_));
+      DLLM_TRY(Json message, result_from_item(item, where, ignored));
       list_.push_back(std::move(message));
     } else {
       const bool answer = item.is_object() && item.value("role", Json()) == "assistant";
@@ -207,7 +206,6 @@ class MessagesOfItems {
   }
   Json take() {
     end_thoughts();
-    end_images(images_, list_);
     return std::move(list_);
   }
 
@@ -225,7 +223,6 @@ class MessagesOfItems {
   }
 
   Json list_ = Json::array();
-  Json images_ = Json::array();  ///< of results since the last other item
   std::string thoughts_;
 };
 

@@ -5,6 +5,8 @@ import pathlib
 import random
 import struct
 
+from cli_case import run
+
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "models" / "gemma-vision.json"
 TEMPLATE = ("{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for p in m['content'] %}"
             "{% if p['type'] == 'image' %}<|image|>{% else %}{{ p['text'] }}{% endif %}{% endfor %}{% endif %}{% endfor %}")
@@ -50,3 +52,9 @@ def write(folder):
         (folder / name).write_text(json.dumps(value))
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     return folder
+
+
+def decodes(model, path):
+    """Whether the program's build reads the format of the image."""
+    result = run("run", "-m", model, "--mmproj", model, "--image", path, "--canvas-length", "8", "-t", "2", "hi")
+    return "does not decode" not in result.stderr

@@ -23,6 +23,7 @@ from serve_case import QUESTION, ServeCase
 
 AXE = pathlib.Path(__file__).resolve().parents[2] / "build" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 HARDER = pathlib.Path(__file__).resolve().parents[2] / "models" / "harder-llada-f16.gguf"
+PNG = HARDER.parent.parent / "src" / "image" / "testdata" / "rgb.png"
 TEXT = QUESTION[0]["content"]
 HOSTILE = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
 
@@ -323,15 +324,17 @@ class ImagesOfQuestions(PageCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         model = image_models.write(pathlib.Path(folder.name) / "model")
+        if not image_models.decodes(model, PNG):
+            raise unittest.SkipTest("this build decodes no PNG")
         cls.FLAGS = ("-m", model, "--mmproj", model, "--canvas-length", "8")
         super().setUpClass()
 
-    def drop(self, name, kind="image/png"):
-        picture = base64.b64encode((HARDER.parent.parent / "src/image/testdata/rgb.png").read_bytes()).decode()
+    def drop(self, name, kind="image/png", bytes_more=0):
+        picture = base64.b64encode(PNG.read_bytes()).decode()
         self.browser.value(f"""(() => {{
           const bytes = Uint8Array.from(atob('{picture}'), (c) => c.charCodeAt(0));
           const data = new DataTransfer();
-          data.items.add(new File([bytes], {json.dumps(name)}, {{ type: '{kind}' }}));
+          data.items.add(new File([bytes, new Uint8Array({bytes_more})], {json.dumps(name)}, {{ type: '{kind}' }}));
           document.body.dispatchEvent(new DragEvent('drop', {{ dataTransfer: data, bubbles: true, cancelable: true }}));
         }})()""")
 
@@ -354,7 +357,10 @@ class ImagesOfQuestions(PageCase):
         self.assertEqual([part["type"] for part in content], ["image_url", "text"])
         self.assertTrue(content[0]["image_url"]["url"].startswith("data:image/png;base64,iVBOR"))
         self.drop("no.gif", "image/gif")
-        self.browser.wait("!document.querySelector('#problem').hidden")
+        self.browser.wait("document.querySelector('#problem').textContent.includes('no.gif: PNG, JPEG and WebP')")
+        self.drop("large.png", bytes_more=4 << 20)
+        self.browser.wait("document.querySelector('#problem').textContent.includes('large.png: the images of a conversation fit into 4.0 MiB')")
+        self.assertEqual(self.names("#images"), [])
 
 
 class SeveralModels(PageCase):

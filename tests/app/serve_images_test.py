@@ -28,16 +28,12 @@ def url(path):
     return f"data:image/png;base64,{encoded(path)}"
 
 
-def decodes(model, path):
-    return "does not decode" not in run("run", "-m", model, "--mmproj", model, "--image", path, *SHORT, "hi").stderr
-
-
 class Images(CliCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.model = image_models.write(cls.dir / "model")
-        if not decodes(cls.model, PNG):
+        if not image_models.decodes(cls.model, PNG):
             raise unittest.SkipTest("this build decodes no PNG")
 
     def answer(self, *flags, model=None, tower=None):
@@ -52,7 +48,7 @@ class Images(CliCase):
         self.assertNotEqual(self.answer()["confidence"], one["confidence"])
         both = self.answer("--image", PNG, "--image", OTHER)
         self.assertEqual(both["prompt_ids"].count(262), 2)
-        if decodes(self.model, WEBP):
+        if image_models.decodes(self.model, WEBP):
             self.assertEqual(self.answer("--image", WEBP)["confidence"], one["confidence"], "the same pixels")
 
     def test_converted(self):
@@ -122,6 +118,41 @@ class Images(CliCase):
                     {"role": "user", "content": [{"type": "image_url", "image_url": image}]}]})
                 self.assertEqual(reply.status, 400, reply.body)
                 self.assertIn(word, reply.json["error"]["message"])
+
+    def test_images_of_tools(self):
+        """Templates take results as texts: their images stand before the user's next words, or in a message behind the results."""
+        template = ("{% for m in messages %}{{ m.role[0] }}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content or [] %}"
+                    "{% if p.type == 'image' %}<|image|>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}{% endfor %}{# tools #}")
+        part = lambda image: {"type": "image_url", "image_url": {"url": url(image)}}
+        block = lambda image: {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": encoded(image)}}
+        call = lambda one: {"id": one, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        calls = {"role": "assistant", "content": "", "tool_calls": [call("1"), call("2")]}
+        with Server("-m", self.model, "--mmproj", self.model, "--canvas-length", "8", "--chat-template", template) as server:
+            def asked(messages, path="/v1/chat/completions", **body):
+                reply = server.post(path, {"seed": 1, ("input" if path.endswith("responses") else "messages"): messages, **body})
+                self.assertEqual(reply.status, 200, reply.body)
+                usage = reply.json["usage"]
+                return reply.json["dllm"]["hash"], usage.get("prompt_tokens", usage.get("input_tokens"))
+
+            results = [{"role": "tool", "tool_call_id": "1", "content": [part(PNG), {"type": "text", "text": "a"}]},
+                       {"role": "tool", "tool_call_id": "2", "content": "b"}]
+            plain = [{"role": "tool", "tool_call_id": "1", "content": "a"}, results[1]]
+            told = {"role": "user", "content": [part(OTHER), {"type": "text", "text": "hi"}]}
+            first = asked([calls, *plain, {"role": "user", "content": [part(PNG), *told["content"]]}])
+            self.assertEqual(asked([calls, *results, told]), first)
+            self.assertNotEqual(asked([calls, *plain, told]), first)
+            last = asked([calls, *plain, {"role": "user", "content": [part(PNG)]}])
+            self.assertEqual(asked([calls, *results]), last)
+            self.assertEqual(asked([
+                {"role": "assistant", "content": [{"type": "tool_use", "id": one, "name": "look", "input": {}} for one in "12"]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "1", "content": [block(PNG), {"type": "text", "text": "a"}]},
+                    {"type": "tool_result", "tool_use_id": "2", "content": "b"},
+                    block(OTHER), {"type": "text", "text": "hi"}]}], "/v1/messages", max_tokens=8), first)
+            self.assertEqual(asked([
+                *({"type": "function_call", "call_id": one, "name": "look", "arguments": "{}"} for one in "12"),
+                {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_image", "image_url": url(PNG)}, {"type": "input_text", "text": "a"}]},
+                {"type": "function_call_output", "call_id": "2", "output": "b"}], "/v1/responses"), last)
 
     def test_others_do_not_wait(self):
         """Large images take seconds: texts are answered meanwhile, and clients that leave end the work between two images."""

@@ -81,6 +81,11 @@ export class Chat {
     constructor(onShow) {
         this.onShow = onShow;
     }
+    /** Bytes of the images that go with every question. */
+    get imageBytes() {
+        const images = this.messages.flatMap((message) => message.images ?? []);
+        return images.reduce((sum, image) => sum + image.url.length, 0);
+    }
     clear() {
         this.messages = [];
         this.list.replaceChildren();

@@ -21,13 +21,14 @@ const send = find("send", HTMLButtonElement);
 const compare = find("compare", HTMLInputElement);
 const problem = find("problem", HTMLElement);
 const status = find("status", HTMLElement);
-const attachments = new Attachments(tell);
+const attachments = new Attachments(tell, () => chat.imageBytes);
 let facts = {
     name: "",
     architecture: "",
     context: 0,
     embedded: false,
     images: false,
+    limit: 0,
     program: "dllm",
     defaults: {},
 };
@@ -67,7 +68,7 @@ async function connect() {
         ];
         find("methods", HTMLElement).replaceChildren(...forms.map((form) => form.node));
         showModel();
-        attachments.allow(facts.images);
+        attachments.allow(facts.images, facts.limit);
         document.title = `${facts.name} \u2013 dllm`;
         send.disabled = false;
         showForms();
@@ -221,7 +222,7 @@ function leave(error, runs, view, content, images) {
     chat.note(explain(error));
     if (prompt.value === "")
         prompt.value = content;
-    attachments.put(images);
+    attachments.giveBack(images);
     if (error instanceof ServerError && error.status === 401)
         askKey();
 }
@@ -279,7 +280,7 @@ function watchDrops() {
             return;
         event.preventDefault();
         const files = [...(event.dataTransfer?.files ?? [])];
-        const images = files.filter((one) => attachments.reads(one));
+        const images = attachments.among(files);
         if (images.length > 0)
             void attachments.add(images);
         else
@@ -331,7 +332,7 @@ prompt.addEventListener("keydown", (event) => {
 });
 prompt.addEventListener("input", sizePrompt);
 prompt.addEventListener("paste", (event) => {
-    const images = [...(event.clipboardData?.files ?? [])].filter((one) => attachments.reads(one));
+    const images = attachments.among([...(event.clipboardData?.files ?? [])]);
     if (images.length === 0)
         return;
     event.preventDefault();

@@ -56,6 +56,7 @@ export class Server {
             context: Number(props["n_ctx"] ?? 0),
             embedded: props["model_path"] === "",
             images: props["modalities"]?.vision === true,
+            limit: Number(props["max_body_bytes"] ?? 0),
             program: String(props["build_info"] ?? "dllm"),
             defaults: parseOptions(props["default_generation_settings"], "props"),
         };

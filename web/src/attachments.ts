@@ -5,7 +5,7 @@ import { button, element, find } from "./dom.js";
 import type { Image } from "./trace.js";
 
 const TYPES = ["image/png", "image/jpeg", "image/webp"];
-const MOST_BYTES = 32 << 20;
+const REST = 64 << 10; // of a request: its texts and options
 
 /** The bytes of a file as a data: URL, which is how a message carries them. */
 function dataUrl(file: File): Promise<string> {
@@ -22,8 +22,13 @@ export class Attachments {
   private readonly input = find("image", HTMLInputElement);
   private readonly list = find("images", HTMLElement);
   private images: Image[] = [];
+  private limit = 0;
 
-  constructor(private readonly tell: (problem: string) => void) {
+  /** `sent`: bytes of the conversation's images, which go with every question. */
+  constructor(
+    private readonly tell: (problem: string) => void,
+    private readonly sent: () => number,
+  ) {
     this.attach.addEventListener("click", () => this.input.click());
     this.input.addEventListener("change", () => {
       void this.add([...(this.input.files ?? [])]).then(() => {
@@ -32,9 +37,10 @@ export class Attachments {
     });
   }
 
-  /** Whether the model reads images; if not, those that are waiting are dropped. */
-  allow(allowed: boolean): void {
+  /** Whether the model reads images; if not, those that are waiting are dropped. `limit`: bytes of a request. */
+  allow(allowed: boolean, limit: number): void {
     this.attach.hidden = !allowed;
+    this.limit = limit;
     if (!allowed) this.put([]);
   }
 
@@ -42,17 +48,35 @@ export class Attachments {
     return !this.attach.hidden;
   }
 
-  /** Whether such a file is an image that the server reads. */
-  reads(file: File): boolean {
-    return this.allowed && TYPES.includes(file.type);
+  /** Those that are meant as images: add() says why it takes one or not. */
+  among(files: readonly File[]): File[] {
+    return this.allowed ? files.filter((one) => one.type.startsWith("image/")) : [];
   }
 
   async add(files: readonly File[]): Promise<void> {
     for (const file of files) {
-      if (!TYPES.includes(file.type)) this.tell(`${file.name}: PNG, JPEG and WebP images are read.`);
-      else if (file.size > MOST_BYTES) this.tell(`${file.name}: an image has at most ${MOST_BYTES >> 20} MiB.`);
-      else this.put([...this.images, { name: file.name, url: await dataUrl(file) }]);
+      try {
+        await this.addOne(file);
+      } catch (error) {
+        this.tell(error instanceof Error ? error.message : String(error));
+      }
     }
+  }
+
+  private async addOne(file: File): Promise<void> {
+    if (!TYPES.includes(file.type)) throw new Error(`${file.name}: PNG, JPEG and WebP images are read.`);
+    const url = await dataUrl(file);
+    const waiting = this.images.reduce((sum, image) => sum + image.url.length, 0);
+    if (this.sent() + waiting + url.length > this.limit - REST) {
+      const most = (this.limit / (1 << 20)).toFixed(1);
+      throw new Error(`${file.name}: the images of a conversation fit into ${most} MiB here (serve --max-body).`);
+    }
+    this.put([...this.images, { name: file.name, url }]);
+  }
+
+  /** Images that were taken, before those that came since. */
+  giveBack(images: readonly Image[]): void {
+    this.put([...images, ...this.images]);
   }
 
   /** The images, which are then gone from here. */
@@ -62,7 +86,7 @@ export class Attachments {
     return taken;
   }
 
-  put(images: readonly Image[]): void {
+  private put(images: readonly Image[]): void {
     this.images = [...images];
     this.list.hidden = images.length === 0;
     this.list.replaceChildren(

@@ -98,6 +98,12 @@ export class Chat {
 
   constructor(private readonly onShow: (answer: AnswerView) => void) {}
 
+  /** Bytes of the images that go with every question. */
+  get imageBytes(): number {
+    const images = this.messages.flatMap((message) => message.images ?? []);
+    return images.reduce((sum, image) => sum + image.url.length, 0);
+  }
+
   clear(): void {
     this.messages = [];
     this.list.replaceChildren();

@@ -27,7 +27,7 @@ const send = find("send", HTMLButtonElement);
 const compare = find("compare", HTMLInputElement);
 const problem = find("problem", HTMLElement);
 const status = find("status", HTMLElement);
-const attachments = new Attachments(tell);
+const attachments = new Attachments(tell, () => chat.imageBytes);
 
 let facts: ServerFacts = {
   name: "",
@@ -35,6 +35,7 @@ let facts: ServerFacts = {
   context: 0,
   embedded: false,
   images: false,
+  limit: 0,
   program: "dllm",
   defaults: {},
 };
@@ -76,7 +77,7 @@ async function connect(): Promise<void> {
     ];
     find("methods", HTMLElement).replaceChildren(...forms.map((form) => form.node));
     showModel();
-    attachments.allow(facts.images);
+    attachments.allow(facts.images, facts.limit);
     document.title = `${facts.name} \u2013 dllm`;
     send.disabled = false;
     showForms();
@@ -247,7 +248,7 @@ function leave(
   view.node.remove();
   chat.note(explain(error));
   if (prompt.value === "") prompt.value = content;
-  attachments.put(images);
+  attachments.giveBack(images);
   if (error instanceof ServerError && error.status === 401) askKey();
 }
 
@@ -306,7 +307,7 @@ function watchDrops(): void {
     if (!isFile(event)) return;
     event.preventDefault();
     const files = [...(event.dataTransfer?.files ?? [])];
-    const images = files.filter((one) => attachments.reads(one));
+    const images = attachments.among(files);
     if (images.length > 0) void attachments.add(images);
     else void openFile(files[0]);
   });
@@ -354,7 +355,7 @@ prompt.addEventListener("keydown", (event) => {
 });
 prompt.addEventListener("input", sizePrompt);
 prompt.addEventListener("paste", (event) => {
-  const images = [...(event.clipboardData?.files ?? [])].filter((one) => attachments.reads(one));
+  const images = attachments.among([...(event.clipboardData?.files ?? [])]);
   if (images.length === 0) return;
   event.preventDefault();
   void attachments.add(images);

@@ -51,6 +51,8 @@ export interface ServerFacts {
   readonly embedded: boolean;
   /** The model reads images. */
   readonly images: boolean;
+  /** Bytes that a request may have. */
+  readonly limit: number;
   readonly program: string;
   readonly defaults: Readonly<Record<string, OptionValue>>;
 }
@@ -128,6 +130,7 @@ export class Server {
       context: Number(props["n_ctx"] ?? 0),
       embedded: props["model_path"] === "",
       images: (props["modalities"] as { vision?: unknown } | undefined)?.vision === true,
+      limit: Number(props["max_body_bytes"] ?? 0),
       program: String(props["build_info"] ?? "dllm"),
       defaults: parseOptions(props["default_generation_settings"], "props"),
     };
