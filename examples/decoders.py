@@ -1,4 +1,4 @@
-"""WINO, T2M and a rule of its own, written from docs/guide/python.md alone.
+"""WINO, T2M and a rule of its own, as docs/guide/python.md describes decoders.
 
     python -m dllm compare --plugin examples/decoders.py --items items.jsonl -m model.gguf \
       "threshold: --threshold 0.9" "py-wino: --algorithm py-wino" "py-neighbours: --algorithm py-neighbours"
@@ -81,8 +81,6 @@ class PyNeighbours(dllm.Decoder):
                dllm.Option("easier", 0.1, "what each decided neighbour takes off that")]
 
     def decode(self, context, candidates):
-        decided = ~context.masked
-        last = len(decided) - 1
-        position = candidates.position
-        around = decided[position - 1].astype(int) + np.where(position < last, decided[np.minimum(position + 1, last)], 0)
+        decided = np.pad(~context.masked, 1)  # nothing is decided beyond the edges
+        around = decided[candidates.position].astype(int) + decided[candidates.position + 2]
         return candidates.eligible & (candidates.confidence >= self.open_from - self.easier * around)

@@ -143,14 +143,16 @@ string webp_chunks(std::size_t n) {
   return text + picture + several(n, std::string_view("EXTR\0\0\0\0", 8));
 }
 
-/// Pictures that end before their pixels, which is told after what is before them.
+/// Pictures that end before their pixels, which is told after what is before them. JPEG's orientation is looked for
+/// when the frame and the first scan have begun.
 std::vector<Family> images() {
   const string png("\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0\x3a\x7e\x9b\x55", 33);
   const string text("\0\0\0\x03tEXta\0b\xdc\x49\xa2\x3b", 15);
+  const string frame("\xff\xc0\0\x0b\x08\0\x01\0\x01\x01\x01\x11\0\xff\xda\0\x08\x01\x01\0\0\x3f\0\xff\xd9", 25);
   return {
       {"image", "chunks of PNG", list(png, text, "", "")},
-      {"image", "EXIF markers of JPEG", list("\xff\xd8", string("\xff\xe1\0\x02", 4), "", "\xff\xd9")},
-      {"image", "comments of JPEG", list("\xff\xd8", string("\xff\xfe\0\x02", 4), "", "\xff\xd9")},
+      {"image", "EXIF markers of JPEG", list("\xff\xd8", string("\xff\xe1\0\x02", 4), "", frame)},
+      {"image", "comments of JPEG", list("\xff\xd8", string("\xff\xfe\0\x02", 4), "", frame)},
       {"image", "chunks of WebP", webp_chunks},
   };
 }

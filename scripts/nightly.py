@@ -41,7 +41,7 @@ class Step:
 
 STEPS = (
     Step("test", "every test with all goldens, a million MX blocks, 5,000 damaged requests, each rank killed 20 times", 55,
-         "DLLM_MX_BLOCKS=1000000 DLLM_HOSTILE_REQUESTS=5000 DLLM_KILL_MOMENTS=20 make test"),
+         "DLLM_MX_BLOCKS=1000000 DLLM_HOSTILE_REQUESTS=5000 DLLM_KILL_MOMENTS=20 DLLM_KILL_WITHIN_S=5 make test"),
     Step("soak", "the server for 30 minutes under load and attack", 35,
          "make build && scripts/serve_soak.py build/release/dllm --seconds 1800"),
     Step("faults", "planted faults, those of longest ago: whether the tests notice them", 55, "scripts/plant_faults.py --minutes 40"),

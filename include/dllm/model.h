@@ -19,12 +19,13 @@ namespace dllm {
 
 /// A device with memory of its own, while a model runs on it.
 struct DeviceStatus {
-  std::int64_t memory_used = 0;   ///< bytes that this program has allocated on it
-  std::int64_t memory_total = 0;  ///< bytes; 0: unknown
-  std::uint64_t passes = 0;       ///< forward passes so far
-  double pass_seconds = 0;        ///< from their submission to their ends, together
-  std::string failure;            ///< why it runs no pass any more; empty: it does
-  std::string split;              ///< which layers are on it and which are not, in words; empty: all are
+  std::int64_t memory_used = 0;    ///< bytes that this program has allocated on it
+  std::int64_t memory_total = 0;   ///< bytes; 0: unknown
+  std::uint64_t passes = 0;        ///< forward passes so far
+  double pass_seconds = 0;         ///< from their submission to their ends, together
+  std::string failure;             ///< why it runs no pass any more; empty: it does
+  std::string split;               ///< which layers are on it and which are not, in words; empty: all are
+  std::uint64_t passes_ahead = 0;  ///< of `passes`, those that ran before they were asked for (unroll)
 };
 
 /// How a model is loaded. Zeros and empty strings: chosen by machine and file. Each option is declared once more, with

@@ -1,5 +1,8 @@
-"""Published decoders written in Python alone: WINO and T2M, which the engine has too."""
+"""Published decoders written in Python alone, WINO and T2M, which the engine has too; and those of examples/."""
 
+import pathlib
+import runpy
+import types
 import unittest
 
 import numpy as np
@@ -78,6 +81,7 @@ class PublishedTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.model = dllm.Model.load(threads=1)
+        cls.example = runpy.run_path(str(pathlib.Path(__file__).parents[2] / "examples" / "decoders.py"))
 
     def test_published_methods_are_the_engines(self):
         prompts = ["Tell me about apples", "Ben has 12 pens. Ben gets 3 more. Then Ben loses 5. How many?", "Copy: x y z x"]
@@ -109,6 +113,27 @@ class PublishedTest(unittest.TestCase):
         Asks.wish = lambda context: [context.prompt_end - 1]
         with self.assertRaisesRegex(dllm.UsageError, "no decided one"):
             self.model.generate("3+4=", algorithm="test-asks", length=8)
+
+    def test_examples_decide_all_positions(self):
+        for name in ("PyWino", "PyT2m", "PyNeighbours"):
+            answer = self.model.generate("Copy: x y z x", algorithm=self.example[name].name, length=32, exact_length=True)
+            self.assertEqual(len(answer.ids), 32, name)
+
+    def test_edges_have_no_neighbours_beyond_them(self):
+        rule = self.example["PyNeighbours"].__new__(self.example["PyNeighbours"])
+        rule.open_from, rule.easier = 0.95, 0.1
+
+        def decides(masked, position, confidence):
+            context = types.SimpleNamespace(masked=np.array(masked))
+            one = types.SimpleNamespace(position=np.array([position]), eligible=np.array([True]),
+                                        confidence=np.array([confidence]))
+            return bool(rule.decode(context, one)[0])
+
+        self.assertTrue(decides([False, True, False], 1, 0.8))
+        self.assertFalse(decides([True, True, False], 1, 0.8))
+        self.assertTrue(decides([True, True, False], 1, 0.9))
+        self.assertFalse(decides([True, True, False], 0, 0.9), "the last position is no neighbour of the first")
+        self.assertFalse(decides([False, True, True], 2, 0.9), "nor the other way round")
 
 
 if __name__ == "__main__":

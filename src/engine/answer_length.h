@@ -28,13 +28,12 @@ struct Given {
 /// the answer, so the number changes the words. The bound, `max_tokens`, does not:
 ///
 /// - The canvas is `length`, else the model's own length, which shrinks to what the context leaves. A `length` that
-/// does
-///   not fit is an error.
+///   does not fit is an error.
 /// - Below the canvas, the bound cuts the answer. The canvas is the same, and so are the words.
 /// - Above it, an answer that fills the canvas without an end goes on with another canvas after it, as if the answer so
 ///   far were part of the prompt, until it ends or is cut. Each canvas has the length of the first one, whatever is
 ///   left of the bound, and is only cut by the context.
-/// - Without a bound, the canvas is the bound.
+/// - Without a bound, the canvas is the bound; going_on() gives one where no length is known.
 /// - A bound above what the context leaves is lowered to it; -1 is all of that.
 /// - Thoughts before a structure end in time for the structure to fit into the bound, if it can.
 ///
@@ -69,8 +68,8 @@ void take_whole_canvas(GenerateOptions& options, const ResolvedOptions& resolved
 Expected<void> check_growth(const GenerateOptions& given, const ModelDesc& desc, ResolvedOptions& resolved);
 
 /// Where no length is recommended and none can be looked for, an answer that fills its canvas goes on, up to `most`
-/// tokens: 48 % of the items right without, 96 % with (research/lab/methods.md, "Answers of unknown length"). Not if
-/// `given` has a bound, nor where no end is looked for.
+/// tokens (research/lab/methods.md, "Answers of unknown length"). Not if `given` has a bound, nor where no end is
+/// looked for.
 ResolvedOptions going_on(ResolvedOptions plain, const GenerateOptions& given, const ModelDesc& desc, Position most);
 
 /// The most that a constrained answer can have, in an empty context.

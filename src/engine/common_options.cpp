@@ -56,7 +56,7 @@ std::vector<CommonOption> answer_options() {
                                   "maximum length of the answer; -1: as the context allows. It cuts the answer, or "
                                   "lets it go on after the canvas, and changes no word before"),
                            {"--predict", "-n", "--n-predict", "--max-tokens"}),
-                   "the canvas")),
+                   "the canvas; 512 where its length is neither given nor recommended")),
       on_canvas(standing(spelled(common("length", &G::length, &R::length, 1, kMostPositions, "tokens",
                                         "length of the canvas: masks after the prompt, which the model reads as the "
                                         "length of the answer"),

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/parse_text.h"
 #include "constrain/testing/validate.h"
 #include "dllm/model.h"
 
@@ -37,8 +38,10 @@ class RandomSchemas {
     return schema;
   }
 
-  /// In [least, most].
-  int draw(int least, int most) { return std::uniform_int_distribution<int>(least, most)(rng_); }
+  /// In [least, most]; the same with every library, as those of std::uniform_int_distribution are not.
+  int draw(int least, int most) {
+    return least + static_cast<int>(rng_() % (static_cast<std::uint32_t>(most - least) + 1));
+  }
   /// Once in so many times.
   bool chance(int times) { return draw(1, times) == 1; }
 
@@ -165,16 +168,21 @@ const Setting kRevising[] = {
     {{"algorithm", "dmax"}},
 };
 
-/// How many schemas; DLLM_RANDOM_SCHEMAS asks for more, and then each meets a third of the methods.
-std::pair<std::uint32_t, std::size_t> asked() {
-#ifdef __SANITIZE_ADDRESS__
+struct Asked {
+  std::uint32_t schemas = 0;  ///< 0: DLLM_RANDOM_SCHEMAS is no number of them
+  std::size_t apart = 0;      ///< each schema meets one of so many methods
+};
+
+/// Each schema meets one method. DLLM_RANDOM_SCHEMAS says how many schemas, and then each meets a third of the methods.
+Asked asked() {
+#ifdef DLLM_SANITIZED
   constexpr std::uint32_t kUsually = 15;
 #else
   constexpr std::uint32_t kUsually = 60;
 #endif
   const char* const text = std::getenv("DLLM_RANDOM_SCHEMAS");
   if (text == nullptr) return {kUsually, std::size(kRevising)};
-  return {static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10)), 3};
+  return {parse_number<std::uint32_t>(text).value_or(0), 3};
 }
 
 TEST(RandomSchemas, RevisedAnswersAreWithinThem) {
@@ -182,6 +190,7 @@ TEST(RandomSchemas, RevisedAnswersAreWithinThem) {
   load.threads = 1;
   const LanguageModel model = *LanguageModel::load("", load);
   const auto [count, apart] = asked();
+  ASSERT_GT(count, 0U) << "DLLM_RANDOM_SCHEMAS is no number of schemas";
   std::size_t stopped = 0, cut = 0, refused = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     RandomSchemas schemas(1000 + i);
@@ -215,7 +224,7 @@ TEST(RandomSchemas, RevisedAnswersAreWithinThem) {
       EXPECT_TRUE(constrain::test::validates(value, schema, schema)) << answer->text;
     }
   }
-  EXPECT_GT(stopped, 10 * (cut + refused) / 2) << cut << " were cut, " << refused << " refused";
+  EXPECT_GT(stopped, 5 * (cut + refused)) << cut << " were cut, " << refused << " refused";
 }
 
 }  // namespace

@@ -92,10 +92,14 @@ class JpegReader {
     if (jpeg->err->msg_code == JWRN_JPEG_EOF) self.cut_off_ = true;
   }
   static void watch(j_common_ptr jpeg) {
-    const auto* const self = reinterpret_cast<j_decompress_ptr>(jpeg);
-    const std::int64_t scans = self->input_scan_number;
-    const std::int64_t pixels = std::int64_t{self->image_width} * self->image_height;
-    if (scans > kMostScans || scans * pixels > kMostScannedPixels) ERREXIT(jpeg, JERR_BAD_PROGRESSION);
+    const auto* const read = reinterpret_cast<j_decompress_ptr>(jpeg);
+    const std::int64_t scans = read->input_scan_number;
+    const std::int64_t pixels = std::int64_t{read->image_width} * read->image_height;
+    if (scans > kMostScans || scans * pixels > kMostScannedPixels) {
+      auto& self = *static_cast<JpegReader*>(jpeg->client_data);
+      std::snprintf(self.error_.data(), self.error_.size(), "it has more scans than are read");
+      std::longjmp(self.jump_, 1);
+    }
   }
 
   std::string_view file_;

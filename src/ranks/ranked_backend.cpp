@@ -163,7 +163,7 @@ Expected<std::vector<RankTimes>> gather_times(Communicator& ranks, const RankTim
 }
 
 /// work(), whose time and exchanges are those of a pass. Exchanges between passes, gather_times() itself among them,
-/// are nobody's: who waits there waits for the first rank's caller.
+/// are not counted: a rank that waits there waits for the next command, not for another rank's work.
 template <class Work>
 auto counted(RankTimes& passes, const Communicator& ranks, const Work& work) {
   const RankTimes before = ranks.times();

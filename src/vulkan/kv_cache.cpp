@@ -69,7 +69,7 @@ bool VulkanKvCache::settle() {
   return undo && (*undo)(*this);
 }
 
-/// No cache is made constant.
+/// The casts are safe: no cache is a const object.
 void VulkanKvCache::followed(const KvCache& parent, std::span<const PlanRow>) {
   auto& other = const_cast<VulkanKvCache&>(static_cast<const VulkanKvCache&>(parent));
   if (!other.settle()) invalidate({0, capacity()});

@@ -81,7 +81,10 @@ Expected<void> Pass::make_head(const std::shared_ptr<Device>& device, std::int32
            Buffer::make(device, reduced_bytes(), passes > 1 ? Place::kDevice : Place::kShared, "a pass's scores"));
   if (passes > 1) {
     DLLM_TRY(candidates_, Buffer::make(device, room_.scored * kCandidateBytes, Place::kDevice, "a pass's scores"));
-    DLLM_TRY(kept_, Buffer::make(device, passes * kept_bytes(reduced_bytes(), room_.scored), Place::kShared,
+    // Batches of more rows run one pass at a time: they need no more room than passes in a row of smaller ones.
+    const std::int64_t some = passes * static_cast<std::int64_t>(kMostUnrolledRows) / room_.scored;
+    most_passes_ = static_cast<std::int32_t>(std::clamp<std::int64_t>(some, 1, passes));
+    DLLM_TRY(kept_, Buffer::make(device, most_passes_ * kept_bytes(reduced_bytes(), room_.scored), Place::kShared,
                                  "the scores of passes in a row"));
   }
   if (room_.kept == 0) return {};

@@ -61,6 +61,8 @@ class Pass {
 
   const PassSize& room() const { return room_; }
   std::int64_t launches() const { return static_cast<std::int64_t>(launches_.size()); }
+  /// In a row, by the room for their results.
+  std::int32_t most_passes() const { return most_passes_; }
   /// Memory of activations, arguments and logits.
   std::int64_t bytes() const;
 
@@ -110,6 +112,7 @@ class Pass {
   /// Where others may follow a pass: `reduced_` is the device's own, and for each pass these are what is in it and the
   /// committed tokens, [scored].
   Buffer candidates_, kept_;
+  std::int32_t most_passes_ = 1;
   ExpertScratch scratch_;
   std::vector<Counted> launches_;
   std::unique_ptr<Commands> commands_;

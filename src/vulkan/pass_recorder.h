@@ -51,7 +51,7 @@ class Pass::Recorder {
     places.kept = pass_.kept_.address();
     places.chunks = head.chunks;
     places.room = pass_.room_.scored;
-    places.pass_bytes = pass_.kept_.bytes() / model_.unrolling->passes;
+    places.pass_bytes = pass_.kept_.bytes() / pass_.most_passes_;
     waits_ = true;
     DLLM_CHECK_OK(add(operators().merge_chunks(places), Over::kScored));
     DLLM_CHECK_OK(add(operators().commit_rows(places), Over::kRows));

@@ -35,6 +35,13 @@ UnrollSequence sequence_of(const CommitRule& rule, std::int32_t passes) {
   return one;
 }
 
+/// 0: the graph has no head.
+std::int64_t vocabulary_of(const Graph& graph) {
+  for (const Op& op : graph.ops)
+    if (const auto* head = std::get_if<op::ScoreHead>(&op)) return graph.weight(head->weight).shape[1];
+  return 0;
+}
+
 /// The row that reads the token of a position, among the plan's; -1: none does.
 std::int32_t row_at(const StepPlan& plan, Position position) {
   const auto found = std::ranges::lower_bound(plan.rows, position, {}, &PlanRow::position);
@@ -72,18 +79,24 @@ UnrollBatch plan_unrolling(std::span<const SequenceStep> batch, std::span<const 
   return unrolled;
 }
 
-Expected<std::vector<Buffer>> embedding_tables(const std::shared_ptr<Device>& device, const Graph& graph,
-                                               const Weights& weights, ThreadPool& pool) {
-  std::vector<Buffer> tables;
-  std::int64_t vocabulary = 0;
-  for (const Op& op : graph.ops)
-    if (const auto* head = std::get_if<op::ScoreHead>(&op)) vocabulary = graph.weight(head->weight).shape[1];
+Expected<void> check_embeddings(const Graph& graph) {
+  const std::int64_t vocabulary = vocabulary_of(graph);
   for (const Op& op : graph.ops) {
     const auto* const embed = std::get_if<op::Embed>(&op);
     const bool short_table = embed != nullptr && graph.weight(embed->table).shape[1] < vocabulary;
     if (std::holds_alternative<op::HiddenIn>(op) || vocabulary == 0 || short_table)
       return Error{ErrorCode::kUnsupported, "the rows of this model's passes do not follow from tokens alone",
                    "--unroll", "leave it out"};
+  }
+  return {};
+}
+
+Expected<std::vector<Buffer>> embedding_tables(const std::shared_ptr<Device>& device, const Graph& graph,
+                                               const Weights& weights, ThreadPool& pool) {
+  std::vector<Buffer> tables;
+  const std::int64_t vocabulary = vocabulary_of(graph);
+  for (const Op& op : graph.ops) {
+    const auto* const embed = std::get_if<op::Embed>(&op);
     if (embed == nullptr || embed->part == EmbedPart::kMixture) continue;
     const std::int64_t width = graph.value(embed->out).width, row_bytes = width * 4;
     DLLM_TRY(Buffer table, Buffer::make(device, vocabulary * row_bytes, Place::kDevice, "the embeddings of tokens"));

@@ -15,12 +15,11 @@
 #include "graph/graph.h"
 #include "model/weights.h"
 #include "vulkan/buffer.h"
+#include "vulkan/most_unrolled.h"
 
 namespace dllm::vulkan {
 
-/// Most passes in a row, and what they may be about: sequences, scored rows of all of them, rules and stop tokens of
-/// one.
-inline constexpr std::int32_t kMostUnrolled = 16;
+/// What passes in a row may be about: sequences, scored rows of all of them, rules and stop tokens of one.
 inline constexpr std::size_t kMostUnrolledSequences = 64, kMostUnrolledRows = 1024, kMostUnrolledRules = 16,
                              kMostUnrolledStops = 8;
 
@@ -75,8 +74,10 @@ std::int32_t passes_of(const SequenceStep& step, const CommitRule& rule, std::sp
 UnrollBatch plan_unrolling(std::span<const SequenceStep> batch, std::span<const std::optional<CommitRule>> rules,
                            std::span<const cpu::HeadRow> scored, std::int32_t most);
 
-/// Reads the embeddings of all tokens to the device. Throws std::bad_alloc. Errors: kUnsupported (rows of the model do
-/// not come from tokens alone), kResource.
+/// Errors: kUnsupported (rows of the model do not come from tokens alone).
+Expected<void> check_embeddings(const Graph& graph);
+
+/// Reads the embeddings of all tokens, which were checked, to the device. Throws std::bad_alloc. Errors: kResource.
 Expected<std::vector<Buffer>> embedding_tables(const std::shared_ptr<Device>& device, const Graph& graph,
                                                const Weights& weights, ThreadPool& pool);
 

@@ -114,13 +114,11 @@ class DeviceBackend final : public VulkanBackend {
         vocab_ = graph.weight(head->weight).shape[1];
         softcap_ = head->softcap;
       }
+    unrolling_.passes = std::clamp(options.unroll, 1, vulkan::kMostUnrolled);
+    if (unrolling_.on()) DLLM_CHECK_OK(check_unrolling(graph));
     DLLM_TRY(weights_,
              vulkan::DeviceWeights::load(device_, graph, tables_, pool_, options.weight_cache, options.progress));
-    unrolling_.passes = std::clamp(options.unroll, 1, vulkan::kMostUnrolled);
     if (!unrolling_.on()) return {};
-    if (operators_.arithmetic().fused64 == vulkan::Fused64::kNone)
-      return Error{ErrorCode::kUnsupported, fmt::format("{} has no float64, so this processor decides", device()),
-                   "--unroll", "leave it out, or use another device"};
     DLLM_TRY(unrolling_.tables, vulkan::embedding_tables(device_, graph, tables_, pool_));
     return {};
   }
@@ -178,6 +176,13 @@ class DeviceBackend final : public VulkanBackend {
   }
 
  private:
+  Expected<void> check_unrolling(const Graph& graph) const {
+    if (operators_.arithmetic().fused64 == vulkan::Fused64::kNone)
+      return Error{ErrorCode::kUnsupported, fmt::format("{} has no float64, so this processor decides", device()),
+                   "--unroll", "leave it out, or use another device"};
+    return vulkan::check_embeddings(graph);
+  }
+
   /// After a pass that failed. The loop asks for it again, and its rows replace those of passes ahead.
   static void forget_rows(std::span<const SequenceStep> batch) noexcept {
     invalidate_rows(batch);
@@ -215,10 +220,12 @@ class DeviceBackend final : public VulkanBackend {
     }
     if (others.size() == batch.size()) return run_now(batch, rules);
     if (others.empty()) return scores;
+    // No passes in a row: these would be ahead when the served ones need a pass, and so on. A pass for each reads the
+    // weights once for each.
+    rules.clear();
     std::vector<SequenceStep> steps;
     for (const std::size_t s : others) {
       steps.push_back(batch[s]);
-      // A guided step's other one has no rule either.
       if (std::optional<Guidance>& guidance = steps.back().guidance)
         guidance->unconditional = static_cast<std::int32_t>(places[static_cast<std::size_t>(guidance->unconditional)]);
     }
@@ -233,7 +240,14 @@ class DeviceBackend final : public VulkanBackend {
     cache.ahead.reset();
     again.plan.scored.clear();
     ++passes_undone_;
-    auto done = run_device({&again, 1}, {});
+    // Copies of a cache undo passes too, outside of forward().
+    auto done = [&]() -> Expected<void> {
+      try {
+        return run_device({&again, 1}, {});
+      } catch (const std::bad_alloc&) {
+        return no_host_memory("a pass that runs again");
+      }
+    }();
     if (!done) invalidate_rows({&again, 1});
     return done;
   }
@@ -247,7 +261,7 @@ class DeviceBackend final : public VulkanBackend {
     if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
     unrolled_ = {};
     if (!rules.empty() && profile_ == nullptr && shared.stores.empty() && shared.copies.empty())
-      unrolled_ = vulkan::plan_unrolling(batch, rules, scored.needs, unrolling_.passes);
+      unrolled_ = vulkan::plan_unrolling(batch, rules, scored.needs, pass_->most_passes());
     const auto start = std::chrono::steady_clock::now();
     DLLM_CHECK_OK(vulkan::VulkanKvCache::share(device_, shared.copies));
     DLLM_CHECK_OK(pass_->run(batch, scored, shared, unrolled_));

@@ -55,8 +55,8 @@ class VulkanBackend : public Backend {
   /// Passes so far, and the seconds from their submission to their ends.
   virtual std::uint64_t passes() const = 0;
   virtual double pass_seconds() const = 0;
-  /// Passes that had run in a row with one before them when they were asked for, and rows of passes that were undone,
-  /// as another pass came than was foreseen. Thread-safe.
+  /// Passes that had run when they were asked for, as others ran in a row with them; and how often passes that had run
+  /// were discarded, because another pass or a copy of the cache was asked for. Thread-safe.
   virtual std::uint64_t passes_ahead() const = 0;
   virtual std::uint64_t passes_undone() const = 0;
   /// Why the device runs nothing any more; empty: it does.

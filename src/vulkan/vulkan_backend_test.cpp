@@ -213,6 +213,25 @@ TEST_F(Backends, LimitedLoopsLimitTheContext) {
   EXPECT_EQ(refused.error().where, "--context");
 }
 
+/// Before anything is packed.
+TEST_F(Backends, RefusePassesInARowAtOnce) {
+  const TinyModel model({});
+  Arithmetic none = OperatorRig::operators().arithmetic();
+  none.fused64 = Fused64::kNone;
+  bool began = false;
+  VulkanOptions options;
+  options.unroll = 2;
+  options.progress = [&](double) { return began = true; };
+  const auto refused = make_backend_on(test_device(), none, ModelDesc{}, model.factory(), model.weights(), options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(refused.error().where, "--unroll");
+  EXPECT_FALSE(began);
+  options.unroll = 1;
+  EXPECT_TRUE(make_backend_on(test_device(), none, ModelDesc{}, model.factory(), model.weights(), options));
+  EXPECT_TRUE(began);
+}
+
 TEST_F(Backends, SayWhatFindsNoRoom) {
   auto device = *Device::open({});
   device->calls_for_faults().AllocateMemory = [](VkDevice, const VkMemoryAllocateInfo*, const VkAllocationCallbacks*,

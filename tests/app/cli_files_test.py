@@ -86,30 +86,22 @@ class Files(CliCase):
             self.ok("run", "-m", model, "he", "--canvas-length", "8")
 
     def test_what_fits_is_told_before_a_load(self):
-        """By files with a hole at their end, which need no disk."""
+        """The words are fit_test.cpp's. Here are the two ends, since other programs take memory and give it back
+        meanwhile; a file with a hole at its end needs no disk."""
         model = self.dir / "holes-F16.gguf"
         self.ok("convert", self.hf, "-o", model, "--type", "f16")
 
         def told():
             return json.loads(self.ok("inspect", "--fit", "-o", "json", model).stdout)
 
-        free = told()["free_bytes"]
-        for share, run in ((0.3, True), (0.78, False), (2.2, True), (8, False)):
-            os.truncate(model, int(share * free))
-            fit = told()  # other programs take memory and give it back meanwhile
-            self.assertEqual(fit["file_bytes"], int(share * free))
-            left = fit["free_bytes"] - fit["memory_bytes"]
-            word = "does not fit" if left < 0 else "tight" if left < fit["free_bytes"] / 5 else "fits"
-            self.assertEqual(fit["fit"], word)
-            if share != 0.78:
-                self.assertEqual(word, "fits" if share < 1 else "does not fit")
-            if share == 2.2:
-                self.assertRegex(self.ok("inspect", "--fit", model).stdout, "does not fit; Q4_K_M takes about [0-9.]+ [GT]B")
-            if share == 8:
-                self.assertIn("does not fit; take a smaller model", self.ok("inspect", "--fit", model).stdout)
-            if run:  # a warning: pages of a map are read when they are needed
-                warned = self.ok("run", "-m", model, "he", "--canvas-length", "8").stderr
-                self.assertEqual("warning: holes-F16.gguf: " in warned, word != "fits", warned)
+        fit = told()
+        self.assertEqual((fit["fit"], fit["file_bytes"]), ("fits", model.stat().st_size))
+        self.assertNotIn("warning: holes-F16.gguf", self.ok("run", "-m", model, "he", "--canvas-length", "8").stderr)
+        os.truncate(model, 3 * fit["free_bytes"])
+        self.assertEqual(told()["fit"], "does not fit")
+        # A warning: pages of a map are read when they are needed.
+        warned = self.ok("run", "-m", model, "he", "--canvas-length", "8").stderr
+        self.assertRegex(warned, "warning: holes-F16.gguf: .* free: does not fit; ")
 
     @unittest.skipIf(sanitized(), "a sanitizer's shadow memory needs terabytes of address space")
     def test_what_ulimit_leaves_is_what_is_free(self):
@@ -121,20 +113,13 @@ class Files(CliCase):
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
             resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
 
-        def limited(*words):
-            done = subprocess.run([DLLM, *map(str, words)], capture_output=True, text=True, env=clean_environment(), timeout=120,
-                                  preexec_fn=limit, check=False)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            return done
-
-        # A gigabyte, of which the program takes a tenth or so.
-        for size, word in ((1 << 20, "fits"), (530 << 20, "tight"), (1 << 30, "does not fit")):
-            os.truncate(model, size)
-            fit = json.loads(limited("inspect", "--fit", "-o", "json", model).stdout)
-            self.assertEqual(fit["fit"], word, fit)
-            self.assertLess(fit["free_bytes"], limit_bytes)
-            if word == "tight":
-                self.assertIn(": tight", limited("run", "-m", model, "he", "--canvas-length", "8", "-t", "1").stderr)
+        os.truncate(model, limit_bytes)
+        done = subprocess.run([DLLM, "inspect", "--fit", "-o", "json", model], capture_output=True, text=True,
+                              env=clean_environment(), timeout=120, preexec_fn=limit, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        fit = json.loads(done.stdout)
+        self.assertEqual(fit["fit"], "does not fit")
+        self.assertLess(fit["free_bytes"], limit_bytes)
 
     @needs_npu
     def test_device_layout(self):

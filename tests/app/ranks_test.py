@@ -24,8 +24,8 @@ from ranks_case import HAS_RANKS, MODELS, RanksCase, ranks
 PROMPT = "Once upon a time"
 # Of each rank. `make nightly` takes 20.
 KILL_MOMENTS = int(os.environ.get("DLLM_KILL_MOMENTS", "4"))
-# What users are promised, and `make nightly` checks; other work on a machine may lengthen it.
-WITHIN_S = 5 if "DLLM_KILL_MOMENTS" in os.environ and not sanitized() else 60
+# Until all others have ended. `make nightly` checks the 5 that users are promised; other work may lengthen it.
+WITHIN_S = float(os.environ.get("DLLM_KILL_WITHIN_S", "60"))
 HAS_MPI = shutil.which("mpirun") and (pathlib.Path(DLLM).parent / "libdllm_mpi.so").exists()
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader"]
 
@@ -185,9 +185,7 @@ class Ranks(RanksCase):
         self.addCleanup(first.kill)
         self.assertIn("for a step of", first.stderr.readline())
         os.kill(workers[0].process.pid, signal.SIGSTOP)
-        start = time.monotonic()
-        _, messages = first.communicate(timeout=60)
-        self.assertLess(time.monotonic() - start, WITHIN_S)
+        _, messages = first.communicate(timeout=WITHIN_S)
         self.assertIn("rank 1", messages)
 
     @unittest.skipUnless(HAS_MPI, "OpenMPI was not installed when this was built")

@@ -2,6 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "base/free_memory.h"
+#include "base/testing/temp_dir.h"
+
 namespace dllm::app {
 namespace {
 
@@ -18,6 +27,30 @@ TEST(FitCheck, SaysWhetherAModelFits) {
   EXPECT_EQ(judge({.bytes = 400 * kGb, .name = "", .free = {}}), Fit::kFits) << "nothing is known";
   EXPECT_EQ(fit_text(facts(4 * kGb, "a-Q4_0.gguf", 8 * kGb)),
             "4.00 GB on disk, 4.85 GB of memory needed, 8.00 GB free: fits");
+}
+
+/// What `ulimit -v` leaves: a gigabyte, of which the program has a tenth.
+TEST(FitCheck, WordsFollowTheFreeMemory) {
+  const test::TempDir root;
+  const std::filesystem::path self = std::filesystem::path(root.path()) / "proc" / "self";
+  std::filesystem::create_directories(self);
+  std::ofstream(self.parent_path() / "meminfo") << "MemAvailable:   64000000 kB\n";
+  std::ofstream(self / "status") << "VmSize:\t 100000 kB\n";
+  std::ofstream(self / "limits") << "Max address space         1102400000           unlimited            bytes\n";
+  const auto free = free_memory(std::filesystem::path(root.path()).string());
+  ASSERT_EQ(free, kGb);
+  constexpr std::int64_t kMb = 1'000'000;
+  // 1.15 times as much and 250 MB are needed.
+  for (const auto& [bytes, word] : {std::pair{kMb, "fits"},
+                                    {478 * kMb, "fits"},
+                                    {479 * kMb, "tight"},
+                                    {652 * kMb, "tight"},
+                                    {653 * kMb, "does not fit"}}) {
+    const FitFacts one{.bytes = bytes, .name = "a-Q2_K.gguf", .free = free};
+    EXPECT_EQ(fit_json(one)["fit"], word) << bytes;
+    EXPECT_EQ(fit_json(one)["free_bytes"], kGb);
+    EXPECT_NE(fit_text(one).find(std::string(" 1.00 GB free: ") + word), std::string::npos) << fit_text(one);
+  }
 }
 
 TEST(FitCheck, NamesTheTypeThatWouldFit) {

@@ -219,18 +219,19 @@ Work work_of(const RankGraph& part, const Weights& weights, double rows) {
   return work;
 }
 
-/// A guess as that of multiplications: of a machine's memory. Reading is what rows do not share, so that it decides
-/// for few rows.
+/// Of a machine's memory: a guess, as the rate of multiplications. By `rows` each rank reads all weights, however few
+/// rows it has, so for few rows this rate decides.
 constexpr double kReadBytesPerSecond = 2.5e10;
 
-/// Seconds of a step by the work of its ranks. Those of one machine share its memory.
-double seconds_of(SplitKind kind, const std::vector<Work>& work, const RankFacts& facts, double multiplications) {
+/// Seconds of a step by the work of its ranks. Those of one machine share its memory. `rate`: multiplications of a rank
+/// in a second.
+double seconds_of(SplitKind kind, const std::vector<Work>& work, const RankFacts& facts, double rate) {
   double all = 0, longest = 0;
   for (std::size_t r = 0; r < work.size(); ++r) {
     double read = work[r].bytes;
     for (std::size_t other = 0; other < work.size() && kind != SplitKind::kLayers; ++other)
       if (other != r && facts.machine[r] != 0 && facts.machine[other] == facts.machine[r]) read += work[other].bytes;
-    const double own = work[r].multiplications / multiplications + read / kReadBytesPerSecond;
+    const double own = work[r].multiplications / rate + read / kReadBytesPerSecond;
     all += own;
     longest = std::max(longest, own);
   }
@@ -297,7 +298,7 @@ std::int64_t usual_rows(const ModelDesc& model, const Model* drafts) {
 }
 
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
-                                   double multiplications, const CpuOptions& cpu, const Model* drafts) {
+                                   double multiplications_per_second, const CpuOptions& cpu, const Model* drafts) {
   const int ranks = static_cast<int>(facts.memory.size());
   const auto shared_rows = static_cast<double>((rows + ranks - 1) / ranks);
   const Graph graph = model.build({rows, rows});
@@ -317,7 +318,7 @@ Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, s
       work.push_back(work_of(part, model.weights(), own_rows));
       parts.push_back(bytes_of_part(part, model.weights()) + bytes_of_drafts(drafts, split));
     }
-    const double short_of = lacking(parts, facts), compute = seconds_of(kind, work, facts, multiplications);
+    const double short_of = lacking(parts, facts), compute = seconds_of(kind, work, facts, multiplications_per_second);
     all += fmt::format("{}{} {:.1f} ms of work and {:.1f} ms of exchange{}", all.empty() ? "" : ", ", split_name(kind),
                        1e3 * compute, 1e3 * exchange,
                        short_of > 0 ? fmt::format(" (a machine lacks {})", human_bytes(short_of)) : "");

@@ -54,10 +54,11 @@ struct StepExchange {
 StepExchange step_exchange(const Model& model, const RankGraph& part, int rank, int ranks, const CpuOptions& cpu);
 
 /// For steps of `rows` rows: of the splits that fit into the memory of each machine, the one whose step is predicted to
-/// be the shortest. `multiplications`: of one rank in a second. `cpu`: as step_exchange(). `drafts`: a copy or a
+/// be the shortest. `multiplications_per_second`: of one rank. `cpu`: as step_exchange(). `drafts`: a copy or a
 /// drafter, which takes memory too; null: none.
 Expected<SplitChoice> choose_split(const Model& model, const RankFacts& facts, std::int64_t rows,
-                                   double multiplications, const CpuOptions& cpu = {}, const Model* drafts = nullptr);
+                                   double multiplications_per_second, const CpuOptions& cpu = {},
+                                   const Model* drafts = nullptr);
 
 /// Rows of a step, for which a split is chosen: those of a drafter's or the model's block, of a whole canvas, or one
 /// where a token follows the other. `drafts`: as choose_split().

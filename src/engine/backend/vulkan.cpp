@@ -19,13 +19,12 @@
 #include "engine/load_options.h"
 #include "engine/load_rows.h"
 #include "graph/cut.h"
+#include "vulkan/most_unrolled.h"
 
 namespace dllm {
 namespace {
 
 constexpr const char *kLayers = "gpu_layers", *kUnroll = "unroll";
-/// Most passes in a row.
-constexpr double kMostPasses = 16;
 
 const LoadReader& vulkan_reader() {
   static const LoadReader reader{
@@ -134,15 +133,18 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
 
 std::vector<LoadOption> vulkan_options() {
   using namespace load_rows;
+  LoadOption unroll =
+      own_number(kUnroll, vulkan::kMostUnrolled, "1: it looks at every pass",
+                 "run up to so many passes in a row before this processor looks at them, where the algorithm is "
+                 "threshold or low-confidence; the answer is the same; takes memory for the embeddings of all "
+                 "tokens");
+  unroll.row.info.minimum = 1;
   return {with_flags(own_number(kLayers, 1 << 20, "all on the GPU, or an error if it has no room",
                                 "so many of the model's last layers run on the GPU, with the head, and the others on "
                                 "this processor; 0: all layers run on this processor; as many as the model has, or "
                                 "more: all run on the GPU"),
                      {"-ngl", "--gpu-layers", "--n-gpu-layers"}),
-          own_number(kUnroll, kMostPasses, "1: it looks at every pass",
-                     "run up to so many passes in a row before this processor looks at them, where the algorithm is "
-                     "threshold or low-confidence; the answer is the same; takes memory for the embeddings of all "
-                     "tokens")};
+          std::move(unroll)};
 }
 
 Expected<std::vector<DeviceInfo>> list_cards() {
@@ -171,7 +173,8 @@ RunningBackend run_on_vulkan(std::unique_ptr<VulkanBackend> backend) {
                         .passes = device->passes(),
                         .pass_seconds = device->pass_seconds(),
                         .failure = device->failure(),
-                        .split = {}};
+                        .split = {},
+                        .passes_ahead = device->passes_ahead()};
   };
   running.profile = [device = backend.get()](cpu::Profile* profile) { device->time_shaders(profile); };
   if (backend->weight_cache()) running.files.push_back(backend->weight_cache());

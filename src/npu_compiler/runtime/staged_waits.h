@@ -8,8 +8,8 @@
 namespace dllm::npu {
 
 /// MemoryPlan::waiting_seconds of programs that differ only in how long their operators take: what depends on sizes and
-/// limits is done once. A placement is searched only if an even spread of the staged bytes does not hide all transfers,
-/// which is the least that any placement waits.
+/// limits is done once. A placement is searched only if an even spread of the staged bytes does not hide all transfers:
+/// if it does, nothing waits, and no placement has a shorter wait.
 class StagedWaits {
  public:
   /// Errors: those of plan_memory().
@@ -18,7 +18,7 @@ class StagedWaits {
   StagedWaits& operator=(StagedWaits&&) noexcept;
   ~StagedWaits();
 
-  /// `seconds`: of each operator.
+  /// `seconds`: of each operator. Errors: kUsage (another number of operators); those of plan_memory().
   Expected<double> waiting(std::span<const double> seconds);
 
  private:
