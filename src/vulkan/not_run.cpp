@@ -50,4 +50,13 @@ std::string not_run(const Op& op, const Graph& graph, const DeviceFacts& facts) 
   return std::visit(NotRun{graph, facts}, op);
 }
 
+Expected<void> check_operators(const Graph& graph, const DeviceFacts& facts) {
+  for (const Op& op : graph.ops)
+    if (const std::string reason = not_run(op, graph, facts); !reason.empty())
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("the Vulkan backend does not run {} (operator {})", reason, op_name(op)),
+                   "--backend vulkan", "leave the option out"};
+  return {};
+}
+
 }  // namespace dllm::vulkan

@@ -44,16 +44,6 @@ Error no_host_memory(const char* what) {
           "use fewer rows per step or a smaller model"};
 }
 
-/// The first operator that the backend does not run, as an error.
-Expected<void> check_operators(const Graph& graph, const vulkan::DeviceFacts& facts) {
-  for (const Op& op : graph.ops)
-    if (const std::string reason = vulkan::not_run(op, graph, facts); !reason.empty())
-      return Error{ErrorCode::kUnsupported,
-                   fmt::format("the Vulkan backend does not run {} (operator {})", reason, op_name(op)),
-                   "--backend vulkan", "leave the option out"};
-  return {};
-}
-
 /// The most positions that attention sees before a device of limited loops ends one: per tile, the iterations over
 /// dimensions of the scores, over keys of the maximum and of the dimensions of an invocation, and what is left.
 std::int64_t most_positions(const Graph& graph, const vulkan::CacheFormat& cache, std::uint32_t most_rounds) {
@@ -103,7 +93,7 @@ class DeviceBackend final : public VulkanBackend {
   Expected<void> load(const VulkanOptions& options) {
     const Graph graph = factory_({1, 1});
     DLLM_CHECK_OK(cpu::check_weights(graph, tables_));
-    DLLM_CHECK_OK(check_operators(graph, device_->facts()));
+    DLLM_CHECK_OK(vulkan::check_operators(graph, device_->facts()));
     // As in CpuBackend: a model that rotates K itself would have its rotation undone.
     const vulkan::CacheFormat kv{cpu::storage_type(options.kv, graph, tables_), desc_.online.query_key != 0};
     DLLM_TRY(const std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv.type));
