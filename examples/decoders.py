@@ -49,7 +49,7 @@ class PyT2m(dllm.Decoder):
     name = "py-t2m"
     meaning = "tokens that have become unlikely are masks again"
     revises = True
-    options = [dllm.Option("sure_from", 0.7, "confidence from which a mask is committed"),
+    options = [dllm.Option("sure_from", 0.7, "confidence from which a mask is committed", minimum=0, maximum=1),
                dllm.Option("likely_from", 0.5, "own probability below which a token is a mask again"),
                dllm.Option("most_times", 5, "times that a position may be a mask again", minimum=0)]
 

@@ -359,7 +359,8 @@ class ImagesOfQuestions(PageCase):
         self.drop("no.gif", "image/gif")
         self.browser.wait("document.querySelector('#problem').textContent.includes('no.gif: PNG, JPEG and WebP')")
         self.drop("large.png", bytes_more=4 << 20)
-        self.browser.wait("document.querySelector('#problem').textContent.includes('large.png: the images of a conversation fit into 4.0 MiB')")
+        limit = "large.png: the images of a conversation fit into 4.0 MiB"
+        self.browser.wait(f"document.querySelector('#problem').textContent.includes('{limit}')")
         self.assertEqual(self.names("#images"), [])
 
 
