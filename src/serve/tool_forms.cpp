@@ -35,7 +35,8 @@ Expected<Json> result_content(const Json* content, const std::string& where, Ign
 Json failed_result(Json content) {
   constexpr const char* kError = "Error: ";
   if (content.is_array()) {
-    content.insert(content.begin(), {{"type", "text"}, {"text", kError}});
+    Json part = {{"type", "text"}, {"text", kError}};
+    content.insert(content.begin(), std::move(part));
     return content;
   }
   const auto& text = content.get_ref<const std::string&>();
