@@ -134,7 +134,6 @@ class RandomSchemas {
   Json any(int depth) {
     const int kind = draw(0, depth > 0 ? 6 : 1);
     if (kind <= 1) return scalar();
-    if (kind <= 3) return object(depth);
     if (kind == 4) return list(depth);
     if (kind == 5) return {{"anyOf", {any(depth - 1), any(depth - 1)}}};
     return object(depth);

@@ -212,14 +212,13 @@ class DeviceBackend final : public VulkanBackend {
     if (others.empty()) return scores;
     // No passes in a row: these would be ahead when the served ones need a pass, and so on. A pass for each reads the
     // weights once for each.
-    rules.clear();
     std::vector<SequenceStep> steps;
     for (const std::size_t s : others) {
       steps.push_back(batch[s]);
       if (std::optional<Guidance>& guidance = steps.back().guidance)
         guidance->unconditional = static_cast<std::int32_t>(places[static_cast<std::size_t>(guidance->unconditional)]);
     }
-    DLLM_TRY(std::vector<Scores> now, run_now(steps, rules));
+    DLLM_TRY(std::vector<Scores> now, run_now(steps, {}));
     for (std::size_t i = 0; i < others.size(); ++i) scores[others[i]] = std::move(now[i]);
     return scores;
   }

@@ -1,8 +1,10 @@
-"""Common to the tests of several ranks: workers, and a command that uses them."""
+"""Common to the tests of several ranks: workers, and commands that use them."""
 
+import json
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -11,6 +13,8 @@ from cli_case import DLLM, CliCase, clean_environment, run
 
 MODELS = pathlib.Path(__file__).resolve().parent.parent.parent / "models"
 TINY = MODELS / "tiny-llada-f32.gguf"  # the embedded model
+HAS_MPI = shutil.which("mpirun") and (pathlib.Path(DLLM).parent / "libdllm_mpi.so").exists()
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader"]
 HAS_RANKS = "not in this build" not in run("run", "--backend", "ranks", "--list-devices").stdout
 
 
@@ -48,7 +52,20 @@ def ranks(workers, *args):
     return ["--backend", "ranks", "--workers", ",".join(w.address for w in workers), "-t", "1", *args]
 
 
+def mpi_environment():
+    """OpenMPI does not free all of its memory, which the address sanitizer would report."""
+    environment = clean_environment()
+    options = [environment.get("ASAN_OPTIONS", ""), "detect_leaks=0"]
+    return {**environment, "ASAN_OPTIONS": ":".join(option for option in options if option)}
+
+
 class RanksCase(CliCase):
+    def items(self):
+        path = self.dir / "items.jsonl"
+        lines = [json.dumps({"prompt": f"Once upon a time {i}", "answer": "x"}) for i in range(4000)]
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
     def workers(self, count, *args, **kwargs):
         made = []
         for _ in range(count):

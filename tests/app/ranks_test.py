@@ -1,57 +1,23 @@
-"""A model on several ranks: `dllm worker` and `--backend ranks`.
+"""A model on several ranks: `dllm worker` and `--backend ranks`, what they refuse, and strangers at a worker's port.
 
     python3 ranks_test.py PATH/TO/dllm [unittest arguments]
 """
 
 import json
-import os
 import pathlib
 import random
 import re
 import shutil
-import signal
 import socket
 import struct
 import subprocess
 import sys
-import time
 import unittest
-from csv import DictReader
 
 from cli_case import DLLM, clean_environment, run, sanitized
-from ranks_case import HAS_RANKS, MODELS, RanksCase, ranks
+from ranks_case import HAS_MPI, HAS_RANKS, MODELS, MPIRUN, RanksCase, mpi_environment, ranks
 
 PROMPT = "Once upon a time"
-# Of each rank. `make nightly` takes 20.
-KILL_MOMENTS = int(os.environ.get("DLLM_KILL_MOMENTS", "4"))
-# Until all others have ended. `make nightly` checks the 5 that users are promised; other work may lengthen it.
-WITHIN_S = float(os.environ.get("DLLM_KILL_WITHIN_S", "60"))
-HAS_MPI = shutil.which("mpirun") and (pathlib.Path(DLLM).parent / "libdllm_mpi.so").exists()
-MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader"]
-
-
-def children_of(pid):
-    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def environment_of(pid):
-    pairs = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return dict(pair.decode().split("=", 1) for pair in pairs if b"=" in pair)
-
-
-def runs(pid):
-    """Whether it has not ended; nobody may have asked yet how it did."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def mpi_environment():
-    """OpenMPI does not free all of its memory, which the address sanitizer would report."""
-    environment = clean_environment()
-    options = [environment.get("ASAN_OPTIONS", ""), "detect_leaks=0"]
-    return {**environment, "ASAN_OPTIONS": ":".join(option for option in options if option)}
 
 
 @unittest.skipUnless(HAS_RANKS, "this build has no ranks on other machines (libzmq3-dev)")
@@ -142,52 +108,6 @@ class Ranks(RanksCase):
                                                    "x", PROMPT))
         self.assertIn("--least-ranks", self.fails(2, "run", "--workers", "mpi", "--least-ranks", "1", PROMPT))
 
-    def kill_one(self, victim, delay):
-        """kill -9 of a rank of three, so long after they have met."""
-        workers = self.workers(2)
-        command = [DLLM, "eval", *ranks(workers), "--limit", "100000", self.items()]
-        first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                 env=clean_environment())
-        self.addCleanup(first.kill)
-        self.assertIn("for a step of", first.stderr.readline())
-        time.sleep(delay)
-        self.assertIsNone(first.poll(), "still running")
-        start = time.monotonic()
-        if victim == 0:
-            first.kill()
-            first.communicate()
-        else:
-            killed = workers.pop(victim - 1)
-            killed.process.send_signal(signal.SIGKILL)
-            _, messages = first.communicate(timeout=60)
-            self.assertNotEqual(first.returncode, 0)
-            self.assertIn(f"rank {victim} ({killed.address})", messages)
-        for worker in workers:
-            self.assertNotEqual(worker.finish()[0], 0)
-        took = time.monotonic() - start
-        self.assertLess(took, WITHIN_S)
-        return took
-
-    def test_a_killed_rank_is_named(self):
-        """At any moment after the ranks have met: while weights are packed, in a step, in an exchange, between items."""
-        draw = random.Random(1)
-        for victim in range(3):  # 0: the first rank
-            took = [self.kill_one(victim, 0.6 * draw.random() ** 2) for _ in range(KILL_MOMENTS)]
-            print(f"rank {victim} killed at {len(took)} moments: all others ended within {max(took):.2f} s",
-                  file=sys.stderr)
-
-    def test_a_stopped_machine_is_noticed(self):
-        """No packet comes any more, as if a cable were pulled."""
-        workers = self.workers(1)
-        command = [DLLM, "eval", *ranks(workers), "--limit", "100000", self.items()]
-        first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                 env=clean_environment())
-        self.addCleanup(first.kill)
-        self.assertIn("for a step of", first.stderr.readline())
-        os.kill(workers[0].process.pid, signal.SIGSTOP)
-        _, messages = first.communicate(timeout=WITHIN_S)
-        self.assertIn("rank 1", messages)
-
     @unittest.skipUnless(HAS_MPI, "OpenMPI was not installed when this was built")
     def test_mpi(self):
         expected = self.tokens("-t", "1")
@@ -199,37 +119,6 @@ class Ranks(RanksCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             answer = json.loads(result.stdout)
             self.assertEqual((answer["text"], answer.get("steps")), expected, f"{count} {split}")
-
-    @unittest.skipUnless(HAS_MPI and sys.platform == "linux", "OpenMPI was not installed when this was built")
-    def test_mpi_ends_all_when_one_is_killed(self):
-        """MPI itself watches its processes."""
-        draw = random.Random(2)
-        for victim in range(3):
-            took = []
-            for _ in range((KILL_MOMENTS + 2) // 3):
-                command = [*MPIRUN, "-n", "3", DLLM, "eval", "--backend", "ranks", "--workers", "mpi", "-t", "1",
-                           "--limit", "100000", self.items()]
-                group = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                         env=mpi_environment())
-                self.addCleanup(group.kill)
-                line = group.stderr.readline()
-                while "for a step of" not in line:
-                    self.assertNotEqual(line, "", "it began")
-                    line = group.stderr.readline()
-                ranks_of_group = {environment_of(pid).get("OMPI_COMM_WORLD_RANK"): pid for pid in children_of(group.pid)}
-                time.sleep(0.6 * draw.random() ** 2)
-                start = time.monotonic()
-                os.kill(ranks_of_group[str(victim)], signal.SIGKILL)
-                _, messages = group.communicate(timeout=60)
-                self.assertNotEqual(group.returncode, 0)
-                self.assertRegex(messages, "signal 9|Killed", "mpirun says what ended it")
-                while any(runs(pid) for pid in ranks_of_group.values()):
-                    self.assertLess(time.monotonic() - start, WITHIN_S, "a rank is left")
-                    time.sleep(0.02)
-                took.append(time.monotonic() - start)
-                self.assertLess(took[-1], WITHIN_S)
-            print(f"rank {victim} of MPI killed at {len(took)} moments: all others ended within {max(took):.2f} s",
-                  file=sys.stderr)
 
     @unittest.skipUnless(HAS_MPI, "OpenMPI was not installed when this was built")
     def test_mpi_starts_once(self):
@@ -276,71 +165,6 @@ class Ranks(RanksCase):
         worker = self.workers(1, "--cache", self.dir / "small", "--cache-size", "0.0001")[0]
         self.assertIn("--cache-size", self.fails(4, "run", *ranks([worker]), PROMPT))
         self.assertNotEqual(worker.finish()[0], 0)
-
-    def test_bench_says_what_each_rank_does(self):
-        workers = self.workers(2)
-        words = ["bench", "--ranks", "--no-peak", "--rows", "8,16", "--context", "16", "--min-time", "0"]
-        result = self.ok(*words, *ranks(workers, "--split", "outputs"), "-o", "json")
-        records = [r for r in json.loads(result.stdout) if r["test"] == "ranks"]
-        self.assertEqual([(r["rows"], r["rank"], r["ranks"]) for r in records], [(n, r, 3) for n in (8, 16) for r in range(3)])
-        for r in records:
-            self.assertEqual(r["split"], "outputs")
-            self.assertEqual(r["repetitions"], 5)
-            shares = r["compute_ms"] + r["gather_ms"] + r["wait_ms"]
-            self.assertAlmostEqual(shares * r["layers"], r["step_ms"], delta=0.001 * r["step_ms"])
-            self.assertGreater(r["bound_ms"], 0)
-            self.assertGreaterEqual(r["gathers"], 4 * r["layers"])
-            self.assertEqual(r["gathers"], round(r["gathers"]), "those between passes are no pass's")
-        # Of a single rank it is the rest of what a clock with other work beside it measures, which may be nothing.
-        self.assertGreater(sum(r["compute_ms"] for r in records), 0)
-        self.assertAlmostEqual(records[3]["received_mb"] / records[0]["received_mb"], 2, delta=0.2)
-        self.assertIn("--backend ranks", self.fails(2, *words))
-
-    def test_simulated_ranks(self):
-        words = ["bench", "--simulate", "1-64*2", "--rows", "32", "--context", "32", "-t", "1", "--min-time", "0", "-o", "json"]
-        slow = json.loads(self.ok(*words, "--exchange-us", "100", "--exchange-mbps", "1").stdout)
-        fast = json.loads(self.ok(*words, "--exchange-us", "0.001", "--exchange-mbps", "1000000").stdout)
-        self.assertEqual({r["ranks"] for r in slow}, {1, 2, 4, 8, 16, 32, 64})
-        for r, other in zip(slow, fast, strict=True):
-            self.assertEqual((r["ranks"], r["split"]), (other["ranks"], other["split"]))
-            if r["ranks"] == 1:
-                self.assertEqual(r["exchange_ms"], 0)
-                self.assertAlmostEqual(r["times_alone"], 1, delta=0.01)
-            else:
-                self.assertGreater(r["exchange_ms"], 100 * other["exchange_ms"])
-            if r["split"] == "outputs":
-                self.assertEqual(r["pays"] == "yes", False, "a megabyte a second")
-        self.assertTrue([r for r in fast if r["pays"] == "yes" and r["split"] == "outputs"])
-        self.assertIn("--exchange-us", self.fails(2, "bench", "--simulate", "2"))
-        self.assertIn("--simulate", self.fails(2, "bench", "--exchange-mbps", "2"))
-        self.assertIn("the latency is missing", self.fails(2, "bench", "--simulate", "2", "--exchange-mbps", "2"))
-
-    def test_simulated_ranks_of_lists(self):
-        """Each context is predicted and measured by itself; batches and --scored are of other measurements."""
-        words = ["bench", "load", "--ranks", "--simulate", "2,1,2", "--rows", "8", "--context", "64,8,4", "--batch", "1,32",
-                 "--scored", "none", "--min-time", "0", "--repetitions", "5", "--no-peak", "-o", "json"]
-        records = [r for r in json.loads(self.ok(*words, *ranks(self.workers(1, "--stay"), "--split", "outputs")).stdout)
-                   if r["test"] == "simulate"]
-        self.assertEqual([(r["context"], r["ranks"], r["split"]) for r in records],
-                         [(context, n, split) for context in (64, 8) for n in (1, 2) for split in ("rows", "outputs", "layers")])
-        for r in records:
-            self.assertEqual("measured_ms" in r, (r["ranks"], r["split"]) == (2, "outputs"))
-        self.assertEqual(len({r["alone_ms"] for r in records}), 2)
-        one = json.loads(self.ok("bench", "--simulate", "1", "--exchange-us", "1", "--exchange-mbps", "1", "--rows", "8",
-                                 "--context", "8", "-t", "1", "--min-time", "0", "-o", "json").stdout)[0]
-        for r in records[-6:]:
-            self.assertLess(r["alone_ms"], 8 * one["alone_ms"], "the time of one step, not of all batches")
-        csv = self.ok(*words[:-1], "csv", *ranks(self.workers(1, "--stay"), "--split", "outputs")).stdout.splitlines()
-        rows = [row for row in DictReader(csv) if row["test"] == "simulate"]
-        self.assertEqual({row["pays"] for row in rows if row["ranks"] == "2"} - {"yes", "no"}, set())
-        self.assertEqual(sum(row["deviation_percent"] != "" for row in rows), 2)
-
-    def test_simulated_ranks_need_ranks(self):
-        for words in (["generate"], ["load"], ["latency"], []):
-            result = run("bench", *words, "--ranks", "--simulate", "1-4", "-t", "1", "--no-peak", "--rows", "1",
-                         "--context", "1", "--repetitions", "1", "--min-time", "0")
-            self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn("--backend ranks", result.stderr)
 
     def test_mpi_without_its_module(self):
         copy = self.dir / "alone"
@@ -405,12 +229,6 @@ class Ranks(RanksCase):
         if not path.exists():
             path.write_text("a secret\n")
             path.chmod(0o600)
-        return path
-
-    def items(self):
-        path = self.dir / "items.jsonl"
-        lines = [json.dumps({"prompt": f"Once upon a time {i}", "answer": "x"}) for i in range(4000)]
-        path.write_text("\n".join(lines) + "\n")
         return path
 
     def test_old_protocols_are_refused(self):
