@@ -121,6 +121,8 @@ void register_set(const KernelSet* set) {
       const bool choice = set->per_block_rows > 0 && rows >= set->per_block_rows;
       if (choice && packed != nullptr && narrower_than_byte(packed->codes))
         add_linear(*format, rows, {.decoding = Decoding::kPerBlock}, "/decoding:per-block");
+      if (set->exact_tile_rows > 0 && rows >= set->exact_tile_rows && packed != nullptr && !packs_floats(*packed))
+        add_linear(*format, rows, {.decoding = Decoding::kTiles}, "/decoding:tiles");
       // 256 outputs stay in L2: what the kernel itself takes, without reads from memory.
       if (runs_super(format->type)) {
         add_linear(*format, rows, {.super = true}, "/super");

@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "cpu/activations.h"
@@ -16,10 +16,10 @@
 namespace dllm::cpu {
 namespace {
 
-/// A product whose weights stay in L2, of four tiles of rows.
+/// A product whose weights stay in L2.
 class Trial {
  public:
-  Trial(const KernelSet& kernels, const PackedFormat& format)
+  Trial(const KernelSet& kernels, const PackedFormat& format, std::int64_t rows)
       : kernels_(kernels), layout_(packed_layout(format, kDepth)) {
     constexpr std::int64_t kPanels = kOutputs / kPanel;
     panels_.reserve(static_cast<std::size_t>(kPanels * layout_.bytes));
@@ -27,15 +27,15 @@ class Trial {
     // half, one is 2^-67 as an exponent of MXFP4.
     std::memset(panels_.data(), 0x3c, panels_.size());
     scratch_.reserve(kLinearScratchBytes);
-    out_.reserve(bytes_of<float>(kRows * kOutputs));
+    out_.reserve(bytes_of<float>(rows * kOutputs));
     std::vector<float> x(static_cast<std::size_t>(kDepth));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
-    rows_.begin(kRows, kDepth, format.exact_rows);
-    for (std::int64_t row = 0; row < kRows; ++row) rows_.quantize(kernels, x.data(), row, 0, kDepth);
+    rows_.begin(rows, kDepth, format.exact_rows);
+    for (std::int64_t row = 0; row < rows; ++row) rows_.quantize(kernels, x.data(), row, 0, kDepth);
     args_.operands = LinearOperands::kPackedCodes;
     args_.panels = {&format, &layout_, reinterpret_cast<const std::uint8_t*>(panels_.data()), true};
     args_.quantized = rows_.view(format);
-    args_.k = kDepth, args_.rows = kRows, args_.n = kOutputs;
+    args_.k = kDepth, args_.rows = rows, args_.n = kOutputs;
     args_.out = out_.as<float>(), args_.out_stride = kOutputs;
   }
 
@@ -47,7 +47,7 @@ class Trial {
   }
 
  private:
-  static constexpr std::int64_t kDepth = 2048, kRows = 24, kOutputs = 128;
+  static constexpr std::int64_t kDepth = 2048, kOutputs = 128;
 
   const KernelSet& kernels_;
   const PackedLayout layout_;
@@ -56,28 +56,45 @@ class Trial {
   LinearArgs args_;
 };
 
-Decoding measure_decoding(const KernelSet& kernels, const PackedFormat& format) {
-  Trial trial(kernels, format);
-  // Of alternating runs the fastest: disturbances only make a run slower.
-  double usual = std::numeric_limits<double>::infinity(), per_block = usual;
-  for (int round = 0; round < 8; ++round) {
-    usual = std::min(usual, trial.seconds(Decoding::kDefault));
-    per_block = std::min(per_block, trial.seconds(Decoding::kPerBlock));
+/// Whether a product of `rows` may have the form.
+bool has_form(const KernelSet& kernels, const PackedFormat& format, std::int64_t rows, Decoding form) {
+  switch (form) {
+    case Decoding::kPerBlock:
+      return kernels.per_block_rows > 0 && rows >= kernels.per_block_rows && narrower_than_byte(format.codes);
+    case Decoding::kTiles:
+      return kernels.exact_tile_rows > 0 && rows >= kernels.exact_tile_rows;
+    case Decoding::kDefault:
+      break;
   }
+  return true;
+}
+
+Decoding measure_decoding(const KernelSet& kernels, const PackedFormat& format, std::int64_t rows) {
+  std::vector<Decoding> forms;
+  for (Decoding form : {Decoding::kDefault, Decoding::kPerBlock, Decoding::kTiles})
+    if (has_form(kernels, format, rows, form)) forms.push_back(form);
+  Trial trial(kernels, format, rows);
+  // Of alternating runs the fastest: disturbances only make a run slower.
+  std::vector<double> seconds(forms.size(), std::numeric_limits<double>::infinity());
+  for (int round = 0; round < 8; ++round)
+    for (std::size_t i = 0; i < forms.size(); ++i) seconds[i] = std::min(seconds[i], trial.seconds(forms[i]));
   constexpr double kWorthwhile = 0.95;
-  return per_block < kWorthwhile * usual ? Decoding::kPerBlock : Decoding::kDefault;
+  const auto fastest = static_cast<std::size_t>(std::ranges::min_element(seconds) - seconds.begin());
+  return seconds[fastest] < kWorthwhile * seconds[0] ? forms[fastest] : Decoding::kDefault;
 }
 
 }  // namespace
 
 Decoding faster_decoding(const KernelSet& kernels, const PackedFormat& format, std::int64_t rows) {
-  const bool choice = kernels.per_block_rows > 0 && rows >= kernels.per_block_rows;
-  if (!choice || !narrower_than_byte(format.codes)) return Decoding::kDefault;
+  if (!has_form(kernels, format, rows, Decoding::kPerBlock) && !has_form(kernels, format, rows, Decoding::kTiles))
+    return Decoding::kDefault;
+  // Of few rows decoding is a larger part.
+  const std::int64_t measured = rows >= 32 ? 32 : rows >= 16 ? 16 : rows;
   static std::mutex mutex;
-  static std::map<std::pair<const KernelSet*, TensorType>, Decoding> known;
+  static std::map<std::tuple<const KernelSet*, TensorType, std::int64_t>, Decoding> known;
   const std::lock_guard lock(mutex);
-  const auto [entry, added] = known.try_emplace({&kernels, format.type}, Decoding::kDefault);
-  if (added) entry->second = measure_decoding(kernels, format);
+  const auto [entry, added] = known.try_emplace({&kernels, format.type, measured}, Decoding::kDefault);
+  if (added) entry->second = measure_decoding(kernels, format, measured);
   return entry->second;
 }
 

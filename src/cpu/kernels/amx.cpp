@@ -1,4 +1,5 @@
-// AVX-512's kernels, except that matrix tiles compute products of the arithmetic `super`, and attention in `bf16`.
+// AVX-512's kernels, except that matrix tiles compute products of the arithmetic `super`, those of `exact` with enough
+// rows, and attention in `bf16`.
 #define DLLM_ISA amx
 
 #include <cpuid.h>
@@ -7,6 +8,7 @@
 #include "cpu/kernels/simd_avx512.h"
 // the policy and the tiles must precede the kernels based on them
 #include "cpu/kernels/attention-tiles-inl.h"
+#include "cpu/kernels/exact-tiles-inl.h"
 #include "cpu/kernels/super-tiles-inl.h"
 
 namespace dllm::cpu {
@@ -19,6 +21,8 @@ namespace {
 void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
   if (args.operands == LinearOperands::kSuper) return super_tiles_linear(args, n_begin, n_end, scratch);
   if (on_tiles(args)) return float_tiles_linear(args, n_begin, n_end, scratch);
+  if (args.operands == LinearOperands::kPackedCodes && args.decoding == Decoding::kTiles && args.rows >= kExactTileRows)
+    return exact_tiles_linear(args, n_begin, n_end, scratch);
   avx512::kKernels.linear(args, n_begin, n_end, scratch);
 }
 
@@ -48,6 +52,7 @@ const KernelSet& kernels() {
     own.name = "amx";
     own.prefers_super = true;
     own.bf16_tiles = has_bf16_tiles();
+    own.exact_tile_rows = kExactTileRows;
     own.linear = linear;
     own.attention = attention;
     return own;

@@ -6,6 +6,7 @@
 #include "cpu/kernels/tile_emulation.h"
 // the policy and the tiles must precede the kernels based on them
 #include "cpu/kernels/attention-tiles-inl.h"
+#include "cpu/kernels/exact-tiles-inl.h"
 #include "cpu/kernels/super-tiles-inl.h"
 
 namespace dllm::cpu::amx_emulated {
@@ -13,6 +14,7 @@ namespace {
 
 void linear(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_end, void* scratch) {
   if (args.operands == LinearOperands::kSuper) return super_tiles_linear(args, n_begin, n_end, scratch);
+  if (args.operands == LinearOperands::kPackedCodes) return exact_tiles_linear(args, n_begin, n_end, scratch);
   float_tiles_linear(args, n_begin, n_end, scratch);
 }
 
@@ -25,6 +27,7 @@ KernelSet kernels() {
   set.linear = linear;
   set.attention = tile_attention;
   set.bf16_tiles = true;
+  set.exact_tile_rows = kExactTileRows;
   return set;
 }
 

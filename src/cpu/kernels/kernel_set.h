@@ -85,10 +85,11 @@ enum class LinearOperands : std::uint8_t {
   kSuper,         ///< panels and rows of the arithmetic `super` (super.h)
 };
 
-/// When kPackedCodes decodes codes of less than a byte. The bits of the results are the same.
+/// How kPackedCodes decodes codes. The bits of the results are the same.
 enum class Decoding : std::uint8_t {
   kDefault,   ///< what the set is tuned for
-  kPerBlock,  ///< once per block of K for all rows, for per_block_rows of the set and more
+  kPerBlock,  ///< those of less than a byte once per block of K for all rows, for per_block_rows of the set and more
+  kTiles,     ///< likewise, for products on matrix tiles: exact_tile_rows of the set and more
 };
 
 /// Operands of kPlain.
@@ -258,6 +259,8 @@ struct KernelSet {
   bool bf16_tiles = false;
   /// Least rows of a product for which Decoding::kPerBlock has kernels of its own; 0: never.
   std::int64_t per_block_rows = 0;
+  /// Least rows of a product for which Decoding::kTiles does; 0: never.
+  std::int64_t exact_tile_rows = 0;
 
   /// One row of k values (a multiple of 32): q = x / scale rounded to nearest even. scale = max|x| / 127, or, unless
   /// `exact`, that rounded up to 1, 1.25, 1.5 or 1.75 times a power of two, which pair tiles multiply by an addition:

@@ -150,7 +150,7 @@ inline void unpack_pairs(const std::uint8_t* planes, std::uint8_t* out) {
   }
 }
 
-bool runs_int8(TensorType type) {
+[[maybe_unused]] bool runs_int8(TensorType type) {
   const PackedFormat* format = packed_format(type);
   return format != nullptr && !packs_floats(*format);
 }

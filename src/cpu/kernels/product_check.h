@@ -28,6 +28,9 @@ class ProductCheck : public AgainstOracle {
       };
       const std::vector<float> expected = product(oracle_, Decoding::kDefault);
       for (Tested& tested : sets_) {
+        if (args.operands == LinearOperands::kPackedCodes && tested.set->exact_tile_rows > 0 &&
+            args.rows >= tested.set->exact_tile_rows)
+          same(tested, "linear, on tiles", expected, product(*tested.set, Decoding::kTiles));
         if (tested.only_super) continue;
         same(tested, what, expected, product(*tested.set, Decoding::kDefault));
         if (args.operands == LinearOperands::kPackedCodes && tested.set->per_block_rows > 0)

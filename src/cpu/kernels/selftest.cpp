@@ -43,10 +43,10 @@ class Check : public test::AttentionCheck {
       for (std::int64_t m : {1, 2, 5, 6, 7, 12, 13, 31}) float_linear(k, m);
     for (const test::BlockLayout& layout : test::kBlockLayouts)
       for (std::int64_t blocks : {1, 2, 5})
-        for (std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 20}) int8_linear(layout, blocks, m);
+        for (std::int64_t m : {1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 16, 20, 33}) int8_linear(layout, blocks, m);
     for (const test::BlockLayout& layout : test::kBlockLayouts)  // more than one block of K
       for (std::int64_t k : {1024, 1280, 2304})
-        for (std::int64_t m : {7, 19}) int8_linear(layout, k / layout.elems, m);
+        for (std::int64_t m : {7, 19, 46}) int8_linear(layout, k / layout.elems, m);
     if (kEvery == 1)  // more rows than scratch keeps sums of
       for (const test::BlockLayout& layout : test::kBlockLayouts)
         if (layout.type == TensorType::kQ5_K || layout.type == TensorType::kQ8_0)
