@@ -57,6 +57,14 @@ bool runs_neon() {
   return true;  // every 64-bit Apple machine has both
 #endif
 }
+bool runs_neon_i8mm() {
+#if defined(__linux__)
+  constexpr unsigned long kI8mm = 1ul << 13;  // HWCAP2_I8MM, which headers of Linux before 5.10 lack
+  return runs_neon() && (getauxval(AT_HWCAP2) & kI8mm) != 0;
+#else
+  return false;  // Apple's M1 lacks it
+#endif
+}
 #endif
 
 }  // namespace
@@ -79,6 +87,7 @@ bool runs(InstructionSet set) {
     case InstructionSet::kAmx:
       return runs_amx();
     case InstructionSet::kNeon:
+    case InstructionSet::kNeonI8mm:
       return false;
 #else
     case InstructionSet::kAvx2:
@@ -91,6 +100,12 @@ bool runs(InstructionSet set) {
     case InstructionSet::kNeon:
 #if defined(__aarch64__)
       return runs_neon();
+#else
+      return false;
+#endif
+    case InstructionSet::kNeonI8mm:
+#if defined(__aarch64__)
+      return runs_neon_i8mm();
 #else
       return false;
 #endif

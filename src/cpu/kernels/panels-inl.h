@@ -214,6 +214,24 @@ struct PanelOutput {
   bool last = false;            ///< after this block they are complete
 };
 
+/// One tile of rows over one block: its sums from scratch or from the output, tile(total), and back.
+template <class Tile>
+inline void panel_sums(const LinearArgs& args, bool first, std::int64_t row, std::int64_t height,
+                       const PanelOutput& output, PanelScratch& scratch, const Tile& tile) {
+  const bool kept = args.rows <= kPanelSums, biased = output.last && output.bias != nullptr;
+  float* const total = scratch.sums + (kept ? row : 0) * kPanel;
+  float* const to = output.out + row * args.out_stride;
+  if (first || !kept)
+    for (std::int64_t r = 0; r < height; ++r)
+      store(total + r * kPanel, first ? set1(0.f) : load_n(to + r * args.out_stride, output.columns));
+  tile(total);
+  if (output.last || !kept)
+    for (std::int64_t r = 0; r < height; ++r) {
+      const F32 sum = load(total + r * kPanel);
+      store_n(to + r * args.out_stride, biased ? add(sum, load_n(output.bias, output.columns)) : sum, output.columns);
+    }
+}
+
 /// All rows over one block, in tiles of nearly equal height.
 template <Codes kCodes, bool kMin>
 void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, const PanelOutput& output,
@@ -228,22 +246,11 @@ void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, co
       block.codes = scratch.codes;
       tile = panel_tile_of<kCodes, kMin, true>;
     }
-  const bool kept = args.rows <= kPanelSums, biased = output.last && output.bias != nullptr;
-  const int columns = output.columns;
   std::int64_t row = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t height = args.rows / tiles + (t < args.rows % tiles ? 1 : 0);
-    float* const total = scratch.sums + (kept ? row : 0) * kPanel;
-    float* const to = output.out + row * args.out_stride;
-    if (block.k0 == 0 || !kept)
-      for (std::int64_t r = 0; r < height; ++r)
-        store(total + r * kPanel, block.k0 == 0 ? set1(0.f) : load_n(to + r * args.out_stride, columns));
-    tile(height, args, block, row, total);
-    if (output.last || !kept)
-      for (std::int64_t r = 0; r < height; ++r) {
-        const F32 sum = load(total + r * kPanel);
-        store_n(to + r * args.out_stride, biased ? add(sum, load_n(output.bias, columns)) : sum, columns);
-      }
+    panel_sums(args, block.k0 == 0, row, height, output, scratch,
+               [&](float* total) { tile(height, args, block, row, total); });
     block.prefetch += block.prefetch_per_group * groups * 64;
     row += height;
   }
@@ -252,13 +259,11 @@ void panel_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, co
 using PanelRows = void(const LinearArgs& args, PanelBlock block, std::int64_t lines, const PanelOutput& output,
                        PanelScratch& scratch);
 
-/// Outputs [n, n + columns). The tiles prefetch the panel that follows, spread evenly.
-void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, PanelScratch& scratch) {
+/// Outputs [n, n + columns), by `rows`. The tiles prefetch the panel that follows, spread evenly.
+void panel_product(const LinearArgs& args, std::int64_t n, int columns, PanelRows* rows, PanelScratch& scratch) {
   const PackedFormat& format = *args.panels.format;
   const PackedLayout& layout = *args.panels.layout;
   const std::uint8_t* panel = args.panels.data + n / kPanel * layout.bytes;
-  PanelRows* const rows =
-      with_codes(format, []<Codes kCodes, bool kMin>() -> PanelRows* { return panel_rows<kCodes, kMin>; });
   const std::uint8_t* const next = n + kPanel < args.n ? panel + layout.bytes : args.follow;
   const std::int64_t lines = next != nullptr ? layout.bytes / 64 : 0;
   PanelOutput output{args.out + (n - args.out_origin), columns, args.bias == nullptr ? nullptr : args.bias + n};
@@ -278,6 +283,12 @@ void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, Panel
     output.last = k0 + block.kc == args.k;
     rows(args, block, end - begin, output, scratch);
   }
+}
+
+[[maybe_unused]] void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, PanelScratch& scratch) {
+  PanelRows* const rows =
+      with_codes(*args.panels.format, []<Codes kCodes, bool kMin>() -> PanelRows* { return panel_rows<kCodes, kMin>; });
+  panel_product(args, n, columns, rows, scratch);
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ const KernelSet& kernels();
 namespace neon {
 extern const KernelSet kKernels;
 }
+namespace neon_i8mm {
+const KernelSet& kernels();
+}
 #elif defined(__wasm__)
 namespace simd128 {
 extern const KernelSet kKernels;
@@ -52,6 +55,7 @@ int list_kernel_sets(KernelSetEntry (&entries)[kMaxKernelSets]) {
   entries[count++] = {&amx::kernels(), runs(InstructionSet::kAmx)};
 #elif defined(__aarch64__)
   entries[count++] = {&neon::kKernels, runs(InstructionSet::kNeon)};
+  entries[count++] = {&neon_i8mm::kernels(), runs(InstructionSet::kNeonI8mm)};
 #elif defined(__wasm__)
   entries[count++] = {&simd128::kKernels, runs_simd128()};
   if (relaxed_set() != nullptr) entries[count++] = {relaxed_set(), runs_relaxed()};
