@@ -13,8 +13,9 @@
 // Products of the arithmetic `exact` on matrix tiles: panels are decoded block by block of K, and each block is
 // multiplied with all tiles of rows (exact-unit-inl.h).
 //
-// Rows are divided into tiles of one even height, of which the last begins earlier if it must: rows that two tiles have
-// in common are computed twice, with the same result.
+// Rows are divided into tiles of one height, of which the last begins earlier if it must: rows that two tiles have in
+// common are computed twice, with the same result. The code is that of the next even height, whose last row then has
+// sums that nothing reads.
 
 namespace dllm::cpu::DLLM_ISA {
 namespace {
@@ -25,27 +26,21 @@ template <int kHeight, int kGroup, bool kMin>
   ExactTile<kHeight, kGroup, kMin>(unit).run(totals);
 }
 
-/// What depends on the height of a tile and on the format.
-struct ExactKernel {
-  const TileConfig* config;
-  ExactRun* run;
-};
 template <int kHeight>
-ExactKernel exact_kernel_of(const PackedFormat& format) {
-  if (format.group == 16)
-    return {&kExactConfig<kHeight, 16>, format.has_min ? exact_run<kHeight, 16, true> : exact_run<kHeight, 16, false>};
-  return {&kExactConfig<kHeight, 32>, format.has_min ? exact_run<kHeight, 32, true> : exact_run<kHeight, 32, false>};
+ExactRun* exact_run_of(const PackedFormat& format) {
+  if (format.group == 16) return format.has_min ? exact_run<kHeight, 16, true> : exact_run<kHeight, 16, false>;
+  return format.has_min ? exact_run<kHeight, 32, true> : exact_run<kHeight, 32, false>;
 }
-inline ExactKernel exact_kernel(const PackedFormat& format, std::int64_t height) {
-  switch (height) {
-    case 10:
-      return exact_kernel_of<10>(format);
-    case 12:
-      return exact_kernel_of<12>(format);
-    case 14:
-      return exact_kernel_of<14>(format);
+inline ExactRun* exact_run_for(const PackedFormat& format, std::int64_t height) {
+  switch ((height + 1) / 2) {
+    case 5:
+      return exact_run_of<10>(format);
+    case 6:
+      return exact_run_of<12>(format);
+    case 7:
+      return exact_run_of<14>(format);
     default:
-      return exact_kernel_of<16>(format);
+      return exact_run_of<16>(format);
   }
 }
 
@@ -69,8 +64,8 @@ void exact_codes(const PackedFormat& format, const PackedLayout& layout, const s
 using ExactCodes = void(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel,
                         std::int64_t first, std::int64_t groups, std::uint8_t* out);
 
-/// Rows [first, first + count) of a product, 16 to kExactMostRows of them, times outputs [n, n_end), at most
-/// kExactMostPanels panels.
+/// Rows [first, first + count) of a product, kExactTileRows to kExactMostRows of them, times outputs [n, n_end), at
+/// most kExactMostPanels panels.
 class ExactChunk {
  public:
   ExactChunk(const LinearArgs& args, std::int64_t first, std::int64_t count, ExactScratch& own)
@@ -81,10 +76,10 @@ class ExactChunk {
         first_(first),
         count_(count),
         tiles_((count + 15) / 16),
-        height_(((count + tiles_ - 1) / tiles_ + 1) / 2 * 2),
-        kernel_(exact_kernel(format_, height_)),
+        height_((count + tiles_ - 1) / tiles_),
+        run_(exact_run_for(format_, height_)),
         codes_(with_codes(format_, []<Codes kCodes, bool>() -> ExactCodes* { return exact_codes<kCodes>; })) {
-    _tile_loadconfig(kernel_.config);
+    _tile_loadconfig(&kExactConfigs.of[format_.group / 32][height_]);
   }
 
   void run(std::int64_t n, std::int64_t n_end) {
@@ -112,7 +107,10 @@ class ExactChunk {
   }
 
   /// The tile's first row among the 16 whose scales are kept for it.
-  std::int64_t scales_from(std::int64_t tile) const { return row_of(tile) < count_ - 16 ? row_of(tile) : count_ - 16; }
+  std::int64_t scales_from(std::int64_t tile) const {
+    const std::int64_t last = count_ < 16 ? 0 : count_ - 16;
+    return row_of(tile) < last ? row_of(tile) : last;
+  }
 
   /// Scales of block k0 of all rows, as tiles read them.
   void arrange_scales(std::int64_t k0) {
@@ -120,11 +118,11 @@ class ExactChunk {
     for (std::int64_t t = 0; t < tiles_; ++t) {
       const float* const from = args_.quantized.scales + (first_ + scales_from(t)) * row_groups + k0 / kScaleBlock;
       std::int64_t g = 0;
-      for (; g + 16 <= groups; g += 16)
+      for (; g + 16 <= groups && count_ >= 16; g += 16)
         transpose16(reinterpret_cast<const std::uint32_t*>(from + g), row_groups,
                     reinterpret_cast<std::uint32_t*>(own_.row_scales[t][g]));
       for (; g < groups; ++g)
-        for (std::int64_t r = 0; r < 16; ++r) own_.row_scales[t][g][r] = from[r * row_groups + g];
+        for (std::int64_t r = 0; r < 16 && r < count_; ++r) own_.row_scales[t][g][r] = from[r * row_groups + g];
     }
   }
 
@@ -170,7 +168,7 @@ class ExactChunk {
                               .groups = groups,
                               .lanes = k0 == 0 ? 0 : 16,
                               .ahead = ahead};
-      kernel_.run(unit, totals[t]);
+      run_(unit, totals[t]);
     }
   }
 
@@ -190,7 +188,7 @@ class ExactChunk {
   const PackedLayout& layout_;
   ExactScratch& own_;
   const std::int64_t first_, count_, tiles_, height_;
-  const ExactKernel kernel_;
+  ExactRun* const run_;
   ExactCodes* const codes_;
 };
 

@@ -22,7 +22,7 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-constexpr std::int64_t kExactTileRows = 16;   ///< least rows: fewer fill a tile badly
+constexpr std::int64_t kExactTileRows = 12;   ///< least rows: of fewer, decoding takes longer than it saves
 constexpr std::int64_t kExactBlock = 1024;    ///< K per block: codes as bytes and a tile of rows, 16 KiB of L1 each
 constexpr std::int64_t kExactMostRows = 256;  ///< of a chunk
 constexpr std::int64_t kExactMostPanels = 8;  ///< of a chunk: 128 KiB of totals
@@ -48,8 +48,16 @@ constexpr TileConfig exact_config(int height, int group) {
   }
   return config;
 }
-template <int kHeight, int kGroup>
-constexpr TileConfig kExactConfig = exact_config(kHeight, kGroup);
+/// Constant, as TileConfig says.
+struct ExactConfigs {
+  TileConfig of[2][17];  ///< [group of 16, of 32][height]
+};
+constexpr ExactConfigs kExactConfigs = [] {
+  ExactConfigs configs;
+  for (int group = 0; group < 2; ++group)
+    for (int height = 1; height <= 16; ++height) configs.of[group][height] = exact_config(height, 16 << group);
+  return configs;
+}();
 
 /// Lines of the next block's planes, to be brought into L2 a few per group: the processor's own prefetchers follow
 /// neither the planes nor the jump to another panel.
