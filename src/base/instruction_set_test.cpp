@@ -49,6 +49,7 @@ TEST(InstructionSet, AreThoseOfTheSystemsList) {
   EXPECT_EQ(runs(InstructionSet::kAmx),
             vnni && all({"amx_tile", "amx_int8"}) && syscall(SYS_arch_prctl, 0x1023, 18) == 0);
   EXPECT_FALSE(runs(InstructionSet::kNeon));
+  EXPECT_FALSE(runs(InstructionSet::kNeonI8mm));
 }
 #endif
 
