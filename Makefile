@@ -18,7 +18,7 @@ TSAN_SERVE = serve serve_limits serve_models serve_loading serve_ranks
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb libraries tarball wheels release release-files reproduce run test check bench bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
+.PHONY: help setup build deb libraries tarball wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -152,7 +152,10 @@ bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_fil
 	@cmake --build --preset bench -j $(JOBS) --target dllm_bench_kernels
 	build/bench/bench/dllm_bench_kernels $(BENCH_FLAGS)
 
-bench-compare: setup  ## speed against another revision: make bench-compare REV=main
+speed: build  ## a page with this machine's speed, ten minutes on a quiet machine: make speed SPEED_FLAGS="-o PAGE.md"
+	@scripts/speed_page.py $(SPEED_FLAGS)
+
+bench-compare: setup  ## speed against another revision: make speed bench-compare REV=main
 	@scripts/bench_compare.py $(REV)
 
 research: build  ## the program with `dllm experiment` in build/release/research, and its tests

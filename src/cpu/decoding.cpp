@@ -62,7 +62,7 @@ bool has_form(const KernelSet& kernels, const PackedFormat& format, std::int64_t
     case Decoding::kPerBlock:
       return kernels.per_block_rows > 0 && rows >= kernels.per_block_rows && narrower_than_byte(format.codes);
     case Decoding::kTiles:
-      return kernels.exact_tile_rows > 0 && rows >= kernels.exact_tile_rows;
+      return kernels.exact_tile_rows > 0 && rows >= kernels.exact_tile_rows && !packs_floats(format);
     case Decoding::kDefault:
       break;
   }

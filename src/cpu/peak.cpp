@@ -63,6 +63,22 @@ double best_read(ThreadPool& pool, const std::byte* data) {
   return static_cast<double>(share) * pool.size() / best;
 }
 
+Peaks::Rate Peaks::* rate_of(PeakKind kind) {
+  switch (kind) {
+    case PeakKind::kInt8:
+      return &Peaks::int8;
+    case PeakKind::kBf16:
+      return &Peaks::bf16;
+    case PeakKind::kF32:
+      break;
+    case PeakKind::kInt8Tiles:
+      return &Peaks::int8_tiles;
+    case PeakKind::kBf16Tiles:
+      return &Peaks::bf16_tiles;
+  }
+  return &Peaks::f32;
+}
+
 Expected<Peaks> measure(int threads) {
   ThreadPool pool(threads);
   Peaks peaks;
@@ -70,9 +86,7 @@ Expected<Peaks> measure(int threads) {
   PeakLoop loops[kMaxPeakLoops];
   const int count = list_peak_loops(loops);
   for (const PeakLoop& loop : std::span(loops).first(static_cast<std::size_t>(count))) {
-    Peaks::Rate& rate = loop.kind == PeakKind::kInt8   ? peaks.int8
-                        : loop.kind == PeakKind::kBf16 ? peaks.bf16
-                                                       : peaks.f32;
+    Peaks::Rate& rate = peaks.*rate_of(loop.kind);
     const double found = best_rate(pool, loop);
     if (found > rate.per_second) rate = {found, loop.name};
   }
@@ -95,7 +109,7 @@ Expected<Peaks> measure(int threads) {
 }  // namespace
 
 void raise(Peaks& peaks, const Peaks& again) {
-  for (Peaks::Rate Peaks::* rate : {&Peaks::int8, &Peaks::bf16, &Peaks::f32})
+  for (Peaks::Rate Peaks::* rate : {&Peaks::int8, &Peaks::bf16, &Peaks::f32, &Peaks::int8_tiles, &Peaks::bf16_tiles})
     if ((again.*rate).per_second > (peaks.*rate).per_second) peaks.*rate = again.*rate;
   peaks.read_bytes_per_second = std::max(peaks.read_bytes_per_second, again.read_bytes_per_second);
 }

@@ -15,7 +15,8 @@ struct Peaks {
     double per_second = 0;  ///< operations: a multiply and an add are two
     std::string instruction;
   };
-  Rate int8, bf16, f32;
+  Rate int8, bf16, f32;              ///< of vectors
+  Rate int8_tiles, bf16_tiles;       ///< of matrix tiles
   double read_bytes_per_second = 0;  ///< from memory, one pass over much more than the caches hold
 };
 

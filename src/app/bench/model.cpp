@@ -111,8 +111,14 @@ nlohmann::ordered_json peak_record(const cpu::Peaks& peaks) {
     if (r.per_second <= 0) return nullptr;
     return {{"gops", r.per_second / 1e9}, {"instruction", r.instruction}};
   };
-  return {{"test", "peak"},           {"threads", peaks.threads}, {"int8", rate(peaks.int8)},
-          {"bf16", rate(peaks.bf16)}, {"f32", rate(peaks.f32)},   {"read_gbps", peaks.read_bytes_per_second / 1e9}};
+  return {{"test", "peak"},
+          {"threads", peaks.threads},
+          {"int8", rate(peaks.int8)},
+          {"bf16", rate(peaks.bf16)},
+          {"f32", rate(peaks.f32)},
+          {"int8_tiles", rate(peaks.int8_tiles)},
+          {"bf16_tiles", rate(peaks.bf16_tiles)},
+          {"read_gbps", peaks.read_bytes_per_second / 1e9}};
 }
 
 }  // namespace dllm::app

@@ -125,6 +125,8 @@ std::vector<Column> peak_columns() {
           {"", [](const Json& r) { return r["int8"].is_null() ? "" : r["int8"].value("instruction", ""); }, false},
           number("bf16 GFLOP/s", "/bf16/gops", 0),
           number("f32 GFLOP/s", "/f32/gops", 0),
+          number("int8 tiles GOP/s", "/int8_tiles/gops", 0),
+          number("bf16 tiles GFLOP/s", "/bf16_tiles/gops", 0),
           number("read GB/s", "/read_gbps", 1)};
 }
 
@@ -282,6 +284,8 @@ constexpr CsvColumn kCsvColumns[] = {
     {"int8_gops", "/int8/gops"},
     {"bf16_gops", "/bf16/gops"},
     {"f32_gops", "/f32/gops"},
+    {"int8_tiles_gops", "/int8_tiles/gops"},
+    {"bf16_tiles_gops", "/bf16_tiles/gops"},
 };
 
 std::string csv_cell(const Json& value) {

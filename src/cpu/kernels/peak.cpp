@@ -2,6 +2,10 @@
 
 #include "base/instruction_set.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace dllm::cpu {
 namespace {
 
@@ -61,6 +65,37 @@ DLLM_PEAK_YMM(int8_ymm, DLLM_VPDPBUSD_YMM, kOnes)
 DLLM_PEAK_YMM(maddubs_ymm, DLLM_MADDUBS_YMM, kOnes)
 DLLM_PEAK_YMM(f32_ymm, DLLM_FMA_YMM, kSmall)
 
+/// Four sums of 16 x 16, of the same rows and weights; a product takes 16 cycles.
+struct alignas(64) PeakTiles {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16};
+};
+constexpr PeakTiles kPeakTiles;
+#define DLLM_PEAK_TILES(name, instruction, source)                                                               \
+  void name(std::int64_t rounds) {                                                                               \
+    asm volatile(                                                                                                \
+        "ldtilecfg (%1)\n\ttileloadd (%2,%3,1), %%tmm4\n\ttileloadd (%2,%3,1), %%tmm5\n\t"                       \
+        "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3\n\t"                           \
+        "1:\n\t" instruction " %%tmm5, %%tmm4, %%tmm0\n\t" instruction " %%tmm5, %%tmm4, %%tmm1\n\t" instruction \
+        " %%tmm5, %%tmm4, %%tmm2\n\t" instruction                                                                \
+        " %%tmm5, %%tmm4, %%tmm3\n\t"                                                                            \
+        "dec %0\n\tjnz 1b\n\ttilerelease\n\t"                                                                    \
+        : "+r"(rounds)                                                                                           \
+        : "r"(&kPeakTiles), "r"(source), "r"(std::int64_t{0})                                                    \
+        : "cc", "memory");                                                                                       \
+  }
+DLLM_PEAK_TILES(int8_tiles, "tdpbssd", kOnes)
+DLLM_PEAK_TILES(bf16_tiles, "tdpbf16ps", kSmall)
+
+/// Tiles of BF16: CPUID leaf 7, EDX bit 22.
+bool has_bf16_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return runs(InstructionSet::kAmx) && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 22)) != 0;
+}
+
 #elif defined(__aarch64__)
 
 #define DLLM_REPEAT_24(X) DLLM_REPEAT_16(X) DLLM_REPEAT_4(X, 16, 17, 18, 19) DLLM_REPEAT_4(X, 20, 21, 22, 23)
@@ -94,6 +129,8 @@ int list_peak_loops(PeakLoop (&loops)[kMaxPeakLoops]) {
   if (runs(InstructionSet::kAvx512Bf16)) loops[count++] = {"vdpbf16ps zmm", PeakKind::kBf16, 16 * 64, bf16_zmm};
   if (runs(InstructionSet::kAvx512)) loops[count++] = {"vfmadd231ps zmm", PeakKind::kF32, 16 * 32, f32_zmm};
   if (runs(InstructionSet::kAvx2)) loops[count++] = {"vfmadd231ps ymm", PeakKind::kF32, 12 * 16, f32_ymm};
+  if (runs(InstructionSet::kAmx)) loops[count++] = {"tdpbssd", PeakKind::kInt8Tiles, 4 * 32768, int8_tiles};
+  if (has_bf16_tiles()) loops[count++] = {"tdpbf16ps", PeakKind::kBf16Tiles, 4 * 16384, bf16_tiles};
 #elif defined(__aarch64__)
   if (runs(InstructionSet::kNeon)) loops[count++] = {"sdot", PeakKind::kInt8, 24 * 32, int8_sdot};
   loops[count++] = {"fmla", PeakKind::kF32, 24 * 8, f32_fmla};

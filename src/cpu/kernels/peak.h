@@ -8,7 +8,8 @@
 
 namespace dllm::cpu {
 
-enum class PeakKind { kInt8, kBf16, kF32 };
+/// Those of matrix tiles apart: only some kernels run on them.
+enum class PeakKind { kInt8, kBf16, kF32, kInt8Tiles, kBf16Tiles };
 
 /// One instruction (or sequence) in a loop with enough independent accumulators to hide its latency. Written as one
 /// block of assembly, so that a compiler cannot spill, contract or remove anything, and the disassembly equals the
