@@ -17,7 +17,8 @@
 //             multiplications of scales and 2 FMA on the same ports: at most 80 % of the peak of VPDPBUSD.
 //   AVX2      4 rows. VPMADDUBSW sums pairs in 16 bits. Codes up to 15 leave room for all eight quads of a group there
 //             (8 x 2 x 15 x 127 = 30480), so a step is 2 instructions instead of 3, and VPMADDWD comes once a group;
-//             codes up to 63 for two quads (2 x 2 x 63 x 127 = 32004), 2.5 instructions. Bytes go as |w| times x with
+//             codes up to 63 for two quads (2 x 2 x 63 x 127 = 32004), 2.5 instructions; codes up to 127 for one, 3
+//             instructions. Bytes go as |w| times x with
 //             the sign of w, 4 instructions; the table of IQ4 gives w at once, others are made unsigned and flipped.
 //   NEON      5 rows: 20 accumulators, 4 codes, 5 registers with the next 16 k of each row, whose lanes SDOT takes.
 //
@@ -45,7 +46,11 @@ constexpr int most_code(Codes codes) {
     case Codes::kE2M1Halves:
       return 31;
     case Codes::kNibble6:
+    case Codes::kListed4:
       return 63;
+    case Codes::kListed3:
+    case Codes::kListed3Halves:
+      return 127;
     case Codes::kIq4:
       return kSignedBytes;
     default:
@@ -66,7 +71,8 @@ constexpr std::int64_t decodes_from() {
 struct PanelBlock {
   const std::uint8_t* codes = nullptr;
   const std::uint8_t* high = nullptr;
-  const float* scale = nullptr;  ///< [groups][16]
+  const std::uint8_t* table = nullptr;  ///< of values, where codes are listed
+  const float* scale = nullptr;         ///< [groups][16]
   const float* min = nullptr;
   std::int64_t k0 = 0;
   std::int64_t kc = 0;
@@ -76,17 +82,19 @@ struct PanelBlock {
 
 /// Codes of quad kQuad of a group: byte i of each lane is k = 4 kQuad + i.
 template <Codes kCodes, int kQuad>
-inline U8 panel_codes(const std::uint8_t* codes, const std::uint8_t* high) {
+inline U8 panel_codes(const std::uint8_t* codes, const std::uint8_t* high, const std::uint8_t* table) {
   if constexpr (kCodes == Codes::kByte) return load_bytes(codes + 64 * kQuad);
-  if constexpr (kCodes == Codes::kTwoBits || kCodes == Codes::kThreeBits) {
+  if constexpr (in_pairs(kCodes)) {
     const U8 pair = and_bytes(shift_bits<-2 * (kQuad & 3)>(load_bytes(codes + 64 * (kQuad / 4))), 3);
     if constexpr (kCodes == Codes::kTwoBits) return pair;
-    return or_bytes(pair, and_bytes(shift_bits<2 - kQuad>(load_bytes(high)), 4));
+    const U8 code = or_bytes(pair, and_bytes(shift_bits<2 - kQuad>(load_bytes(high)), 4));
+    if constexpr (listed(kCodes)) return look_up(table, code);
+    return code;
   }
   const U8 both = load_bytes(codes + 64 * (kQuad & 3));
   const U8 low = and_bytes(kQuad < 4 ? both : shift_bits<-4>(both), 15);
   if constexpr (kCodes == Codes::kIq4 && Dots<kSignedBytes>::kSigned) return look_up(kIq4Bytes, low);
-  if constexpr (tabled(kCodes)) return look_up(code_table(kCodes), low);
+  if constexpr (tabled(kCodes)) return look_up(table, low);
   // Bits shifted in from the neighbouring byte are masked out.
   if constexpr (kCodes == Codes::kNibble5) return or_bytes(low, and_bytes(shift_bits<4 - kQuad>(load_bytes(high)), 16));
   if constexpr (kCodes == Codes::kNibble6)
@@ -96,13 +104,13 @@ inline U8 panel_codes(const std::uint8_t* codes, const std::uint8_t* high) {
 
 /// Quad kQuad for every row, and the next one if the set processes two at once.
 template <Codes kCodes, int kQuad, int kRows, class Dot>
-inline void panel_step(const std::uint8_t* codes, const std::uint8_t* high, const Quads (&x)[kRows],
-                       typename Dot::Sum (&dot)[kRows]) {
+inline void panel_step(const std::uint8_t* codes, const std::uint8_t* high, const std::uint8_t* table,
+                       const Quads (&x)[kRows], typename Dot::Sum (&dot)[kRows]) {
   // A nibble's byte is read again for its upper half: otherwise GCC keeps it in a register, and spills others.
   asm("" : "+r"(codes), "+r"(high));
-  const typename Dot::Ready w = Dot::ready(panel_codes<kCodes, kQuad>(codes, high));
+  const typename Dot::Ready w = Dot::ready(panel_codes<kCodes, kQuad>(codes, high, table));
   if constexpr (Dot::kTwoSteps) {
-    const typename Dot::Ready next = Dot::ready(panel_codes<kCodes, kQuad + 1>(codes, high));
+    const typename Dot::Ready next = Dot::ready(panel_codes<kCodes, kQuad + 1>(codes, high, table));
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) dot[r] = Dot::template two_steps < kQuad & 3 > (dot[r], w, next, x[r]);
   } else {
@@ -113,15 +121,15 @@ inline void panel_step(const std::uint8_t* codes, const std::uint8_t* high, cons
 
 /// Quads kQuad to kQuad + 3 for every row.
 template <Codes kCodes, int kQuad, int kRows, class Dot>
-inline void panel_quads(const std::uint8_t* codes, const std::uint8_t* high, const std::int8_t* x, std::int64_t stride,
-                        typename Dot::Sum (&dot)[kRows]) {
+inline void panel_quads(const std::uint8_t* codes, const std::uint8_t* high, const std::uint8_t* table,
+                        const std::int8_t* x, std::int64_t stride, typename Dot::Sum (&dot)[kRows]) {
   Quads quads[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) quads[r] = load_quads(x + r * stride + 4 * kQuad);
-  panel_step<kCodes, kQuad, kRows, Dot>(codes, high, quads, dot);
-  if constexpr (!Dot::kTwoSteps) panel_step<kCodes, kQuad + 1, kRows, Dot>(codes, high, quads, dot);
-  panel_step<kCodes, kQuad + 2, kRows, Dot>(codes, high, quads, dot);
-  if constexpr (!Dot::kTwoSteps) panel_step<kCodes, kQuad + 3, kRows, Dot>(codes, high, quads, dot);
+  panel_step<kCodes, kQuad, kRows, Dot>(codes, high, table, quads, dot);
+  if constexpr (!Dot::kTwoSteps) panel_step<kCodes, kQuad + 1, kRows, Dot>(codes, high, table, quads, dot);
+  panel_step<kCodes, kQuad + 2, kRows, Dot>(codes, high, table, quads, dot);
+  if constexpr (!Dot::kTwoSteps) panel_step<kCodes, kQuad + 3, kRows, Dot>(codes, high, table, quads, dot);
 }
 
 /// total[kRows][16] += rows [row, row + kRows) of x times the block.
@@ -138,6 +146,7 @@ template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
   const std::int32_t* corrections = q.corrections + first * kHalves;
   const float *scales = q.scales + first, *offsets = q.offsets + first;
   const std::uint8_t *codes = block.codes, *high = block.high, *prefetch = block.prefetch;
+  const std::uint8_t* const table = block.table;
   const float *scale = block.scale, *min = block.min;
   for (std::int64_t g = 0; g < block.kc / kScaleBlock; ++g) {
     for (std::int64_t i = 0; i < block.prefetch_per_group; ++i, prefetch += 64) __builtin_prefetch(prefetch, 0, 2);
@@ -145,8 +154,8 @@ template <Codes kCodes, bool kMin, bool kDecoded, int kRows>
       typename Dot::Sum dot[kRows];
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) dot[r] = Dot::begin(kHalfMin ? 0 : corrections[r * groups * kHalves + kHalf]);
-      panel_quads<kStored, 4 * kHalf, kRows, Dot>(codes, high, x, stride, dot);
-      if constexpr (kHalves == 1) panel_quads<kStored, 4, kRows, Dot>(codes, high, x, stride, dot);
+      panel_quads<kStored, 4 * kHalf, kRows, Dot>(codes, high, table, x, stride, dot);
+      if constexpr (kHalves == 1) panel_quads<kStored, 4, kRows, Dot>(codes, high, table, x, stride, dot);
       // Otherwise GCC keeps what it stored in registers that it does not have, and stores it twice.
       asm("" : "+r"(total));
       const F32 weights = load(scale + kHalf * kPanel);
@@ -181,12 +190,12 @@ inline void panel_tile_of(std::int64_t rows, const LinearArgs& args, const Panel
 /// Codes of a block as bytes.
 template <Codes kCodes>
 void decode_panel(const PanelBlock& block, std::uint8_t* out) {
-  const std::uint8_t *codes = block.codes, *high = block.high;
+  const std::uint8_t *codes = block.codes, *high = block.high, *const table = block.table;
   const auto four = [&]<int kQuad>() {
-    store_bytes(out + 64 * kQuad, panel_codes<kCodes, kQuad>(codes, high));
-    store_bytes(out + 64 * kQuad + 64, panel_codes<kCodes, kQuad + 1>(codes, high));
-    store_bytes(out + 64 * kQuad + 128, panel_codes<kCodes, kQuad + 2>(codes, high));
-    store_bytes(out + 64 * kQuad + 192, panel_codes<kCodes, kQuad + 3>(codes, high));
+    store_bytes(out + 64 * kQuad, panel_codes<kCodes, kQuad>(codes, high, table));
+    store_bytes(out + 64 * kQuad + 64, panel_codes<kCodes, kQuad + 1>(codes, high, table));
+    store_bytes(out + 64 * kQuad + 128, panel_codes<kCodes, kQuad + 2>(codes, high, table));
+    store_bytes(out + 64 * kQuad + 192, panel_codes<kCodes, kQuad + 3>(codes, high, table));
   };
   for (std::int64_t g = 0; g < block.kc / kScaleBlock;
        ++g, codes += code_bytes(kCodes), high += high_bytes(kCodes), out += 512)
@@ -263,7 +272,7 @@ void int8_panel_tiles(const LinearArgs& args, std::int64_t n, int columns, Panel
   const std::int64_t lines = next != nullptr ? layout.bytes / 64 : 0;
   PanelOutput output{args.out + (n - args.out_origin), columns, args.bias == nullptr ? nullptr : args.bias + n};
   PanelBlock block;
-  block.scale = scratch.scale, block.min = scratch.min;
+  block.scale = scratch.scale, block.min = scratch.min, block.table = code_table(format);
   for (std::int64_t k0 = 0; k0 < args.k; k0 += kPanelBlock) {
     block.k0 = k0;
     block.kc = args.k - k0 < kPanelBlock ? args.k - k0 : kPanelBlock;

@@ -139,6 +139,18 @@ struct Dots<15> {
   }
 };
 
+/// One quad fits 16 bits.
+template <>
+struct Dots<127> : Dots<63> {
+  static constexpr bool kTwoSteps = false;
+  template <int kLane>
+  static Sum step(Sum sum, Ready w, Quads x) {
+    const __m256i a = quad<kLane>(x), ones = _mm256_set1_epi16(1);
+    return {settled(_mm256_add_epi32(sum.lo, _mm256_madd_epi16(_mm256_maddubs_epi16(w.lo, a), ones))),
+            settled(_mm256_add_epi32(sum.hi, _mm256_madd_epi16(_mm256_maddubs_epi16(w.hi, a), ones)))};
+  }
+};
+
 /// Bytes: |w| with w = u - 128 is at most 128, so that a pair of products fits 16 bits; x takes the sign of w. The zero
 /// point needs no correction then.
 template <>
