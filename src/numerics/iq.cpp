@@ -1,5 +1,9 @@
 // IQ1, IQ2 and IQ3: blocks of 256 elements whose codes are places in lists of groups (iq_grids.h), decoded only.
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
 #include "numerics/block_codec.h"
 #include "numerics/half.h"
 #include "numerics/iq_blocks.h"

@@ -6,9 +6,8 @@
 #include "numerics/iq_grids.h"
 #include "numerics/tensor_type.h"
 
-// The blocks of 256 of GGML's types IQ1, IQ2 and IQ3, taken apart into x = d s v / 8 or the like: one half d, an odd
-// integer s per 16 or 32 elements, and a value v of at most sixteen per element. Definitions: GGML, block_iq2_xxs and
-// its neighbours.
+// Blocks of 256 of GGML's types IQ1, IQ2 and IQ3, taken apart: one half d, an odd integer s per 16 or 32 elements, and
+// one of at most sixteen values v per element. Definitions: GGML, block_iq2_xxs and its neighbours.
 //
 //   IQ2      v is 8, 25 or 43 with a sign, x = d s v / 8; a code is the place of the magnitude, with the sign in bit 2
 //   IQ3_XXS  v is one of eight even magnitudes from 4 to 62 with a sign, x = d s v / 4; the sign is bit 3
@@ -26,7 +25,7 @@ struct IqBlock {
   std::uint8_t d[2];       ///< binary16
 };
 
-/// Twice v for IQ3_S and v / 2 for IQ3_XXS would be as good: these are the numbers that GGML names.
+/// v, by code; what no code means is 0.
 inline constexpr std::int8_t kIq2Values[8] = {8, 25, 43, 0, -8, -25, -43, 0};
 inline constexpr std::int8_t kIq3XxsValues[16] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
 inline constexpr std::int8_t kIq3SValues[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};

@@ -75,8 +75,7 @@ inline constexpr std::string_view kIq1Gaps =
 
 }  // namespace iq_text
 
-/// Groups of `kValues` digits, each of 2 bits (base 3) or 3 (base 8), the first value's lowest. 0 digits where the text
-/// is too short; the tests compare every group with the package gguf.
+/// Groups of `kValues` digits, each of 2 bits (base 3) or 3 (base 8), the first value's lowest.
 template <std::size_t kGroups, int kValues, int kBase>
 constexpr std::array<std::uint16_t, kGroups> read_iq_grid(std::string_view gaps) {
   constexpr int kBits = kBase == 3 ? 2 : 3;

@@ -168,9 +168,8 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   const float* row_scales = q.scales + first;
   const std::uint8_t *codes0 = block.codes[0], *codes1 = block.codes[1];
   const std::uint8_t *high0 = block.high[0], *high1 = block.high[1], *const codes_table = block.codes_table;
-  const float *scale0 = block.scale[0], *scale1 = block.scale[1];
+  const float *scale0 = block.scale[0], *scale1 = block.scale[1], *min0 = block.min[0], *min1 = block.min[1];
   float *table0 = block.table[0], *table1 = block.table[1];
-  const float *min0 = block.min[0], *min1 = block.min[1];
   const std::uint8_t *half0 = block.half[0], *half1 = block.half[1];
   constexpr bool kHalf = half_scales(kCodes, kMin);
   // Eight chains of VPDPBUSD, one every four cycles each, leave its latency no slack, so odd quads have their own

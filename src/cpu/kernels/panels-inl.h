@@ -18,8 +18,8 @@
 //   AVX2      4 rows. VPMADDUBSW sums pairs in 16 bits. Codes up to 15 leave room for all eight quads of a group there
 //             (8 x 2 x 15 x 127 = 30480), so a step is 2 instructions instead of 3, and VPMADDWD comes once a group;
 //             codes up to 63 for two quads (2 x 2 x 63 x 127 = 32004), 2.5 instructions; codes up to 127 for one, 3
-//             instructions. Bytes go as |w| times x with
-//             the sign of w, 4 instructions; the table of IQ4 gives w at once, others are made unsigned and flipped.
+//             instructions. Bytes go as |w| times x with the sign of w, 4 instructions; the table of IQ4 gives w at
+//             once, others are made unsigned and flipped.
 //   NEON      5 rows: 20 accumulators, 4 codes, 5 registers with the next 16 k of each row, whose lanes SDOT takes.
 //
 // From three tiles of rows on, codes that need more than a mask are decoded once per block, to bytes in scratch; with
