@@ -206,12 +206,15 @@ TEST(CpuBackend, WeightTypes) {
   };
   // F16 differs by float32 rounding only; BF16 by rows rounded to BF16 (one part in 512 per value); quantized types by
   // 8-bit activations (one part in 254 of the largest of 32, averaged over the row).
-  for (const Case c : {Case{TensorType::kF16, 1e-5}, Case{TensorType::kBF16, 1e-2}, Case{TensorType::kQ8_0, 3e-2},
-                       Case{TensorType::kQ4_0, 3e-2}, Case{TensorType::kQ4_1, 3e-2}, Case{TensorType::kQ5_0, 3e-2},
-                       Case{TensorType::kQ5_1, 3e-2}, Case{TensorType::kQ4_K, 3e-2}, Case{TensorType::kQ5_K, 3e-2},
-                       Case{TensorType::kQ6_K, 3e-2}, Case{TensorType::kQ2_K, 3e-2}, Case{TensorType::kQ3_K, 3e-2},
-                       Case{TensorType::kIQ4_NL, 3e-2}, Case{TensorType::kIQ4_XS, 3e-2}, Case{TensorType::kMXFP4, 3e-2},
-                       Case{TensorType::kNVFP4, 3e-2}}) {
+  for (const Case c :
+       {Case{TensorType::kF16, 1e-5},     Case{TensorType::kBF16, 1e-2},   Case{TensorType::kQ8_0, 3e-2},
+        Case{TensorType::kQ4_0, 3e-2},    Case{TensorType::kQ4_1, 3e-2},   Case{TensorType::kQ5_0, 3e-2},
+        Case{TensorType::kQ5_1, 3e-2},    Case{TensorType::kQ4_K, 3e-2},   Case{TensorType::kQ5_K, 3e-2},
+        Case{TensorType::kQ6_K, 3e-2},    Case{TensorType::kQ2_K, 3e-2},   Case{TensorType::kQ3_K, 3e-2},
+        Case{TensorType::kIQ4_NL, 3e-2},  Case{TensorType::kIQ4_XS, 3e-2}, Case{TensorType::kMXFP4, 3e-2},
+        Case{TensorType::kNVFP4, 3e-2},   Case{TensorType::kIQ1_S, 3e-2},  Case{TensorType::kIQ1_M, 3e-2},
+        Case{TensorType::kIQ2_XXS, 3e-2}, Case{TensorType::kIQ2_XS, 3e-2}, Case{TensorType::kIQ2_S, 3e-2},
+        Case{TensorType::kIQ3_XXS, 3e-2}, Case{TensorType::kIQ3_S, 3e-2}}) {
     const RandomModel spec{.width = 256, .layers = 2, .heads = 4, .kv_heads = 2, .ffn_width = 512, .type = c.type};
     CpuOptions exact;
     exact.kv = CpuKvType::kF32;

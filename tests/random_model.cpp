@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "model/dense_transformer.h"
 #include "model/describe.h"
 #include "model/expert_layer.h"
+#include "numerics/half.h"
 
 namespace dllm::test {
 namespace {
@@ -22,6 +24,34 @@ float normal(std::uint64_t seed, std::uint32_t tensor, std::uint32_t index) {
   return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * 3.14159265358979 * v));
 }
 
+/// The half of a block of IQ1, IQ2 or IQ3: its first field, but of IQ1_M the highest four bits of four words.
+void set_half(TensorType type, std::byte* block, float d) {
+  const std::uint16_t half = f32_to_f16(d);
+  if (type != TensorType::kIQ1_M) {
+    std::memcpy(block, &half, 2);
+    return;
+  }
+  for (int j = 0; j < 4; ++j) {
+    std::byte& upper = block[48 + 2 * j + 1];
+    upper = (upper & std::byte{15}) | static_cast<std::byte>((half >> (4 * j) & 15) << 4);
+  }
+}
+
+/// Random blocks of a type without an encoder, whose values are of about this magnitude.
+std::vector<std::byte> random_blocks(const Codec& format, std::int64_t count, float scale, std::uint64_t state) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes(count)));
+  std::vector<float> values(static_cast<std::size_t>(format.block_elems));
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(splitmix64(state) & 255);
+  for (std::size_t at = 0; at < bytes.size(); at += static_cast<std::size_t>(format.block_bytes)) {
+    set_half(format.type, bytes.data() + at, 1.f);
+    format.dequantize(bytes.data() + at, values.data(), format.block_elems);
+    float squares = 0;
+    for (const float value : values) squares += value * value;
+    set_half(format.type, bytes.data() + at, scale / std::sqrt(squares / static_cast<float>(values.size())));
+  }
+  return bytes;
+}
+
 std::vector<std::byte> random_tensor(const WeightDecl& decl, TensorType type, std::uint64_t seed, std::uint32_t index) {
   const std::int64_t count = element_count(decl.shape);
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -32,6 +62,7 @@ std::vector<std::byte> random_tensor(const WeightDecl& decl, TensorType type, st
   const float scale = bias                               ? 0.1f
                       : decl.name == "token_embd.weight" ? 1.f
                                                          : 1.f / std::sqrt(static_cast<float>(decl.shape[0]));
+  if (codec(type).quantize == nullptr) return random_blocks(codec(type), count, scale, seed * 1000 + index);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (decl.name == "d2t") {
       values[i] = static_cast<float>(2 * i + 1);

@@ -1,10 +1,9 @@
 """Rewrites matrices of a GGUF file whose types dllm does not read, so that the file runs.
 
-    python3 -m dllm.unpack model-IQ3_M.gguf model.gguf               # these matrices become Q8_0
+    python3 -m dllm.unpack model-TQ2_0.gguf model.gguf               # these matrices become Q8_0
     dllm quantize model.gguf model-q4.gguf Q4_K_M                    # if that is too large
 
-GGML's types IQ1, IQ2 and IQ3 store places in tables that its authors chose by frequency, which no rule generates; TQ1 and
-TQ2 are ternary. The package gguf has the tables and decodes them (`pip install gguf`). All other tensors keep their
+GGML's types TQ1 and TQ2 are ternary. The package gguf decodes them (`pip install gguf`). All other tensors keep their
 bytes, and all metadata stays but the type that the file states for itself.
 """
 
@@ -22,7 +21,7 @@ from ._files import written_whole
 from .errors import Error, FileAccessError, InvalidFileError, UnsupportedError, UsageError
 
 #: GGML's types of weights that `dllm` refuses; its message names this module for the same ones (gguf_format.h).
-UNREAD = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0")
+UNREAD = ("TQ1_0", "TQ2_0")
 #: Types that the package gguf writes, and their numbers as `general.file_type`.
 WRITTEN = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "BF16": 32}
 

@@ -157,8 +157,12 @@ TEST_P(Kernels, ExtremeCodesDoNotOverflow) {
         const bool scale = (layout.half0 >= 0 && (in_block == layout.half0 || in_block == layout.half0 + 1)) ||
                            (layout.half1 >= 0 && (in_block == layout.half1 || in_block == layout.half1 + 1)) ||
                            (layout.type == TensorType::kMXFP4 && in_block == 0) ||
-                           (layout.type == TensorType::kNVFP4 && in_block < 4);
+                           (layout.type == TensorType::kNVFP4 && in_block < 4) ||
+                           (layout.type == TensorType::kIQ1_M && in_block >= 48);
         if (!scale) weight[i] = static_cast<std::byte>(fill);
+        // The last group of the list, eight times the largest value, without a minus.
+        if (layout.type == TensorType::kIQ2_XS && fill == 0x7f && in_block >= 2 && in_block < 66)
+          weight[i] = in_block % 2 == 0 ? std::byte{0xff} : std::byte{0x01};
       }
       const std::vector<float> w = decode(layout.type, weight, 16 * k);
       TestMatrix matrix(layout.type, weight, 16, k);

@@ -25,11 +25,9 @@ struct ForeignType {
   std::string_view name;
   bool unpacked;  ///< python3 -m dllm.unpack rewrites its matrices; python/dllm/unpack.py, UNREAD has the same names
 };
-inline constexpr ForeignType kForeignTypes[] = {
-    {9, "Q8_1", false},    {15, "Q8_K", false}, {16, "IQ2_XXS", true}, {17, "IQ2_XS", true},
-    {18, "IQ3_XXS", true}, {19, "IQ1_S", true}, {21, "IQ3_S", true},   {22, "IQ2_S", true},
-    {24, "I8", false},     {25, "I16", false},  {26, "I32", false},    {27, "I64", false},
-    {28, "F64", false},    {29, "IQ1_M", true}, {34, "TQ1_0", true},   {35, "TQ2_0", true}};
+inline constexpr ForeignType kForeignTypes[] = {{9, "Q8_1", false}, {15, "Q8_K", false}, {24, "I8", false},
+                                                {25, "I16", false}, {26, "I32", false},  {27, "I64", false},
+                                                {28, "F64", false}, {34, "TQ1_0", true}, {35, "TQ2_0", true}};
 
 /// Null: no such number is known.
 constexpr const ForeignType* find_foreign(std::uint32_t number) {

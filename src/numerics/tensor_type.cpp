@@ -13,15 +13,17 @@ namespace dllm {
 extern const Codec kF32Codec, kF16Codec, kBF16Codec;
 extern const Codec kQ4_0Codec, kQ4_1Codec, kQ5_0Codec, kQ5_1Codec, kQ8_0Codec;
 extern const Codec kQ2_KCodec, kQ3_KCodec, kQ4_KCodec, kQ5_KCodec, kQ6_KCodec;
+extern const Codec kIQ1_SCodec, kIQ1_MCodec, kIQ2_XXSCodec, kIQ2_XSCodec, kIQ2_SCodec, kIQ3_XXSCodec, kIQ3_SCodec;
 extern const Codec kIQ4_NLCodec, kIQ4_XSCodec;
 extern const Codec kMXFP4Codec, kNVFP4Codec;
 
 namespace {
 
-constexpr std::array<const Codec*, 17> kCodecs = {
-    &kF32Codec,    &kF16Codec,    &kQ4_0Codec, &kQ4_1Codec,  &kQ5_0Codec,  &kQ5_1Codec,
-    &kQ8_0Codec,   &kQ2_KCodec,   &kQ3_KCodec, &kQ4_KCodec,  &kQ5_KCodec,  &kQ6_KCodec,
-    &kIQ4_NLCodec, &kIQ4_XSCodec, &kBF16Codec, &kMXFP4Codec, &kNVFP4Codec,
+constexpr std::array<const Codec*, 24> kCodecs = {
+    &kF32Codec,     &kF16Codec,    &kQ4_0Codec,    &kQ4_1Codec,  &kQ5_0Codec,   &kQ5_1Codec,
+    &kQ8_0Codec,    &kQ2_KCodec,   &kQ3_KCodec,    &kQ4_KCodec,  &kQ5_KCodec,   &kQ6_KCodec,
+    &kIQ2_XXSCodec, &kIQ2_XSCodec, &kIQ3_XXSCodec, &kIQ1_SCodec, &kIQ4_NLCodec, &kIQ3_SCodec,
+    &kIQ2_SCodec,   &kIQ4_XSCodec, &kIQ1_MCodec,   &kBF16Codec,  &kMXFP4Codec,  &kNVFP4Codec,
 };
 
 char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

@@ -40,8 +40,7 @@ Expected<void> check_encoders(const ModelSource& source, const std::vector<TypeC
                    "start from the file or directory from which it was converted"};
   for (std::size_t i = 0; i < choices.size(); ++i)
     if (choices[i].type != source.tensors[i].type && codec(choices[i].type).quantize == nullptr)
-      return Error{ErrorCode::kUnsupported, fmt::format("type {} cannot be written", codec(choices[i].type).name),
-                   source.tensors[i].name, ""};
+      return not_written(codec(choices[i].type).name, source.tensors[i].name);
   return {};
 }
 

@@ -78,8 +78,7 @@ Expected<WriteReport> make_model(const ModelShape& shape, const MakeOptions& opt
   DLLM_TRY(const auto choices, choose_types(*recipe, source, options.recipe));
   for (std::size_t i = 0; i < choices.size(); ++i)
     if (codec(choices[i].type).quantize == nullptr)
-      return Error{ErrorCode::kUnsupported, fmt::format("type {} cannot be written", codec(choices[i].type).name),
-                   source.tensors[i].name, ""};
+      return not_written(codec(choices[i].type).name, source.tensors[i].name);
   Metadata metadata = source.metadata;
   metadata.set("general.file_type", MetaValue::u32(recipe->file_type));
   metadata.set("general.quantization_version", MetaValue::u32(kQuantizationVersion));

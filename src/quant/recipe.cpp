@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <utility>
 
 #include "base/try.h"
 #include "numerics/mx_tensor.h"
@@ -205,6 +206,15 @@ const std::vector<Recipe>& every_mx_recipe() {
   return all;
 }
 
+/// llama.cpp's mixes around types without an encoder here.
+struct ReadMix {
+  std::string_view name;
+  std::uint32_t file_type;
+};
+constexpr ReadMix kReadMixes[] = {{"IQ2_XXS", 19}, {"IQ2_XS", 20}, {"Q2_K_S", 21}, {"IQ3_XS", 22},
+                                  {"IQ3_XXS", 23}, {"IQ1_S", 24},  {"IQ3_S", 26},  {"IQ3_M", 27},
+                                  {"IQ2_S", 28},   {"IQ2_M", 29},  {"IQ1_M", 31}};
+
 }  // namespace
 
 const std::vector<Recipe>& recipes() {
@@ -248,9 +258,26 @@ Expected<const Recipe*> find_recipe(std::string_view name) {
     if (same_name(recipe.name, name)) return &recipe;
     names.push_back(recipe.name);
   }
+  for (const ReadMix& mix : kReadMixes)
+    if (same_name(mix.name, name)) return not_written(mix.name, "");
   if (const auto type = mx_type_from_name(name)) return &*std::ranges::find(every_mx_recipe(), *type, &Recipe::base);
   return Error{ErrorCode::kUsage, fmt::format("unknown type '{}'", name), "",
                fmt::format("known: {}, and ELEMENT:BLOCK:RULE as mxint4:16:plena", fmt::join(names, ", "))};
+}
+
+std::string_view file_type_name(std::uint32_t number) {
+  for (const Recipe& recipe : recipes())
+    if (recipe.file_type == number) return recipe.name;
+  for (const ReadMix& mix : kReadMixes)
+    if (mix.file_type == number) return mix.name;
+  return {};
+}
+
+Error not_written(std::string_view type, std::string where) {
+  return {
+      ErrorCode::kUnsupported,
+      fmt::format("{} is read, not written: this build has no encoder that searches the type's lists of groups", type),
+      std::move(where), "take Q2_K, Q3_K_M or IQ4_XS, or the file that llama-quantize writes"};
 }
 
 Expected<std::vector<TypeChoice>> choose_types(const Recipe& recipe, const ModelSource& source,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -47,9 +48,15 @@ struct Recipe {
 /// In the order of help texts. Of the microscaling formats only those with blocks of 32 and OCP's scales are listed.
 const std::vector<Recipe>& recipes();
 
-/// By name, case-insensitively; any microscaling format by its own name ("mxint4:16:plena"). Error: kUsage, listing the
-/// names.
+/// By name, case-insensitively; any microscaling format by its own name ("mxint4:16:plena"). Errors: kUsage, listing
+/// the names; kUnsupported, a mix of llama.cpp's that is only read ("IQ3_M").
 Expected<const Recipe*> find_recipe(std::string_view name);
+
+/// What `general.file_type` stands for, also of mixes that are only read; empty: nothing known.
+std::string_view file_type_name(std::uint32_t number);
+
+/// kUnsupported: files of this type or mix run, but are not written.
+Error not_written(std::string_view type, std::string where);
 
 /// User overrides of the recipe.
 struct RecipeOptions {

@@ -92,10 +92,25 @@ TEST(Recipe, NamesAndFileTypesAreLlamaCpps) {
 }
 
 TEST(Recipe, UnknownNamesListTheKnownOnes) {
-  const auto recipe = find_recipe("IQ2_M");
+  const auto recipe = find_recipe("IQ5_M");
   ASSERT_FALSE(recipe);
   EXPECT_EQ(recipe.error().code, ErrorCode::kUsage);
   EXPECT_NE(recipe.error().hint.find("Q4_K_M"), std::string::npos);
+}
+
+TEST(Recipe, MixesThatAreOnlyReadAreRefusedByName) {
+  const std::pair<const char*, std::uint32_t> expected[] = {
+      {"IQ1_S", 24},   {"IQ1_M", 31},  {"IQ2_XXS", 19}, {"IQ2_XS", 20}, {"IQ2_S", 28}, {"IQ2_M", 29},
+      {"IQ3_XXS", 23}, {"IQ3_XS", 22}, {"IQ3_S", 26},   {"IQ3_M", 27},  {"Q2_K_S", 21}};
+  for (const auto& [name, number] : expected) {
+    const auto recipe = find_recipe(name);
+    ASSERT_FALSE(recipe) << name;
+    EXPECT_EQ(recipe.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(recipe.error().message().find(fmt::format("{} is read, not written", name)), std::string::npos);
+    EXPECT_EQ(file_type_name(number), name);
+  }
+  EXPECT_EQ(file_type_name(15), "Q4_K_M");
+  EXPECT_EQ(file_type_name(12345), "");
 }
 
 // use_more_bits(i, 32): i < 4, i >= 28, (i - 4) % 3 == 2.

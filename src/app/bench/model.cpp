@@ -15,13 +15,10 @@
 namespace dllm::app {
 namespace {
 
-/// Name of the recipe whose number is in the file; empty if there is none.
+/// Name of the mix whose number is in the file; empty if there is none.
 std::string recipe_name(const Metadata& metadata) {
   const auto type = metadata.integer("general.file_type");
-  if (type && *type)
-    for (const Recipe& recipe : recipes())
-      if (recipe.file_type == static_cast<std::uint32_t>(**type)) return std::string(recipe.name);
-  return {};
+  return std::string(type && *type ? file_type_name(static_cast<std::uint32_t>(**type)) : std::string_view());
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

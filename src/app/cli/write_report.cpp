@@ -29,7 +29,8 @@ Apply into_type(std::optional<TensorType>& target) {
     target = tensor_type_from_name(value);
     if (target) return {};
     std::vector<std::string> names;
-    for (const Codec* codec : all_codecs()) names.emplace_back(codec->name);
+    for (const Codec* codec : all_codecs())
+      if (codec->quantize != nullptr) names.emplace_back(codec->name);
     return bad_value(fmt::format("'{}' is unknown", value), choice_hint(value, names));
   };
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "numerics/iq_blocks.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::cpu {
@@ -93,6 +94,14 @@ inline void read_nvfp4(const std::uint8_t* b, FileBlock& out) {
   }
 }
 
+inline void read_listed(TensorType type, const std::uint8_t* b, FileBlock& out) {
+  IqBlock block;
+  read_iq_block(type, b, block);
+  std::memcpy(out.codes, block.codes, sizeof block.codes);
+  std::memcpy(out.scale, block.scale, sizeof block.scale);
+  std::memcpy(out.super, block.d, sizeof block.d);
+}
+
 }  // namespace file_block
 
 /// The types of blocks of 256.
@@ -139,7 +148,7 @@ inline void read_super_block(TensorType type, const std::uint8_t* b, FileBlock& 
       }
       return;
     default:
-      return;
+      return read_listed(type, b, out);
   }
 }
 

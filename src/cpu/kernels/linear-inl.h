@@ -209,7 +209,7 @@ void linear_float(const LinearArgs& args, std::int64_t n_begin, std::int64_t n_e
                                                              : multiply_block<Int8Family<32, false, false>>;
   for (std::int64_t k0 = 0; k0 < args.k; k0 += kInt8Block) {
     const std::int64_t kc = args.k - k0 < kInt8Block ? args.k - k0 : kInt8Block;
-    unpack_codes(format.codes, layout, panel, k0 / 32, kc / 32, bytes);
+    unpack_codes(format, layout, panel, k0 / 32, kc / 32, bytes);
     for (std::int64_t g = 0; g < kc / format.group; ++g) {
       store(scale + g * kPanel, group_scale(format, layout, panel, k0 / format.group + g));
       if (format.has_min) store(min + g * kPanel, group_min(format, layout, panel, k0 / format.group + g));

@@ -15,13 +15,13 @@ bool half_is_zero(const std::uint8_t* p) { return p[0] == 0 && (p[1] & 0x7f) == 
 bool half_is_finite(const std::uint8_t* p) { return (p[1] & 0x7c) != 0x7c; }
 
 /// Whether group g's scale is zero, and whether it is in the range that pack_panel() reports. Halves are within [2^-24,
-/// 2^16] and integers below 2^7, so only values that are not finite are outside; exponents may be.
+/// 2^16], integers below 2^7 and shifts at most 3, so only values that are not finite are outside; exponents may be.
 struct ScaleClass {
   bool zero;
   bool regular;
 };
 ScaleClass classify(const PackedFormat& format, const FileBlock& block, int g) {
-  const bool keeps_zero = format.codes != Codes::kIq4;  // has a code for zero
+  const bool keeps_zero = has_zero_code(format.codes);
   switch (format.scales) {
     case Scales::kHalf: {
       const std::uint8_t* const scale = block.scale + 2 * g;
@@ -70,9 +70,9 @@ void store_group(const std::uint8_t* u, std::uint8_t* codes, std::uint8_t* high)
     for (int quad = 0; quad < 8; ++quad) std::memcpy(codes + 64 * quad, u + 4 * quad, 4);
     return;
   }
-  if constexpr (kCodes == Codes::kTwoBits || kCodes == Codes::kThreeBits) {
+  if constexpr (in_pairs(kCodes)) {
     store_pairs<0>(u, codes);
-    if constexpr (kCodes == Codes::kThreeBits) store_bits<2>(u, high);
+    if constexpr (has_third_bit(kCodes)) store_bits<2>(u, high);
     return;
   }
   std::uint8_t packed[16];
@@ -90,7 +90,7 @@ bool pack_lane(const PackedLayout& layout, const std::uint8_t* row, int lane, st
   constexpr int kWidth = kFormat.scales == Scales::kHalf ? 2 : 1;
   constexpr std::int64_t kCodeBytes = code_bytes(kFormat.codes), kHighBytes = high_bytes(kFormat.codes);
   constexpr int kZeroCode = kFormat.codes == Codes::kE2M1 || kFormat.codes == Codes::kE2M1Halves ? 0 : kFormat.zero;
-  constexpr bool kKeepsZero = kFormat.codes != Codes::kIq4, kMins = min_plane(kFormat);
+  constexpr bool kKeepsZero = has_zero_code(kFormat.codes), kMins = min_plane(kFormat);
   std::uint8_t* codes = panel + 4 * lane;
   std::uint8_t* high = panel + layout.high + 4 * lane;
   std::uint8_t* scales = panel + layout.scale + kWidth * lane;

@@ -15,6 +15,12 @@ auto with_codes(const PackedFormat& format, const Use& use) {
       return use.template operator()<Codes::kThreeBits, false>();
     case Codes::kIq4:
       return use.template operator()<Codes::kIq4, false>();
+    case Codes::kListed4:
+      return use.template operator()<Codes::kListed4, false>();
+    case Codes::kListed3:
+      return use.template operator()<Codes::kListed3, false>();
+    case Codes::kListed3Halves:
+      return use.template operator()<Codes::kListed3Halves, false>();
     case Codes::kNibble:
       return format.has_min ? use.template operator()<Codes::kNibble, true>()
                             : use.template operator()<Codes::kNibble, false>();
@@ -49,6 +55,9 @@ inline F32 load_exponents(const std::uint8_t* p) {
   return select_greater(e, one, normal, subnormal);
 }
 
+/// 2^-shift of a format.
+inline float unit_of(const PackedFormat& format) { return 1.f / static_cast<float>(1 << format.shift); }
+
 /// Scales of group g of a panel.
 inline F32 group_scale(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel,
                        std::int64_t g) {
@@ -62,7 +71,8 @@ inline F32 group_scale(const PackedFormat& format, const PackedLayout& layout, c
     case Scales::kNone:
       break;
   }
-  const F32 super = load_halves(panel + layout.super + g * format.group / 256 * kPanel * 2);
+  const F32 halves = load_halves(panel + layout.super + g * format.group / 256 * kPanel * 2);
+  const F32 super = format.shift == 0 ? halves : mul(halves, set1(unit_of(format)));
   const std::uint8_t* integers = panel + layout.scale + g * kPanel;
   if (format.scales == Scales::kSuperPairs)
     return mul(super, to_f32(bit_and(load_uint8(integers), set1(std::int32_t{15}))));
@@ -89,11 +99,36 @@ constexpr std::uint8_t kIq4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 14
 [[maybe_unused]] constexpr std::uint8_t kIq4Bytes[16] = {129, 152, 173, 191, 207, 221, 234, 246,
                                                          1,   13,  25,  38,  53,  69,  89,  113};
 
-/// Whether nibbles index a table.
-constexpr bool tabled(Codes codes) {
-  return codes == Codes::kE2M1 || codes == Codes::kE2M1Halves || codes == Codes::kIq4;
+// Values of IQ1, IQ2 and IQ3 (numerics/iq_blocks.h), made unsigned by the format's zero; those of IQ3_XXS are halved.
+// Codes of three bits are below eight.
+constexpr std::uint8_t kIq1Codes[16] = {2, 10, 18, 9, 0, 8, 16, 9};
+constexpr std::uint8_t kIq2Codes[16] = {51, 68, 86, 43, 35, 18, 0, 43};
+constexpr std::uint8_t kIq3XxsCodes[16] = {33, 37, 41, 45, 49, 53, 57, 62, 29, 25, 21, 17, 13, 9, 5, 0};
+constexpr std::uint8_t kIq3SCodes[16] = {16, 18, 20, 22, 24, 26, 28, 30, 14, 12, 10, 8, 6, 4, 2, 0};
+
+/// Whether codes index a table, and whether the format says which.
+constexpr bool listed(Codes codes) {
+  return codes == Codes::kListed4 || codes == Codes::kListed3 || codes == Codes::kListed3Halves;
 }
-constexpr const std::uint8_t* code_table(Codes codes) { return codes == Codes::kIq4 ? kIq4Codes : kE2M1Codes; }
+constexpr bool tabled(Codes codes) {
+  return codes == Codes::kE2M1 || codes == Codes::kE2M1Halves || codes == Codes::kIq4 || listed(codes);
+}
+/// Of 16 bytes; not read for codes without a table.
+inline const std::uint8_t* code_table(const PackedFormat& format) {
+  switch (format.values) {
+    case Values::kIq1:
+      return kIq1Codes;
+    case Values::kIq2:
+      return kIq2Codes;
+    case Values::kIq3Xxs:
+      return kIq3XxsCodes;
+    case Values::kIq3S:
+      return kIq3SCodes;
+    case Values::kNone:
+      break;
+  }
+  return format.codes == Codes::kIq4 ? kIq4Codes : kE2M1Codes;
+}
 
 /// Two planes of pairs of bits: those of 32 k to bytes [quad][16][4].
 inline void unpack_pairs(const std::uint8_t* planes, std::uint8_t* out) {
@@ -104,8 +139,10 @@ inline void unpack_pairs(const std::uint8_t* planes, std::uint8_t* out) {
 
 /// Decodes `chunks` groups of 32 from group `first` on to bytes [chunk][quad][16][4]. The loops have constant lengths,
 /// for the compiler to vectorise.
-[[maybe_unused]] void unpack_codes(Codes codes, const PackedLayout& layout, const std::uint8_t* panel,
+[[maybe_unused]] void unpack_codes(const PackedFormat& format, const PackedLayout& layout, const std::uint8_t* panel,
                                    std::int64_t first, std::int64_t chunks, std::uint8_t* out) {
+  const Codes codes = format.codes;
+  const std::uint8_t* const table = code_table(format);
   if (codes == Codes::kByte) {
     __builtin_memcpy(out, panel + first * 512, static_cast<std::size_t>(chunks * 512));
     return;
@@ -113,12 +150,14 @@ inline void unpack_pairs(const std::uint8_t* planes, std::uint8_t* out) {
   const std::uint8_t* low = panel + first * code_bytes(codes);
   const std::uint8_t* high = panel + layout.high + first * high_bytes(codes);
   for (std::int64_t c = 0; c < chunks; ++c, low += code_bytes(codes), high += high_bytes(codes), out += 512) {
-    if (codes == Codes::kTwoBits || codes == Codes::kThreeBits) {
+    if (in_pairs(codes)) {
       unpack_pairs(low, out);
-      if (codes == Codes::kThreeBits)
+      if (has_third_bit(codes))
         for (int quad = 0; quad < 8; ++quad)
           for (int i = 0; i < 64; ++i)
             out[64 * quad + i] = static_cast<std::uint8_t>(out[64 * quad + i] | (((high[i] >> quad) & 1) << 2));
+      if (listed(codes))
+        for (int i = 0; i < 512; ++i) out[i] = table[out[i]];
       continue;
     }
     for (int i = 0; i < 256; ++i) out[i] = low[i] & 15;
@@ -138,10 +177,13 @@ inline void unpack_pairs(const std::uint8_t* planes, std::uint8_t* out) {
       case Codes::kE2M1:
       case Codes::kE2M1Halves:
       case Codes::kIq4:
-        for (int i = 0; i < 512; ++i) out[i] = code_table(codes)[out[i]];
+      case Codes::kListed4:
+        for (int i = 0; i < 512; ++i) out[i] = table[out[i]];
         break;
       case Codes::kTwoBits:
       case Codes::kThreeBits:
+      case Codes::kListed3:
+      case Codes::kListed3Halves:
       case Codes::kNibble:
       case Codes::kByte:
       case Codes::kFloat:

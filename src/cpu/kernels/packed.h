@@ -11,7 +11,7 @@
 //
 //   codes   per group of 32 k: [quad][16 outputs][4 k]; for nibbles the byte of quad j holds k 4j+i below and
 //           k 16+4j+i above (GGML's own pairing), so 8 quads take 256 bytes; whole bytes take 512
-//           (Q2_K and Q3_K: two planes of [16][4] bytes, bits 2s, 2s+1 of plane t belong to quad 4t + s)
+//           (Q2_K, Q3_K, IQ1 and IQ2: two planes of [16][4] bytes, bits 2s, 2s+1 of plane t belong to quad 4t + s)
 //   high    the bits above the nibble: for 5-bit codes [16][4] bytes a group, bit q of byte (n, i) belongs to quad q
 //           (so is the third bit of 3-bit codes); for 6-bit codes two such planes, divided like those of Q2_K
 //   scale   per group [16] in the file's own precision: halves, exponents, or 6/8-bit integers; Q2_K has a scale below
@@ -23,18 +23,20 @@
 // VDPBF16PS and a shift or a mask widens it (an odd k is followed by zeros).
 //
 // The bytes are those of the file in another order, except that 6-bit scales of K-quants take whole bytes: +2.8 %
-// (Q4_K), +2.3 % (Q5_K), +3.6 % (Q3_K), +1.5 % (IQ4_XS), and that those of NVFP4 become halves: +11 %.
+// (Q4_K), +2.3 % (Q5_K), +3.6 % (Q3_K), +1.5 % (IQ4_XS), and that those of NVFP4 become halves: +11 %. IQ1, IQ2 and IQ3
+// are taken apart instead: their codes are places in lists of groups, which no kernel could follow as fast as it
+// multiplies. Each weight takes 3 bits (IQ1, IQ2) or 4 (IQ3) in memory, whatever it takes in the file.
 //
 // A code of a group whose scale is zero is stored as the format's zero point: such a group then contributes an exact
-// zero for any finite number that replaces its scale (see the scale table of the VNNI tiles). No value of IQ4_NL and
-// IQ4_XS is zero, so a panel with such a group is not regular (pack_panel()).
+// zero for any finite number that replaces its scale (see the scale table of the VNNI tiles). No value of the types IQ
+// is zero, so a panel with such a group is not regular (pack_panel()).
 
 namespace dllm::cpu {
 
 /// Outputs of a panel: one per lane.
 inline constexpr std::int64_t kPanel = 16;
 
-/// kE2M1Halves: as kE2M1, but a scale per 16.
+/// kE2M1Halves: as kE2M1, but a scale per 16. kListed: places in a table of eight or sixteen values (Values).
 enum class Codes : std::uint8_t {
   kTwoBits,
   kThreeBits,
@@ -45,26 +47,40 @@ enum class Codes : std::uint8_t {
   kE2M1,
   kE2M1Halves,
   kIq4,
+  kListed4,
+  kListed3,
+  kListed3Halves,
   kFloat
 };
 /// Whether codes take less than a byte in memory, and must be decoded.
 constexpr bool narrower_than_byte(Codes codes) { return codes != Codes::kByte && codes != Codes::kFloat; }
-/// Bytes of 32 k of a panel: of the plane of codes, and of that of their high bits.
-constexpr std::int64_t code_bytes(Codes codes) {
-  return codes == Codes::kByte ? 512 : codes == Codes::kTwoBits || codes == Codes::kThreeBits ? 128 : 256;
+/// Whether codes are pairs of bits in two planes, with a third in another or not.
+constexpr bool in_pairs(Codes codes) {
+  return codes == Codes::kTwoBits || codes == Codes::kThreeBits || codes == Codes::kListed3 ||
+         codes == Codes::kListed3Halves;
 }
+constexpr bool has_third_bit(Codes codes) { return in_pairs(codes) && codes != Codes::kTwoBits; }
+/// Whether some code means zero.
+constexpr bool has_zero_code(Codes codes) {
+  return codes != Codes::kIq4 && codes != Codes::kListed4 && codes != Codes::kListed3 && codes != Codes::kListed3Halves;
+}
+/// Bytes of 32 k of a panel: of the plane of codes, and of that of their high bits.
+constexpr std::int64_t code_bytes(Codes codes) { return codes == Codes::kByte ? 512 : in_pairs(codes) ? 128 : 256; }
 constexpr std::int64_t high_bytes(Codes codes) {
-  return codes == Codes::kNibble5 || codes == Codes::kThreeBits ? 64 : codes == Codes::kNibble6 ? 128 : 0;
+  return codes == Codes::kNibble5 || has_third_bit(codes) ? 64 : codes == Codes::kNibble6 ? 128 : 0;
 }
 /// Scales per 32 weights.
 constexpr int scales_per_32(Codes codes) {
   return codes == Codes::kTwoBits || codes == Codes::kThreeBits || codes == Codes::kNibble6 ||
-                 codes == Codes::kE2M1Halves
+                 codes == Codes::kE2M1Halves || codes == Codes::kListed3Halves
              ? 2
              : 1;
 }
 /// kSuperPairs: as kSuper, but a scale of four bits below a minimum of four.
 enum class Scales : std::uint8_t { kHalf, kSuper, kSuperPairs, kExponent, kNone };
+
+/// What the places of Codes::kListed stand for.
+enum class Values : std::uint8_t { kNone, kIq1, kIq2, kIq3Xxs, kIq3S };
 
 /// Instead of a largest code: bytes of both signs (Dots of panels-inl.h).
 inline constexpr int kSignedBytes = 256;
@@ -81,6 +97,9 @@ struct PackedFormat {
   Scales scales;
   /// The activations' scales: exact with 8- and 6-bit weights, else rounded up (quantize_row).
   bool exact_rows;
+  Values values = Values::kNone;
+  /// Of Scales::kSuper: s is the half times the integer times 2^-shift.
+  std::int32_t shift = 0;
 };
 
 inline constexpr PackedFormat kPackedFormats[] = {
@@ -96,6 +115,13 @@ inline constexpr PackedFormat kPackedFormats[] = {
     {TensorType::kQ6_K, 256, 210, 16, 32, false, Codes::kNibble6, Scales::kSuper, true},
     {TensorType::kIQ4_NL, 32, 18, 32, 128, false, Codes::kIq4, Scales::kHalf, false},
     {TensorType::kIQ4_XS, 256, 136, 32, 128, false, Codes::kIq4, Scales::kSuper, false},
+    {TensorType::kIQ1_S, 256, 50, 32, 9, false, Codes::kListed3, Scales::kSuper, false, Values::kIq1, 3},
+    {TensorType::kIQ1_M, 256, 56, 16, 9, false, Codes::kListed3Halves, Scales::kSuper, false, Values::kIq1, 3},
+    {TensorType::kIQ2_XXS, 256, 66, 32, 43, false, Codes::kListed3, Scales::kSuper, false, Values::kIq2, 3},
+    {TensorType::kIQ2_XS, 256, 74, 16, 43, false, Codes::kListed3Halves, Scales::kSuper, false, Values::kIq2, 3},
+    {TensorType::kIQ2_S, 256, 82, 16, 43, false, Codes::kListed3Halves, Scales::kSuper, false, Values::kIq2, 3},
+    {TensorType::kIQ3_XXS, 256, 98, 32, 31, false, Codes::kListed4, Scales::kSuper, false, Values::kIq3Xxs, 1},
+    {TensorType::kIQ3_S, 256, 110, 32, 15, false, Codes::kListed4, Scales::kSuper, false, Values::kIq3S},
     {TensorType::kMXFP4, 32, 17, 32, 12, false, Codes::kE2M1, Scales::kExponent, false},
     {TensorType::kNVFP4, 64, 36, 16, 12, false, Codes::kE2M1Halves, Scales::kHalf, false},
     {TensorType::kF32, 1, 4, 1, 0, false, Codes::kFloat, Scales::kNone, true},

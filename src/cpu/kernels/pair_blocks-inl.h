@@ -37,7 +37,8 @@ void load_super(const PackedFormat& format, const std::uint8_t* at, const std::u
                 std::int64_t count, float* out) {
   const std::int64_t per_super = 256 / format.group;
   for (std::int64_t g = 0; g < count; g += per_super) {
-    const __m512 super = half_floats(super_at + (first + g) / per_super * kPanel * 2);
+    const __m512 halves = half_floats(super_at + (first + g) / per_super * kPanel * 2);
+    const __m512 super = format.shift == 0 ? halves : _mm512_mul_ps(halves, _mm512_set1_ps(unit_of(format)));
     const std::uint8_t* integers = at + (first + g) * kPanel;
     for (std::int64_t i = 0; i < per_super; ++i, out += kPanel, integers += kPanel)
       _mm512_storeu_ps(out, _mm512_mul_ps(super, byte_floats<kBytes>(integers)));
@@ -93,6 +94,7 @@ void int8_pair(const LinearArgs& args, std::int64_t n, void* scratch) {
   const std::uint8_t* const next = n + 4 * kPanel <= args.n ? panel + 2 * layout.bytes : args.follow;
   const std::int64_t lines = next != nullptr ? 2 * layout.bytes / 64 : 0;
   PairBlock block;
+  block.codes_table = code_table(format);
   const std::int64_t step = pair_block(args);
   for (std::int64_t k0 = 0; k0 < args.k; k0 += step) {
     block.k0 = k0;

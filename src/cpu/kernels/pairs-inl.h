@@ -65,11 +65,12 @@ struct Prefetch {
 struct PairBlock {
   const std::uint8_t* codes[2];
   const std::uint8_t* high[2];
-  const std::uint8_t* half[2];  ///< [groups][16] halves, for formats with half_scales
-  const float* scale[2];        ///< [groups][16], for the others
-  float* table[2];              ///< [groups][4][16]
-  const float* min[2];          ///< [groups][16]
-  std::uint8_t* decoded[2];     ///< [groups][512], for codes as bytes
+  const std::uint8_t* codes_table;  ///< of values, where codes are listed
+  const std::uint8_t* half[2];      ///< [groups][16] halves, for formats with half_scales
+  const float* scale[2];            ///< [groups][16], for the others
+  float* table[2];                  ///< [groups][4][16]
+  const float* min[2];              ///< [groups][16]
+  std::uint8_t* decoded[2];         ///< [groups][512], for codes as bytes
   std::int64_t k0;
   std::int64_t kc;
   Prefetch prefetch;
@@ -77,10 +78,14 @@ struct PairBlock {
 
 /// Codes of quad `quad` of a group: byte i of each lane is k = 4 quad + i.
 template <Codes kCodes>
-inline __m512i pair_codes(const std::uint8_t* codes, const std::uint8_t* high, int quad) {
+inline __m512i pair_codes(const std::uint8_t* codes, const std::uint8_t* high, const std::uint8_t* table, int quad) {
   if constexpr (kCodes == Codes::kByte) return _mm512_loadu_si512(codes + 64 * quad);
   constexpr int kOr = 0xf8;  // a | (b & c)
-  if constexpr (kCodes == Codes::kTwoBits || kCodes == Codes::kThreeBits) {
+  const auto look_up = [table](__m512i places) {
+    const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), places);
+  };
+  if constexpr (in_pairs(kCodes)) {
     const __m512i pairs = _mm512_loadu_si512(codes + 64 * (quad / 4));
     const __m512i pair = _mm512_and_si512(
         quad % 4 == 0 ? pairs : _mm512_srli_epi16(pairs, static_cast<unsigned>(2 * (quad & 3))), _mm512_set1_epi8(3));
@@ -89,16 +94,14 @@ inline __m512i pair_codes(const std::uint8_t* codes, const std::uint8_t* high, i
     const __m512i third = quad < 2   ? _mm512_slli_epi16(bits, static_cast<unsigned>(2 - quad))
                           : quad > 2 ? _mm512_srli_epi16(bits, static_cast<unsigned>(quad - 2))
                                      : bits;
-    return _mm512_ternarylogic_epi32(pair, third, _mm512_set1_epi8(4), kOr);
+    const __m512i code = _mm512_ternarylogic_epi32(pair, third, _mm512_set1_epi8(4), kOr);
+    if constexpr (listed(kCodes)) return look_up(code);
+    return code;
   }
   const __m512i fifteen = _mm512_set1_epi8(15);
   const __m512i both = _mm512_loadu_si512(codes + 64 * (quad & 3));
   const __m512i low = _mm512_and_si512(quad < 4 ? both : _mm512_srli_epi16(both, 4), fifteen);
-  if constexpr (tabled(kCodes)) {
-    const auto* table = reinterpret_cast<const __m128i*>(code_table(kCodes));
-    const __m512i values = _mm512_broadcast_i32x4(_mm_loadu_si128(table));
-    return _mm512_shuffle_epi8(values, low);
-  }
+  if constexpr (tabled(kCodes)) return look_up(low);
   // Bits shifted in from the neighbouring byte are masked out.
   if constexpr (kCodes == Codes::kNibble5) {
     const __m512i bits = _mm512_loadu_si512(high);
@@ -164,10 +167,9 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
   const float* offsets = q.offsets + first;
   const float* row_scales = q.scales + first;
   const std::uint8_t *codes0 = block.codes[0], *codes1 = block.codes[1];
-  const std::uint8_t *high0 = block.high[0], *high1 = block.high[1];
-  const float *scale0 = block.scale[0], *scale1 = block.scale[1];
+  const std::uint8_t *high0 = block.high[0], *high1 = block.high[1], *const codes_table = block.codes_table;
+  const float *scale0 = block.scale[0], *scale1 = block.scale[1], *min0 = block.min[0], *min1 = block.min[1];
   float *table0 = block.table[0], *table1 = block.table[1];
-  const float *min0 = block.min[0], *min1 = block.min[1];
   const std::uint8_t *half0 = block.half[0], *half1 = block.half[1];
   constexpr bool kHalf = half_scales(kCodes, kMin);
   // Eight chains of VPDPBUSD, one every four cycles each, leave its latency no slack, so odd quads have their own
@@ -206,7 +208,8 @@ void pair_tile(const LinearArgs& args, const PairBlock& block, std::int64_t row,
         if (quad == 0)
           for (std::int64_t j = 0; j < prefetches && prefetch != prefetch_end; ++j, prefetch += 64)
             _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
-        const __m512i w0 = pair_codes<kRead>(codes0, high0, quad), w1 = pair_codes<kRead>(codes1, high1, quad);
+        const __m512i w0 = pair_codes<kRead>(codes0, high0, codes_table, quad);
+        const __m512i w1 = pair_codes<kRead>(codes1, high1, codes_table, quad);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           std::int32_t four;
@@ -295,10 +298,12 @@ void pair_tile_of(std::int64_t height, const LinearArgs& args, const PairBlock& 
 
 /// Codes of one panel's block as bytes, [quad][16 outputs][4 k].
 template <Codes kCodes>
-void decode_pair_codes(const std::uint8_t* codes, const std::uint8_t* high, std::int64_t groups, std::uint8_t* out) {
+void decode_pair_codes(const std::uint8_t* codes, const std::uint8_t* high, const std::uint8_t* table,
+                       std::int64_t groups, std::uint8_t* out) {
   for (std::int64_t g = 0; g < groups; ++g, codes += code_bytes(kCodes), high += high_bytes(kCodes), out += 512) {
 #pragma GCC unroll 8
-    for (int quad = 0; quad < 8; ++quad) _mm512_storeu_si512(out + 64 * quad, pair_codes<kCodes>(codes, high, quad));
+    for (int quad = 0; quad < 8; ++quad)
+      _mm512_storeu_si512(out + 64 * quad, pair_codes<kCodes>(codes, high, table, quad));
   }
 }
 
@@ -323,7 +328,8 @@ void pair_rows(const LinearArgs& args, PairBlock block, const PairSums& sums) {
   if (decodes_per_block(args)) {
     if constexpr (narrower_than_byte(kCodes)) {
       for (int p = 0; p < 2; ++p) {
-        decode_pair_codes<kCodes>(block.codes[p], block.high[p], block.kc / kScaleBlock, block.decoded[p]);
+        decode_pair_codes<kCodes>(block.codes[p], block.high[p], block.codes_table, block.kc / kScaleBlock,
+                                  block.decoded[p]);
         block.codes[p] = block.decoded[p];
       }
       first = others = pair_tile_of<kCodes, kMin, PairScales::kMultiply, true>;

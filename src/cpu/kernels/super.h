@@ -47,13 +47,18 @@ DLLM_ALWAYS_INLINE std::int64_t super_block_k(std::int64_t k, std::int64_t s) {
 ///   then 505   level - 252 of fifteenths: level code / 15, modulo 256
 ///   then 9     a shift: an E2M1 value, 127 / 6 of it, over 2^shift
 ///   then 505   of 32 bytes: level - 252 of thirty-firsts: level code / 31, modulo 256
+///   then 511   for each of IQ4, IQ3_XXS and IQ3_S: level - 255 of 255ths of the type's values v: level v 127 / (255 V)
+///              with the largest V
 /// All to nearest, ties away from zero.
 inline constexpr int kSuperLevels = 255, kSuperAffine = 252, kSuperShifts = 9;
 inline constexpr int kSuperAffineTables = 2 * kSuperLevels + 1;
 inline constexpr int kSuperShiftTables = kSuperAffineTables + 2 * kSuperAffine + 1;
 inline constexpr int kSuperFiveTables = kSuperShiftTables + kSuperShifts;
+inline constexpr int kSuperValueTables = kSuperFiveTables + 2 * (2 * kSuperAffine + 1);
+inline constexpr int kSuperEnd = kSuperValueTables + 3 * (2 * kSuperLevels + 1);
+static_assert(kSuperEnd * 16 <= 65536, "offsets of tables have 16 bits");
 struct alignas(64) SuperTables {
-  std::int8_t bytes[(kSuperFiveTables + 2 * (2 * kSuperAffine + 1)) * 16];
+  std::int8_t bytes[kSuperEnd * 16];
 };
 extern const SuperTables kSuperTables;
 

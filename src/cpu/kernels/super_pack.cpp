@@ -7,6 +7,7 @@
 #include "cpu/kernels/file_block.h"
 #include "cpu/kernels/super.h"
 #include "numerics/half.h"
+#include "numerics/iq4.h"
 
 namespace dllm::cpu {
 namespace {
@@ -16,6 +17,7 @@ enum class Scheme {
   kLevels,     ///< s (u - 8): a table per level of |s|
   kAffine,     ///< s u - m: a table per level of |s|, minus a byte
   kFives,      ///< the same with 32 codes
+  kValues,     ///< s v with sixteen values of a type: a table per level of |s|
   kExponents,  ///< 2^e times a value of E2M1: a table per exponent
   kBytes,      ///< rounded
   kNone,
@@ -32,6 +34,11 @@ constexpr Scheme scheme_of(TensorType type) {
     case TensorType::kQ5_1:
     case TensorType::kQ5_K:
       return Scheme::kFives;
+    case TensorType::kIQ4_NL:
+    case TensorType::kIQ4_XS:
+    case TensorType::kIQ3_XXS:
+    case TensorType::kIQ3_S:
+      return Scheme::kValues;
     case TensorType::kMXFP4:
       return Scheme::kExponents;
     case TensorType::kQ8_0:
@@ -51,6 +58,20 @@ constexpr int rounded_quotient(int numerator, int denominator) {
 
 constexpr int kDoubledE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
+/// The values of a type of sixteen (Scheme::kValues), where its tables begin, and the largest magnitude.
+struct ListedValues {
+  const std::int8_t* values;
+  int divisor;  ///< of the values: those of IQ3_XXS are halved, as in packed.h
+  int most;
+  int table;
+};
+constexpr ListedValues listed_values(TensorType type) {
+  constexpr int kTables = 2 * kSuperLevels + 1;
+  if (type == TensorType::kIQ3_XXS) return {kIq3XxsValues, 2, 31, kSuperValueTables + kTables};
+  if (type == TensorType::kIQ3_S) return {kIq3SValues, 1, 15, kSuperValueTables + 2 * kTables};
+  return {kIq4Values, 1, 127, kSuperValueTables};
+}
+
 constexpr SuperTables make_tables() {
   SuperTables tables{};
   const auto fill = [&](int table, auto&& entry, int codes = 16) {
@@ -67,6 +88,13 @@ constexpr SuperTables make_tables() {
     fill(
         kSuperFiveTables + 2 * (kSuperAffine + level), [=](int code) { return rounded_quotient(level * code, 31); },
         32);
+  for (const TensorType type : {TensorType::kIQ4_NL, TensorType::kIQ3_XXS, TensorType::kIQ3_S}) {
+    const ListedValues of = listed_values(type);
+    for (int level = -kSuperLevels; level <= kSuperLevels; ++level)
+      fill(of.table + kSuperLevels + level, [=](int code) {
+        return rounded_quotient(level * (of.values[code] / of.divisor) * 127, kSuperLevels * of.most);
+      });
+  }
   return tables;
 }
 
@@ -100,7 +128,7 @@ void read_group(const FileBlock& block, int g, std::int64_t at, Weights& w) {
     if (kFormat.type == TensorType::kQ5_0) w.m[at] = w.s[at] * static_cast<float>(kFormat.zero);
   } else if constexpr (kFormat.scales == Scales::kSuper) {
     const int scale = kFormat.has_min ? block.scale[g] : static_cast<std::int8_t>(block.scale[g]);
-    w.s[at] = half_at(block.super) * static_cast<float>(scale);
+    w.s[at] = half_at(block.super) * static_cast<float>(scale) / static_cast<float>(1 << kFormat.shift);
     if (kFormat.has_min) w.m[at] = half_at(block.super_min) * static_cast<float>(block.min[g]);
   } else {
     w.exponent[at] = block.scale[0];
@@ -146,15 +174,16 @@ struct Groups {
   std::uint8_t minimum[kSuperK / 32];
 };
 
-float level_groups(const Weights& w, std::int64_t groups, Groups& to) {
+/// `tables` begins with that of the lowest level; `most` is the largest magnitude of what is multiplied by s.
+float level_groups(const Weights& w, std::int64_t groups, int tables, int most, Groups& to) {
   Largest largest;
   for (std::int64_t g = 0; g < groups; ++g) largest.see(w.s[g]);
   const float inverse = largest.inverse(kSuperLevels);
   for (std::int64_t g = 0; g < groups; ++g) {
     const int level = inverse == 0.f ? 0 : static_cast<int>(rounded(w.s[g] * inverse));
-    to.table[g] = static_cast<std::uint16_t>(kSuperLevels + level);
+    to.table[g] = static_cast<std::uint16_t>(tables + kSuperLevels + level);
   }
-  return largest.scaled(8.f / 127.f);
+  return largest.scaled(static_cast<float>(most) / 127.f);
 }
 
 /// `most`: the largest code.
@@ -191,13 +220,15 @@ float exponent_groups(const Weights& w, std::int64_t groups, Groups& to) {
 }
 
 /// One output of one super-block.
-template <Scheme kScheme>
+template <Scheme kScheme, TensorType kType>
 float pack_nibbles(const Weights& w, std::int64_t kc, int lane, const SuperLayout& layout, std::uint8_t* block) {
   const std::int64_t padded = super_padded(kc);
   Groups groups;
   std::fill(std::begin(groups.table), std::end(groups.table), std::uint16_t{kSuperLevels});
   std::memset(groups.minimum, 0, sizeof groups.minimum);
-  const float scale = kScheme == Scheme::kLevels   ? level_groups(w, kc / 32, groups)
+  constexpr ListedValues kListed = listed_values(kType);
+  const float scale = kScheme == Scheme::kLevels   ? level_groups(w, kc / 32, 0, 8, groups)
+                      : kScheme == Scheme::kValues ? level_groups(w, kc / 32, kListed.table, kListed.most, groups)
                       : kScheme == Scheme::kAffine ? affine_groups(w, kc / 32, 15, groups)
                       : kScheme == Scheme::kFives  ? affine_groups(w, kc / 32, 31, groups)
                                                    : exponent_groups(w, kc / 32, groups);
@@ -258,7 +289,7 @@ void pack_type(const std::uint8_t* rows, std::int64_t row_bytes, int count, std:
       if constexpr (kScheme == Scheme::kBytes)
         scale = pack_bytes<kFormat>(w, kc, lane, panel);
       else
-        scale = pack_nibbles<kScheme>(w, kc, lane, layout, panel);
+        scale = pack_nibbles<kScheme, kType>(w, kc, lane, layout, panel);
       std::memcpy(panel + size - 64 + lane * 4, &scale, 4);
     }
     panel += size;
@@ -304,6 +335,14 @@ void pack_super_panel(TensorType type, const std::uint8_t* rows, std::int64_t ro
       return pack_type<TensorType::kQ8_0>(rows, row_bytes, count, k, panel);
     case TensorType::kMXFP4:
       return pack_type<TensorType::kMXFP4>(rows, row_bytes, count, k, panel);
+    case TensorType::kIQ4_NL:
+      return pack_type<TensorType::kIQ4_NL>(rows, row_bytes, count, k, panel);
+    case TensorType::kIQ4_XS:
+      return pack_type<TensorType::kIQ4_XS>(rows, row_bytes, count, k, panel);
+    case TensorType::kIQ3_XXS:
+      return pack_type<TensorType::kIQ3_XXS>(rows, row_bytes, count, k, panel);
+    case TensorType::kIQ3_S:
+      return pack_type<TensorType::kIQ3_S>(rows, row_bytes, count, k, panel);
     default:
       return;
   }

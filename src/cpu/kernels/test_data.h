@@ -48,6 +48,10 @@ inline constexpr BlockLayout kBlockLayouts[] = {
     {TensorType::kMXFP4, 32, 17, -1, -1},   {TensorType::kQ2_K, 256, 84, 80, 82},
     {TensorType::kQ3_K, 256, 110, 108, -1}, {TensorType::kIQ4_NL, 32, 18, 0, -1},
     {TensorType::kIQ4_XS, 256, 136, 0, -1}, {TensorType::kNVFP4, 64, 36, -1, -1},
+    {TensorType::kIQ1_S, 256, 50, 0, -1},   {TensorType::kIQ1_M, 256, 56, -1, -1},
+    {TensorType::kIQ2_XXS, 256, 66, 0, -1}, {TensorType::kIQ2_XS, 256, 74, 0, -1},
+    {TensorType::kIQ2_S, 256, 82, 0, -1},   {TensorType::kIQ3_XXS, 256, 98, 0, -1},
+    {TensorType::kIQ3_S, 256, 110, 0, -1},
 };
 
 /// Blocks of random bits, except that the scales are of moderate size: every code of the format occurs, including
@@ -65,6 +69,10 @@ inline std::vector<std::byte> random_blocks(Random& random, const BlockLayout& l
     if (layout.type == TensorType::kMXFP4) data[block] = static_cast<std::byte>(120 + random.below(10));
     if (layout.type == TensorType::kNVFP4)  // 2^-6 to 1.75; codes below 8 are subnormal
       for (std::size_t g = 0; g < 4; ++g) data[block + g] = static_cast<std::byte>(random.below(62));
+    if (layout.type == TensorType::kIQ1_M) {  // its half is in the highest four bits of four words; exponent 2^-9
+      data[block + 53] = (data[block + 53] & std::byte{0x3f}) | std::byte{0x80};
+      data[block + 55] = (data[block + 55] & std::byte{0x8f}) | std::byte{0x10};
+    }
   }
   return data;
 }

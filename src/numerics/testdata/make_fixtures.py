@@ -6,6 +6,7 @@
 
 decode_NAME.bin   blocks, then the float32 values that the gguf package decodes from them
 encode_input.bin  float32 inputs of all encoders
+iq_digests.txt    digests of what the gguf package decodes from many blocks of IQ1, IQ2 and IQ3
 encode_NAME.bin   the blocks that an encoder must produce from them: by the gguf package, for the K formats by ggml's C
                   library (--ggml; without it these files stay as they are)
 
@@ -21,11 +22,14 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent
 TYPES = ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "MXFP4", "Q2_K", "Q3_K",
-         "IQ4_NL", "IQ4_XS", "NVFP4"]
+         "IQ4_NL", "IQ4_XS", "NVFP4", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
+# Types without an encoder, whose codes are places in lists of groups.
+READ_ONLY = [name for name in TYPES if name.startswith(("IQ1", "IQ2", "IQ3"))]
 BY_GGML = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "NVFP4"]
 # Byte offsets of the binary16 fields in a block.
 HALF_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2],
-               "Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0]}
+               "Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0],
+               **{name: [0] for name in READ_ONLY if name != "IQ1_M"}}
 
 
 def blocks_to_decode(name, rng):
@@ -46,9 +50,40 @@ def blocks_to_decode(name, rng):
         blocks[5:, 0] = rng.integers(100, 140, count - 5)
     elif name == "NVFP4":
         blocks[:, :4] = np.arange(256, dtype=np.uint8).reshape(count, 4)  # every scale, NaN and signs included
+    elif name == "IQ1_M":  # its half is in the highest four bits of four words
+        blocks[:, 55] &= 0xBF
     else:  # no NaN or infinity: their bits are tested separately
         blocks[:, 1] &= 0xBF
     return blocks
+
+
+def random_bytes(count, state):
+    """Of the generator of src/base/hash.h."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(state) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((z ^ (z >> np.uint64(31))) & np.uint64(255)).astype(np.uint8)
+
+
+def fnv1a(data):
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def iq_digests():
+    """One line a type: FNV-1a over the floats of 1024 blocks, which meet every group of its list."""
+    lines = []
+    for name in READ_ONLY:
+        kind = gguf.GGMLQuantizationType[name]
+        size = gguf.GGML_QUANT_SIZES[kind][1]
+        blocks = random_bytes(1024 * size, size).reshape(1024, size)
+        blocks[:, 55 if name == "IQ1_M" else 1] &= 0xBF
+        values = gguf.quants.dequantize(blocks, kind).astype(np.float32)
+        lines.append(f"{name} {fnv1a(values.tobytes()):016x}\n")
+    return "".join(lines)
 
 
 def encoder_input(rng):
@@ -98,9 +133,12 @@ def main():
             values = gguf.quants.dequantize(blocks.reshape(1, -1), kind).astype(np.float32)
         assert np.isfinite(values).all(), name
         (HERE / f"decode_{name}.bin").write_bytes(blocks.tobytes() + values.tobytes())
+    (HERE / "iq_digests.txt").write_text(iq_digests())
     x = encoder_input(rng)
     (HERE / "encode_input.bin").write_bytes(x.tobytes())
     for name in TYPES:
+        if name in READ_ONLY:
+            continue
         if name not in BY_GGML:
             with np.errstate(all="ignore"):
                 encoded = gguf.quants.quantize(x, gguf.GGMLQuantizationType[name])
