@@ -198,8 +198,13 @@ TEST_F(DrafterFiles, WhatCannotBeIsRefused) {
   EXPECT_NE(damaged("target_layer_ids", {1, 3, 6}, true).find("another model"), std::string::npos);
   EXPECT_NE(damaged("target_layer_ids", {3, 1, 4}, true), "") << "an order that the product does not have";
   EXPECT_NE(damaged("mask_token_id", nullptr, true).find("mask_token_id"), std::string::npos);
-  EXPECT_NE(damaged("is_causal", true, true).find("is_causal"), std::string::npos);
-  EXPECT_NE(damaged("layer_types", {"full_attention", "sliding_attention"}).find("layer_types"), std::string::npos);
+  EXPECT_EQ(damaged("is_causal", true, true), "");
+  EXPECT_NE(damaged("layer_types", {"full_attention", "sliding_attention"}).find("sliding_window"), std::string::npos);
+  EXPECT_NE(damaged("layer_types", {"full_attention", "chunked_attention"}).find("chunked"), std::string::npos);
+  EXPECT_NE(damaged("layer_types", {"full_attention"}).find("2 layers"), std::string::npos);
+  EXPECT_NE(damaged("use_swa", true, true).find("sliding_window"), std::string::npos);
+  EXPECT_NE(damaged("rope_is_neox_style", false).find("rope_is_neox_style"), std::string::npos);
+  EXPECT_NE(damaged("attention_value_scale", 2, true).find("attention_value_scale"), std::string::npos);
   EXPECT_NE(damaged("attention_bias", true).find("attention_bias"), std::string::npos);
   LoadOptions adapted;
   adapted.draft_model = drafter_.path();

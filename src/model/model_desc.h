@@ -83,6 +83,8 @@ struct DrafterDesc {
   std::int64_t selector_rank = 0, selector_top = 0;  ///< candidates per position and rank of their pairs (DFlash2)
   std::int64_t markov_rank = 0;                      ///< of a term by the token in front; 0: none (DSpark)
   bool confidence_head = false;                      ///< sigmoid of a product says how sure a draft is (DSpark)
+  /// Whether rows of a block see nothing behind them; absent: in layers with a window (ModelDesc::sliding).
+  std::optional<bool> causal{};
 };
 
 /// What a model is told about the drafter that drafts for it.
