@@ -353,10 +353,10 @@ TEST(DiffusionGemma, OptionsOfOtherMethodsAreErrors) {
               o.decoder.name = "entropy-bound", o.decoder.options["entropy_bound"] = 0.2, o.cache.name = "prefix";
             }),
             "");
-  EXPECT_NE(error([](GenerateOptions& o) { o.decoder.name = "threshold"; }).find("--algorithm"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.decoder.name = "credit"; }).find("--algorithm"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.cache.name = "dual"; }).find("--cache"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.window.name = "sliding"; }).find("--window"), std::string::npos);
-  EXPECT_NE(error([](GenerateOptions& o) { o.block_length = 4; }).find("--block-length"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.block_length = 9; }).find("--block-length"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.temperature = 0.5; }).find("--temperature"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.cfg_scale = 1; }).find("--cfg-scale"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.temperature = 0; }).find("--temperature"), std::string::npos);
@@ -365,6 +365,7 @@ TEST(DiffusionGemma, OptionsOfOtherMethodsAreErrors) {
   EXPECT_NE(error([](GenerateOptions& o) { o.decoder.options["threshold"] = 0.9; }).find("--threshold"),
             std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.preset = "fast"; }).find("--preset"), std::string::npos);
+  EXPECT_EQ(error([](GenerateOptions& o) { o.decoder = {}, o.preset = "settled"; }), "");
   EXPECT_NE(error([](GenerateOptions& o) { o.length = 125; }).find("last canvas"), std::string::npos);
   EXPECT_FALSE(model.masked_log_probs({104, 105}, {1}, 0, 0));
   EXPECT_FALSE(model.autoregressive());

@@ -63,6 +63,9 @@ struct CanvasDesc {
   double entropy_bound = 0.1;       ///< nats, see CanvasSampler
   std::int32_t stability = 1;       ///< passes with the same arg-max that end a canvas
   double confidence = 0.005;        ///< if the mean entropy is below this (nats)
+  // Of a request, not of a model.
+  std::int32_t first = 0;             ///< positions of the first canvas, where canvases grow; 0: all have `length`
+  std::optional<double> threshold{};  ///< tokens as sure as this are kept, instead of those of low entropy
 };
 
 /// What a model trained for several ways of decoding does with its one set of weights (Nemotron-Labs-Diffusion): one
