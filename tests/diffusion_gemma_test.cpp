@@ -275,7 +275,7 @@ ModelSource with_sampler(const GoldenModel& golden, const json& options) {
   integer("diffusion.eb_max_steps", "steps");
   number("diffusion.eb_t_min", "t_min");
   number("diffusion.eb_t_max", "t_max");
-  number("diffusion.eb_entropy_bound", "entropy_bound");
+  if (options.contains("entropy_bound")) number("diffusion.eb_entropy_bound", "entropy_bound");
   integer("diffusion.eb_stability_threshold", "stability");
   number("diffusion.eb_confidence_threshold", "confidence");
   return source;
@@ -304,6 +304,30 @@ TEST(DiffusionGemma, GenerationsAreTokenForTokenThoseOfTheReference) {
     for (const std::int32_t count : passes) expected += count + 1;  // a canvas, and what precedes it
     EXPECT_EQ(answer->stats.nfe, expected) << run["options"].dump();
     EXPECT_EQ(answer->stats.rows_scored, 8 * (expected - static_cast<std::int32_t>(passes.size())));
+  }
+}
+
+/// mlx-vlm's sampler, and canvases that grow.
+TEST(DiffusionGemma, SureTokensAreKeptAsByTheReference) {
+  const GoldenModel golden("diffusion-gemma");
+  for (const json& run : golden.description()["sure"]) {
+    Runner runner(with_sampler(golden, run["options"]));
+    GenerateOptions options;
+    options.length = run["length"].get<std::int32_t>();
+    options.seed = run["options"]["seed"].get<std::uint64_t>();
+    options.decoder = {"threshold", {{"threshold", run["options"]["threshold"].get<double>()}}};
+    options.window.name = "adaptive";
+    options.block_length = run["options"]["first"].get<std::int32_t>();
+    const auto resolved = resolve_options(options, runner.model->desc());
+    ASSERT_TRUE(resolved) << resolved.error().message();
+    const auto answer = generate({*runner.backend}, golden.ids(), *resolved);
+    ASSERT_TRUE(answer) << answer.error().message();
+    const auto ids = run["ids"].get<std::vector<std::int32_t>>();
+    ASSERT_LE(ids.size(), answer->ids.size());
+    EXPECT_TRUE(std::equal(ids.begin(), ids.end(), answer->ids.begin())) << run["options"].dump();
+    std::int32_t expected = 0;
+    for (const std::int32_t count : run["passes"].get<std::vector<std::int32_t>>()) expected += count + 1;
+    EXPECT_EQ(answer->stats.nfe, expected) << run["options"].dump();
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/parallel.h"
 #include "cpu/activations.h"
+#include "cpu/apart_rows.h"
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/packed_weights.h"
@@ -27,7 +28,9 @@ struct Product {
 class LinearRunner {
  public:
   /// `decoding` replaces that which is faster here.
-  LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding = std::nullopt);
+  /// `apart`: the arithmetic of that name, for what prepare() makes.
+  LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding = std::nullopt,
+               bool apart = false);
 
   /// A product's weight operands: the panels if it is `packed`, else the weight as stored in the file. Its rows, at
   /// most `rows`, are set elsewhere. For stacks: those of the first matrix.
@@ -38,7 +41,8 @@ class LinearRunner {
   /// x until forget(), since q, k and v read one input. Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
-  void forget() { activations_.clear(), groups_.clear(), super_.clear(); }
+  void forget() { activations_.clear(), groups_.clear(), super_.clear(), apart_rows_.clear(); }
+  bool apart() const { return apart_; }
 
   /// Whether products with this weight need activations with exact scales.
   static bool exact_activations(const PackedFormat& format, std::int64_t k);
@@ -74,6 +78,8 @@ class LinearRunner {
   ActivationStore activations_;
   RowGroups groups_;
   SuperRowStore super_;
+  const bool apart_;
+  ApartRowStore apart_rows_;
 };
 
 }  // namespace dllm::cpu

@@ -138,6 +138,7 @@ struct ModelDesc {
   std::int32_t logit_shift = 0;
   BlockOrigin block_origin = BlockOrigin::kPromptEnd;
   std::int32_t block_length = 32;  ///< recommended decoding block
+  bool soft_tokens = false;        ///< trained to read committed tokens as mixtures with the mask (DMax)
 
   std::optional<TokenId> mask;  ///< absent for autoregressive models
   std::optional<TokenId> bos, eos, pad;
