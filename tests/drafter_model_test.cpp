@@ -9,6 +9,7 @@
 #include "golden_model.h"
 #include "model/model.h"
 #include "random_model.h"
+#include "vulkan/vulkan_backend.h"
 
 namespace dllm {
 namespace {
@@ -178,6 +179,31 @@ TEST_F(DrafterFiles, ModelsWithModesTakeDraftersToo) {
     const bool same = answer->stats.nfe == expected->stats.nfe;
     EXPECT_EQ(same, std::string(mode) != "self-speculation") << "random drafts are worse than its own";
   }
+}
+
+/// The model on a device, the drafter on this processor: the device hands out the same hidden states.
+TEST_F(DrafterFiles, ModelsOnADeviceTakeDraftersToo) {
+  if (!has_vulkan()) GTEST_SKIP() << vulkan_missing();
+  const auto devices = vulkan_devices();
+  if (!devices || devices->empty()) GTEST_SKIP() << "this machine has no Vulkan device";
+  const auto here = load(drafter_.path()), there = load(drafter_.path(), "vulkan");
+  ASSERT_TRUE(there) << there.error().message();
+  for (const auto& prompt : prompts_)
+    for (const double temperature : {0.0, 0.9}) {
+      const auto expected = here->generate_ids(prompt, options(temperature)),
+                 answer = there->generate_ids(prompt, options(temperature));
+      ASSERT_TRUE(answer) << answer.error().message();
+      EXPECT_EQ(answer->ids, expected->ids);
+      EXPECT_EQ(answer->commit_step, expected->commit_step);
+      EXPECT_GT(answer->stats.rounds, 0);
+    }
+  LoadOptions split;
+  split.draft_model = drafter_.path();
+  split.backend = "vulkan";
+  split.backend_options["gpu_layers"] = std::int64_t{1};
+  const auto refused = LanguageModel::load(target_.path(), split);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("one side"), std::string::npos) << refused.error().message();
 }
 
 TEST_F(DrafterFiles, WhatCannotBeIsRefused) {
