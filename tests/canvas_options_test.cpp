@@ -1,5 +1,5 @@
-// What requests may ask of models that refine canvases: structures, canvases of other lengths, and the sampler that keeps
-// sure tokens. The model is the tiny DiffusionGemma of golden/models, with random weights.
+// What requests may ask of models that refine canvases: structures, canvases of other lengths, and the sampler that
+// keeps sure tokens. The model is the tiny DiffusionGemma of golden/models, with random weights.
 #include <gtest/gtest.h>
 
 #include <algorithm>

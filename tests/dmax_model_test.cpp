@@ -58,8 +58,8 @@ TEST(DmaxModel, AnswersAreThoseOfItsOwnLoop) {
 }
 
 TEST(DmaxModel, IsRecognizedByItsName) {
-  for (const auto& [name, decoder, threshold] : {std::tuple("Zigeng/DMax-16B", "dmax", 0.5),
-                                                 std::tuple("dmaxwell/LLaDA2.0-mini", "threshold", 0.9)}) {
+  for (const auto& [name, decoder, threshold] :
+       {std::tuple("Zigeng/DMax-16B", "dmax", 0.5), std::tuple("dmaxwell/LLaDA2.0-mini", "threshold", 0.9)}) {
     const GoldenModel model = named(name, 1);
     EXPECT_EQ((*Model::load(model.path()))->desc().soft_tokens, std::string(decoder) == "dmax");
     const auto loaded = LanguageModel::load(model.write_gguf("Q8_0"));

@@ -11,7 +11,6 @@
 #include "engine/generate.h"
 #include "engine/resolve.h"
 #include "golden_model.h"
-#include "reference_backend.h"
 #include "starved_backend.h"
 
 namespace dllm {
@@ -318,47 +317,6 @@ TEST_P(GoldenDrafter, DraftsAreThoseOfItsAuthors) {
 
 INSTANTIATE_TEST_SUITE_P(Authors, GoldenDrafter,
                          ::testing::Values("drafter-plain", "drafter-second", "drafter-sliding"));
-
-/// Drafts with masks of the layers' own, against the float64 executor, alone and in a batch.
-TEST(Drafter, LayersHaveMasksOfTheirOwn) {
-  struct Kind {
-    std::int32_t window;
-    std::optional<bool> causal;
-  };
-  std::vector<std::vector<float>> seen;
-  for (const Kind& kind : {Kind{0, {}}, Kind{0, true}, Kind{7, {}}, Kind{7, false}, Kind{7, true}, Kind{200, false}}) {
-    RandomModel spec = drafter_of({.target_layers = {0, 2}, .block = 6, .causal = kind.causal});
-    spec.drafter_window = kind.window;
-    const Pair pair = paired(target_of("qwen3"), spec);
-    const auto build = [drafter = pair.drafter](StepShape shape) { return drafter->build(shape); };
-    CpuOptions cpu;
-    cpu.threads = 2;
-    cpu.kv = CpuKvType::kF32;
-    test::ReferenceBackend reference(pair.drafter->desc(), build, pair.drafter->weights());
-    const auto backend = *CpuBackend::create(pair.drafter->desc(), build, pair.drafter->weights(), cpu);
-    std::vector<std::vector<float>> logits;
-    for (Backend* const one : {static_cast<Backend*>(&reference), static_cast<Backend*>(backend.get())}) {
-      const auto cache = *one->make_cache(64);
-      Scores scores;
-      for (Position begin = 0; begin < 24; begin += 6) {  // the graph of blocks stores what later ones see
-        SequenceStep step{cache.get(), {}, {}, std::nullopt};
-        for (Position p = begin; p < begin + 6; ++p) step.plan.rows.push_back({p, p % 11});
-        step.plan.visible = {{0, begin + 6}};
-        step.plan.scored = {0, 1, 2, 3, 4, 5};
-        step.request.logits = true;
-        scores = std::move((*one->forward({&step, 1}))[0]);
-      }
-      logits.push_back(scores.logits);
-    }
-    EXPECT_LT(test::deviation(logits[1], {logits[0].begin(), logits[0].end()}), 1e-5);
-    seen.push_back(logits[1]);
-    expect_same_words(pair, 0);
-  }
-  EXPECT_EQ(seen[5], seen[0]) << "a window that nothing leaves";
-  seen.pop_back();
-  for (std::size_t i = 0; i < seen.size(); ++i)
-    for (std::size_t k = 0; k < i; ++k) EXPECT_NE(seen[i], seen[k]) << i << " and " << k;
-}
 
 TEST(Drafter, CopiedPositionsAreKnownToTheDrafterToo) {
   const Pair pair = paired(target_of("qwen3"), drafter_of({.target_layers = {1}, .block = 8}));

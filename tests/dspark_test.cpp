@@ -1,5 +1,5 @@
-// DSpark's drafters as their programs write them: a folder whose values of the layers are in an object of their own, and
-// llama.cpp's file; both with a head, a map of tokens in whole numbers, a Markov head and a confidence head.
+// DSpark's drafters as their programs write them: a folder whose values of the layers are in an object of their own,
+// and llama.cpp's file; both with a head, a map of tokens in whole numbers, a Markov head and a confidence head.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -48,15 +48,17 @@ class DSparkFiles : public testing::Test {
     drafter_ = checkpoint_of(golden);
     json layers = golden["config"];
     for (const char* own : {"architectures", "dflash_config", "block_size", "num_target_layers"}) layers.erase(own);
-    drafter_.config = {{"architectures", {"DSparkSpeculator"}}, {"transformer_layer_config", layers},
-                       {"aux_hidden_state_layer_ids", {2, 4, 5}}, {"mask_token_id", 260}, {"block_size", 6},
+    drafter_.config = {{"architectures", {"DSparkSpeculator"}},
+                       {"transformer_layer_config", layers},
+                       {"aux_hidden_state_layer_ids", {2, 4, 5}},
+                       {"mask_token_id", 260},
+                       {"block_size", 6},
                        {"draft_vocab_size", kDrafts}};
-    for (HfTensor one : {floats("lm_head.weight", {kDrafts, kWidth}),
-                         floats("markov_head.markov_w1.weight", {kTokens, kRank}),
-                         floats("markov_head.markov_w2.weight", {kDrafts, kRank}),
-                         floats("confidence_head.proj.weight", {1, kWidth + kRank}),
-                         floats("confidence_head.proj.bias", {1}), distances("I64"),
-                         HfTensor{"t2d", "BOOL", {kTokens}, std::string(kTokens, '\0')}})
+    for (HfTensor one :
+         {floats("lm_head.weight", {kDrafts, kWidth}), floats("markov_head.markov_w1.weight", {kTokens, kRank}),
+          floats("markov_head.markov_w2.weight", {kDrafts, kRank}),
+          floats("confidence_head.proj.weight", {1, kWidth + kRank}), floats("confidence_head.proj.bias", {1}),
+          distances("I64"), HfTensor{"t2d", "BOOL", {kTokens}, std::string(kTokens, '\0')}})
       drafter_.tensors.push_back(std::move(one));
   }
 

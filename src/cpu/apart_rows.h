@@ -24,8 +24,8 @@ struct ApartRows {
 /// The rows that are apart, of the values of a step. A value's are found and quantized when the first product reads it.
 class ApartRowStore {
  public:
-  /// Of x[rows][k], whose codes are `codes`, for a product with `n` outputs; `exact`: see Activations::begin(). nullptr:
-  /// no row is. Valid until clear(). Throws std::bad_alloc.
+  /// Of x[rows][k], whose codes are `codes`, for a product with `n` outputs; `exact`: see Activations::begin().
+  /// nullptr: no row is. Valid until clear(). Throws std::bad_alloc.
   const ApartRows* of(const KernelSet& kernels, std::int64_t value, const float* x, const QuantizedRows& codes,
                       std::int64_t rows, std::int64_t k, std::int64_t n, bool exact, const PackedFormat& format);
   /// Forgets all values.
@@ -42,8 +42,8 @@ class ApartRowStore {
     ApartRows rows;
     Buffer products;
   };
-  std::deque<Value> values_;   ///< the first `used_` are of this step
-  std::deque<Product> made_;   ///< the first `products_`
+  std::deque<Value> values_;  ///< the first `used_` are of this step
+  std::deque<Product> made_;  ///< the first `products_`
   std::size_t used_ = 0, products_ = 0;
 };
 

@@ -71,7 +71,7 @@ class AttentionRunner {
   std::size_t whole_ranges_ = 0;            ///< those of the sequences
   std::vector<std::size_t> shadow_ranges_;  ///< how many each shadow row has
   std::vector<Segment> segments_;
-  std::vector<std::int32_t> limits_;  ///< by row of the batch: positions from here on are causally masked
+  std::vector<std::int32_t> limits_;         ///< by row of the batch: positions from here on are causally masked
   std::vector<std::int32_t> causal_limits_;  ///< the same for op::RowView::kCausal
   std::vector<Task> tasks_;
   Buffer scratch_;

@@ -45,7 +45,8 @@ Expected<const cpu::KernelSet*> choose_kernels(const std::string& isa) {
 cpu::SuperWeights super_weights(CpuArithmetic arithmetic, const cpu::KernelSet& kernels) {
   using enum cpu::SuperWeights;
   if (arithmetic == CpuArithmetic::kSuper) return kAll;
-  if (arithmetic == CpuArithmetic::kExact || arithmetic == CpuArithmetic::kApart || !kernels.prefers_super) return kNone;
+  if (arithmetic == CpuArithmetic::kExact || arithmetic == CpuArithmetic::kApart || !kernels.prefers_super)
+    return kNone;
   return kernels.bf16_tiles ? kAll : kQuantized;
 }
 

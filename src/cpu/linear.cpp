@@ -75,8 +75,7 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
   }
   args.quantized = quantized->view(*packed->format);
   if (apart_)
-    args.apart =
-        apart_rows_.of(kernels_, value, x, args.quantized, rows, args.k, args.n, exact, *packed->format);
+    args.apart = apart_rows_.of(kernels_, value, x, args.quantized, rows, args.k, args.n, exact, *packed->format);
   return args;
 }
 

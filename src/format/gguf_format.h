@@ -38,8 +38,8 @@ constexpr const ForeignType* find_foreign(std::uint32_t number) {
   return nullptr;
 }
 
-/// Bytes of a number in a list of integers that readers know; 0: this is none. llama.cpp writes a drafter's map of tokens
-/// as I64.
+/// Bytes of a number in a list of integers that readers know; 0: this is none. llama.cpp writes a drafter's map of
+/// tokens as I64.
 constexpr std::size_t integer_bytes(std::string_view tensor, std::uint32_t number) {
   return tensor != "d2t" ? 0 : number == 27 ? 8 : number == 26 ? 4 : 0;
 }

@@ -11,6 +11,7 @@
 #include "format/gguf.h"
 #include "format/gguf_arrays.h"
 #include "format/gguf_format.h"
+#include "format/gguf_integers.h"
 
 namespace dllm {
 namespace gguf {
@@ -94,7 +95,8 @@ class GgufParser {
     if (!part) DLLM_CHECK_OK(refuse_split());
     DLLM_CHECK_OK(parse_tensor_infos(tensors));
     DLLM_CHECK_OK(place_tensors());
-    DLLM_CHECK_OK(take_integers());
+    result_.integers_ = gguf::take_integers(integers_, result_.tensors_, info_offsets_);
+    if (!integers_.empty()) DLLM_CHECK_OK(index_names());
     return std::move(result_);
   }
 
@@ -130,7 +132,6 @@ class GgufParser {
   Expected<GgufTensor> parse_tensor_info(std::uint64_t index);
   Expected<void> index_names();
   Expected<void> place_tensors();
-  Expected<void> take_integers();
   Expected<void> refuse_overlaps() const;
 
   std::span<const std::byte> bytes_;
@@ -138,7 +139,7 @@ class GgufParser {
   GgufFile result_;
   std::vector<std::uint64_t> key_offsets_;   ///< of each metadata entry, for messages
   std::vector<std::uint64_t> info_offsets_;  ///< of each tensor's info, for messages
-  std::vector<std::pair<std::uint64_t, std::size_t>> integers_;  ///< index of a tensor, bytes of a number
+  gguf::IntegerPlaces integers_;
 };
 
 Expected<void> GgufParser::parse_version() {
@@ -308,8 +309,7 @@ Expected<GgufTensor> GgufParser::parse_tensor_info(std::uint64_t index) {
   DLLM_TRY(const auto number, cursor_.read<std::uint32_t>(subject));
   const Codec* codec = find_codec(number);
   if (const std::size_t bytes = gguf::integer_bytes(tensor.name, number); codec == nullptr && bytes > 0) {
-    if (dims != 1 || tensor.shape[0] > gguf::kMostIntegers)
-      return invalid(start, fmt::format("{} is no list of up to {} numbers", subject, gguf::kMostIntegers));
+    if (dims != 1 || tensor.shape[0] > gguf::kMostIntegers) return invalid(start, subject + " is too long a list");
     integers_.emplace_back(index, bytes);
     codec = find_codec(static_cast<std::uint32_t>(TensorType::kF32));  // for the shape; the bytes are counted apart
   }
@@ -349,11 +349,7 @@ Expected<void> GgufParser::place_tensors() {
   const auto start = gguf::align_up(cursor_.offset(), result_.alignment_).value_or(UINT64_MAX);
   for (std::size_t i = 0; i < result_.tensors_.size(); ++i) {
     GgufTensor& tensor = result_.tensors_[i];
-    const auto integers = std::ranges::find(integers_, i, &std::pair<std::uint64_t, std::size_t>::first);
-    const std::uint64_t size =
-        integers != integers_.end()
-            ? static_cast<std::uint64_t>(tensor.shape[0]) * integers->second
-            : static_cast<std::uint64_t>(codec(tensor.type).row_bytes(element_count(tensor.shape)));
+    const std::uint64_t size = gguf::bytes_of(tensor, i, integers_);
     const std::uint64_t space = start <= bytes_.size() ? bytes_.size() - start : 0;
     if (tensor.offset > space || size > space - tensor.offset)
       return invalid(
@@ -376,23 +372,6 @@ Expected<void> GgufParser::refuse_overlaps() const {
       return invalid(order[i]->offset, fmt::format("the data of tensor {} overlaps that of tensor {}",
                                                    quote_name(order[i]->name), quote_name(order[i - 1]->name)));
   return {};
-}
-
-/// Moves the lists of integers out of the tensors.
-Expected<void> GgufParser::take_integers() {
-  if (integers_.empty()) return {};
-  for (const auto& [index, bytes] : integers_) {
-    const GgufTensor& tensor = result_.tensors_[index];
-    GgufIntegers list{tensor.name, {}};
-    for (std::size_t at = 0; at < tensor.data.size(); at += bytes)
-      list.values.push_back(integer_value(bytes == 8 ? MetaType::kI64 : MetaType::kI32, tensor.data.data() + at));
-    result_.integers_.push_back(std::move(list));
-  }
-  for (auto it = integers_.rbegin(); it != integers_.rend(); ++it) {
-    result_.tensors_.erase(result_.tensors_.begin() + static_cast<std::ptrdiff_t>(it->first));
-    info_offsets_.erase(info_offsets_.begin() + static_cast<std::ptrdiff_t>(it->first));
-  }
-  return index_names();
 }
 
 Expected<GgufFile> GgufFile::open(const std::string& path) {

@@ -272,17 +272,17 @@ Expected<void> read_masks(KeyReader& keys, ModelDesc& desc) {
   desc.sliding.layers = *pattern;
   // Behind a row, such a window would end within the block.
   if (desc.drafter.causal == false && *window < desc.drafter.block)
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("a window of {} in both directions is narrower than the block of {}", *window,
-                             desc.drafter.block),
-                 keys.key(kWindow), "wider windows are supported, and those that see nothing behind a row"};
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("a window of {} in both directions is narrower than the block of {}", *window, desc.drafter.block),
+        keys.key(kWindow), "wider windows are supported, and those that see nothing behind a row"};
   return {};
 }
 
 /// Parts of other programs' drafters whose keys say that a forward pass without them would be another.
 Expected<void> refuse_other_parts(KeyReader& keys) {
-  for (const auto& [tail, what] :
-       {std::pair("hyper_connection_count", "hyper-connections"), std::pair("attention.value_scale", "scaled values")}) {
+  for (const auto& [tail, what] : {std::pair("hyper_connection_count", "hyper-connections"),
+                                   std::pair("attention.value_scale", "scaled values")}) {
     DLLM_TRY(const auto value, keys.number(tail));
     if (value && *value != 0 && *value != 1)
       return Error{ErrorCode::kUnsupported, fmt::format("drafters with {} are not supported", what), keys.key(tail),
@@ -290,7 +290,8 @@ Expected<void> refuse_other_parts(KeyReader& keys) {
   }
   DLLM_TRY(const auto activation, keys.string("hidden_activation"));
   if (activation && *activation != "silu")
-    return Error{ErrorCode::kUnsupported, fmt::format("drafters with the activation '{}' are not supported", *activation),
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("drafters with the activation '{}' are not supported", *activation),
                  keys.key("hidden_activation"), "those with SiLU are"};
   return {};
 }

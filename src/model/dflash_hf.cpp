@@ -95,8 +95,8 @@ Expected<void> set_masks(const HfConfig& config, std::int64_t layers, Metadata& 
   }
   DLLM_TRY(const std::vector<bool> slides, sliding_layers(config, layers));
   if (std::ranges::find(slides, true) == slides.end()) return {};
-  const char* const key = drafter_config(config, "swa_window_size").contains("swa_window_size") ? "swa_window_size"
-                                                                                                : "sliding_window";
+  const char* const key =
+      drafter_config(config, "swa_window_size").contains("swa_window_size") ? "swa_window_size" : "sliding_window";
   DLLM_TRY(const std::int64_t window, drafter_config(config, key).integer(key));
   if (window < 1 || window > (1 << 24))
     return Error{ErrorCode::kInvalidFile, fmt::format("'{}' is {}", key, window), config.file(), ""};

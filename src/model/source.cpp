@@ -94,8 +94,8 @@ Expected<ModelSource> source_from_gguf(GgufFile file) {
   owner->first = source.owner;
   for (const GgufIntegers& list : file.integers()) {
     const auto& values = owner->second.emplace_back(list.values.begin(), list.values.end());
-    source.tensors.push_back({list.name, TensorType::kF32, {static_cast<std::int64_t>(values.size())},
-                              std::as_bytes(std::span(values))});
+    source.tensors.push_back(
+        {list.name, TensorType::kF32, {static_cast<std::int64_t>(values.size())}, std::as_bytes(std::span(values))});
   }
   source.owner = owner;
   return source;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -24,6 +23,7 @@
 #include "model/model.h"
 #include "model/source.h"
 #include "model/tensor_check.h"
+#include "model/token_map.h"
 
 namespace dllm {
 namespace {
@@ -163,38 +163,12 @@ class TensorTable {
   std::map<Key, Stack> stacks_;
 };
 
-bool is_token_map(const Architecture& architecture, std::string_view name) {
-  if (name.starts_with("model.")) name.remove_prefix(6);
-  return !architecture.token_map.empty() && name == architecture.token_map;
-}
-
-/// See Architecture::token_map. Empty: the checkpoint has none.
-Expected<std::vector<float>> read_token_map(const Architecture& architecture, const Safetensors& files) {
-  std::vector<float> tokens;
-  for (const UnreadTensor& tensor : files.unread()) {
-    if (!is_token_map(architecture, tensor.name)) continue;
-    const std::size_t bytes = tensor.dtype == "I64" ? 8 : tensor.dtype == "I32" ? 4 : 0;
-    if (bytes == 0 || tensor.shape.size() != 1) return tensor.why;
-    for (std::size_t at = 0; at < tensor.data.size(); at += bytes) {
-      std::int64_t distance = 0;
-      if (bytes == 8) {
-        std::memcpy(&distance, tensor.data.data() + at, bytes);
-      } else {
-        std::int32_t narrow = 0;
-        std::memcpy(&narrow, tensor.data.data() + at, bytes);
-        distance = narrow;
-      }
-      tokens.push_back(static_cast<float>(distance) + static_cast<float>(tokens.size()));
-    }
-  }
-  return tokens;
-}
-
 Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architecture, const Safetensors& files,
                                                    const ScaledTensors& scaled) {
   TensorTable table(architecture);
   const auto is_read = [&](const std::string& name) {
-    return !is_left_out(architecture, name) && !scaled.parts.contains(name) && !is_token_map(architecture, name);
+    return !is_left_out(architecture, name) && !scaled.parts.contains(name) &&
+           !is_token_map(architecture.token_map, name);
   };
   for (const SafeTensor& tensor : files.tensors())
     if (is_read(tensor.name)) DLLM_CHECK_OK(table.add(tensor, true));
@@ -378,10 +352,12 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
     DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files, owner->scaled));
   }
   DLLM_CHECK_OK(add_generated(*architecture, config, *owner, source.tensors));
-  DLLM_TRY(owner->token_map, read_token_map(*architecture, *owner->files));
+  DLLM_TRY(owner->token_map, read_token_map(architecture->token_map, *owner->files));
   if (const auto& map = owner->token_map; !map.empty())
-    source.tensors.push_back({std::string(architecture->token_map), TensorType::kF32,
-                              {static_cast<std::int64_t>(map.size())}, std::as_bytes(std::span(map))});
+    source.tensors.push_back({std::string(architecture->token_map),
+                              TensorType::kF32,
+                              {static_cast<std::int64_t>(map.size())},
+                              std::as_bytes(std::span(map))});
   DLLM_CHECK_OK(drop_tied_head(*architecture, config, source));
   DLLM_CHECK_OK(set_metadata(*architecture, config, source));
   DLLM_CHECK_OK(mark_permuted(*architecture, source));

@@ -165,6 +165,16 @@ Expected<std::vector<std::pair<std::string_view, double>>> Pass::shader_times() 
   return all;
 }
 
+void Pass::hand_out(std::span<const SequenceStep> batch, std::vector<Scores>& scores) const {
+  if (!hands_out()) return;
+  const float* rows = hidden_.as<const float>();
+  for (std::size_t s = 0; s < batch.size(); ++s) {
+    const float* const end = rows + batch[s].plan.row_count() * hidden_width(plan_.graph);
+    if (batch[s].request.hidden) scores[s].hidden.assign(rows, end);
+    rows = end;
+  }
+}
+
 std::int64_t Pass::bytes() const {
   return arguments_.bytes() + arena_.bytes() + codes_.bytes() + experts_.bytes() + parts_.bytes() + reduced_.bytes() +
          logits_.bytes() + hidden_.bytes() + candidates_.bytes() + kept_.bytes();

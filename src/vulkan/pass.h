@@ -77,8 +77,9 @@ class Pass {
   const float* logits() const { return logits_.as<const float>(); }
   /// Memory of these: 0 unless a batch needed some.
   std::int64_t logit_bytes() const { return logits_.bytes(); }
-  /// What op::HiddenOut hand out of the last pass: [rows][hidden_width()].
-  const float* hidden() const { return hidden_.as<const float>(); }
+  /// Whether the graph has hidden states as a result; and those of the last pass, for the sequences that ask for them.
+  bool hands_out() const { return hidden_.bytes() > 0; }
+  void hand_out(std::span<const SequenceStep> batch, std::vector<Scores>& scores) const;
   /// Of a pass of the last run, as cpu::DeviceHead has them.
   std::span<const cpu::ReducedChunk> chunks(std::int32_t pass = 0) const;
   std::span<const float> answers(std::int32_t pass = 0) const;

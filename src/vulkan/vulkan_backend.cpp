@@ -104,7 +104,6 @@ class DeviceBackend final : public VulkanBackend {
         vocab_ = graph.weight(head->weight).shape[1];
         softcap_ = head->softcap;
       }
-    hidden_columns_ = hidden_width(graph);
     unrolling_.passes = std::clamp(options.unroll, 1, vulkan::kMostUnrolled);
     if (unrolling_.on()) DLLM_CHECK_OK(check_unrolling(graph));
     DLLM_TRY(weights_,
@@ -250,7 +249,7 @@ class DeviceBackend final : public VulkanBackend {
     const PassSize size = vulkan::size_of_pass(batch, scored, shared);
     if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
     unrolled_ = {};
-    if (!rules.empty() && profile_ == nullptr && hidden_columns_ == 0 && shared.stores.empty() && shared.copies.empty())
+    if (!rules.empty() && profile_ == nullptr && !pass_->hands_out() && shared.stores.empty() && shared.copies.empty())
       unrolled_ = vulkan::plan_unrolling(batch, rules, scored.needs, pass_->most_passes());
     const auto start = std::chrono::steady_clock::now();
     DLLM_CHECK_OK(vulkan::VulkanKvCache::share(device_, shared.copies));
@@ -275,7 +274,7 @@ class DeviceBackend final : public VulkanBackend {
   /// Of one of the passes that have run.
   std::vector<Scores> scores_of(std::span<const SequenceStep> batch, std::int32_t pass) {
     std::vector<Scores> scores(batch.size());
-    hand_out(batch, scores);
+    pass_->hand_out(batch, scores);
     if (head_.gather().empty()) return scores;
     // Where a row's logits are, among those that are kept.
     std::vector<std::int64_t> kept;
@@ -290,16 +289,6 @@ class DeviceBackend final : public VulkanBackend {
     };
     head_.reduce({tiles, pass_->chunks(pass), pass_->answers(pass)}, vocab_, scores, softcap_);
     return scores;
-  }
-
-  /// Hidden states of the last pass, for the sequences that ask for them.
-  void hand_out(std::span<const SequenceStep> batch, std::vector<Scores>& scores) const {
-    const float* rows = hidden_columns_ > 0 ? pass_->hidden() : nullptr;
-    for (std::size_t s = 0; s < batch.size() && rows != nullptr; ++s) {
-      const float* const end = rows + batch[s].plan.row_count() * hidden_columns_;
-      if (batch[s].request.hidden) scores[s].hidden.assign(rows, end);
-      rows = end;
-    }
   }
 
   void keep_ahead(std::span<const SequenceStep> batch) {
@@ -340,7 +329,6 @@ class DeviceBackend final : public VulkanBackend {
   vulkan::DeviceWeights weights_;
   std::shared_ptr<const vulkan::CacheLayout> layout_;
   std::int64_t vocab_ = 0;
-  std::int64_t hidden_columns_ = 0;  ///< that the graph hands out of a row
   std::int64_t most_positions_ = 0;
   float softcap_ = 0;
   vulkan::Unrolling unrolling_;

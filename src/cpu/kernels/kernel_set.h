@@ -143,7 +143,7 @@ struct LinearArgs {
   const float* bias = nullptr;           ///< or null
   float* out = nullptr;
   std::int64_t out_stride = 0;
-  std::int64_t out_origin = 0;  ///< the n of column 0 of `out`
+  std::int64_t out_origin = 0;       ///< the n of column 0 of `out`
   const ApartRows* apart = nullptr;  ///< for LinearRunner: rows whose products have a second part; kernels ignore it
 };
 

@@ -38,9 +38,10 @@ OptionRows<DmaxOptions> dmax_rows() {
           option("sure_threshold", &O::sure_threshold, 0, 2, "",
                  "a block ends when all of its tokens have this probability, or none changes"),
           option("most_passes", &O::most_passes, 1, kMostInteger, "passes", "of a block: tokens may alternate")
-              .otherwise("one per position of a block", [](const O&, const ModelDesc&, const MethodContext& context) {
-                return OptionValue(std::int64_t{context.block_length});
-              }),
+              .otherwise("one per position of a block",
+                         [](const O&, const ModelDesc&, const MethodContext& context) {
+                           return OptionValue(std::int64_t{context.block_length});
+                         }),
           option("hard_tokens", &O::hard_tokens, "tokens are read as they are"),
           option("mixed_tokens", &O::mixed_tokens, 1, 16, "tokens", "likeliest tokens that a mixture has")
               .only("without --hard-tokens", [](const O& o) { return !o.hard_tokens; })});

@@ -22,12 +22,12 @@ OptionRow<O> passes_row() {
 
 OptionRows<CanvasOptions> canvas_rows() {
   using O = CanvasOptions;
-  return {passes_row<O>(),
-          option("entropy_bound", &O::entropy_bound, 0, 1e6, "nats",
-                 "bound on the sum of the entropies accepted in a pass")
-              .otherwise("as the model recommends", [](const O&, const ModelDesc& desc, const MethodContext&) {
-                return OptionValue(desc.canvas.entropy_bound);
-              })};
+  return {
+      passes_row<O>(),
+      option("entropy_bound", &O::entropy_bound, 0, 1e6, "nats", "bound on the sum of the entropies accepted in a pass")
+          .otherwise("as the model recommends", [](const O&, const ModelDesc& desc, const MethodContext&) {
+            return OptionValue(desc.canvas.entropy_bound);
+          })};
 }
 
 struct SureOptions : ThresholdOptions {
@@ -66,13 +66,11 @@ CanvasEntry canvas_entropy_bound() {
 }
 
 CanvasEntry canvas_threshold() {
-  return declare_method<CanvasOptions>("threshold",
-                                       "for models that refine whole canvases: sure tokens are kept for good (mlx-vlm)",
-                                       sure_rows(),
-                                       [](const SureOptions& options, const MethodContext&) {
-                                         return std::make_unique<CanvasOptions>(
-                                             CanvasOptions{options.steps, {}, options.threshold});
-                                       })
+  return declare_method<CanvasOptions>(
+             "threshold", "for models that refine whole canvases: sure tokens are kept for good (mlx-vlm)", sure_rows(),
+             [](const SureOptions& options, const MethodContext&) {
+               return std::make_unique<CanvasOptions>(CanvasOptions{options.steps, {}, options.threshold});
+             })
       .alias("confidence-threshold");
 }
 

@@ -36,7 +36,8 @@ void Refiner::begin_canvas() {
     length = std::clamp(begin_ - canvas_.answer_begin(), Position{options_.canvas.first}, length);
     length = std::min(length, canvas_.size() - begin_);
   }
-  for (Position p = begin_; p < begin_ + length; ++p) shown_.push_back(canvas_noise(options_.rng, pass_, p, desc_.vocab));
+  for (Position p = begin_; p < begin_ + length; ++p)
+    shown_.push_back(canvas_noise(options_.rng, pass_, p, desc_.vocab));
 }
 
 std::span<const SequenceStep> Refiner::prepare() {

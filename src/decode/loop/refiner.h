@@ -28,8 +28,8 @@ struct RefineOptions {
 /// The loop of models that refine canvases of random tokens instead of filling masks (DiffusionGemma), with Denoiser's
 /// interface: prepare() says what to forward, absorb() reads the scores.
 ///
-/// One canvas after the other, each of CanvasDesc::length positions; where canvases grow, each has as many as the answer
-/// has so far, at least CanvasDesc::first and at most the length. A pass in the context region adds to the cache
+/// One canvas after the other, each of CanvasDesc::length positions; where canvases grow, each has as many as the
+/// answer has so far, at least CanvasDesc::first and at most the length. A pass in the context region adds to the cache
 /// what precedes the canvas and is not there yet (prompt, then the previous canvas). Passes in the canvas region then
 /// predict all of its positions, which show what the sampler accepted and noise elsewhere, with the previous prediction
 /// mixed in. The answer shows each pass's arg-max and is final when the canvas is. Canvases that do not grow are whole:
@@ -81,10 +81,10 @@ class Refiner {
   CanvasSampler sampler_;
   ConstraintGuide best_, draws_;  ///< of the arg-max and of the draws
   Canvas finished_;               ///< masked where no canvas is final
-  Position read_ = 0;           ///< positions before it are in the cache as context
-  Position begin_ = 0;          ///< of the canvas
-  std::uint32_t pass_ = 0;      ///< of the canvas region, over the whole answer
-  std::vector<TokenId> shown_;  ///< by position of the canvas
+  Position read_ = 0;             ///< positions before it are in the cache as context
+  Position begin_ = 0;            ///< of the canvas
+  std::uint32_t pass_ = 0;        ///< of the canvas region, over the whole answer
+  std::vector<TokenId> shown_;    ///< by position of the canvas
   std::vector<RowMixture> fed_back_;
   std::vector<SequenceStep> prepared_;
   DenoiseCounters counters_;

@@ -29,11 +29,11 @@ namespace {
 constexpr const char *kLayers = "gpu_layers", *kUnroll = "unroll";
 
 const LoadReader& vulkan_reader() {
-  static const LoadReader reader{
-      "vulkan",
-      {"threads", "cache_type", "arithmetic", "weight_cache", "lora", "lora_draft", "draft_model", "device", kLayers, kUnroll},
-      "the Vulkan backend does not read it",
-      "leave it out"};
+  static const LoadReader reader{"vulkan",
+                                 {"threads", "cache_type", "arithmetic", "weight_cache", "lora", "lora_draft",
+                                  "draft_model", "device", kLayers, kUnroll},
+                                 "the Vulkan backend does not read it",
+                                 "leave it out"};
   return reader;
 }
 

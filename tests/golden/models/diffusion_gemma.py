@@ -288,8 +288,8 @@ class SureSampler(Sampler):
 
 
 SURE = [
-    {"seed": 34, "steps": 8, "t_min": 0.2, "t_max": 0.5, "threshold": 0.4, "stability": 1, "confidence": 0.6, "first": 8},
-    {"seed": 36, "steps": 12, "t_min": 0.2, "t_max": 0.5, "threshold": 0.7, "stability": 1, "confidence": 0.4, "first": 2},
+    {"seed": 34, "steps": 8, "t_min": 0.6, "t_max": 0.9, "threshold": 0.9, "stability": 1, "confidence": 0.01, "first": 8},
+    {"seed": 36, "steps": 12, "t_min": 0.5, "t_max": 0.8, "threshold": 0.8, "stability": 1, "confidence": 0.3, "first": 2},
     {"seed": 37, "steps": 3, "t_min": 0.4, "t_max": 0.8, "threshold": 0.9, "stability": 1, "confidence": 0.005, "first": 3},
 ]
 

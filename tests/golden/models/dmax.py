@@ -26,6 +26,10 @@ class TooCloseError(Exception):
     """A decision that float32 may take otherwise."""
 
 
+def ties():
+    return {"experts": m.Ties(), "groups": m.Ties()}
+
+
 def apart(*gaps):
     if any(float(gap) < CLOSE for gap in gaps):
         raise TooCloseError
@@ -49,7 +53,7 @@ def decode(ck, config, prompt, threshold, mixed):
         end, rows = begin + BLOCK, {}
         active = [i for i in range(begin, end) if tokens[i] == m.MASK]
         for _ in range(BLOCK):
-            logits = m.llada2(ck, m.Ties(), config, torch.tensor(tokens[:end]), rows.items())
+            logits = m.llada2(ck, ties(), config, torch.tensor(tokens[:end]), rows.items())
             passes += 1
             p = torch.softmax(logits, -1)
             best = p.max(-1)
@@ -79,7 +83,7 @@ def decode(ck, config, prompt, threshold, mixed):
 def main():
     config = m.config_of("LLaDA2MoeModelLM", block_size=BLOCK, **m.LLADA2)
     ck = m.Checkpoint()
-    m.llada2(ck, m.Ties(), config, torch.tensor([1]))
+    m.llada2(ck, ties(), config, torch.tensor([1]))
     ck.tensors["lm_head.weight"] = ck.tensors["lm_head.weight"] * HEAD
     decodes = []
     for threshold in (0.0, 0.3, 0.6):
