@@ -45,8 +45,7 @@ Expected<const cpu::KernelSet*> choose_kernels(const std::string& isa) {
 cpu::SuperWeights super_weights(CpuArithmetic arithmetic, const cpu::KernelSet& kernels) {
   using enum cpu::SuperWeights;
   if (arithmetic == CpuArithmetic::kSuper) return kAll;
-  if (arithmetic == CpuArithmetic::kExact || arithmetic == CpuArithmetic::kApart || !kernels.prefers_super)
-    return kNone;
+  if (arithmetic == CpuArithmetic::kExact || !kernels.prefers_super) return kNone;
   return kernels.bf16_tiles ? kAll : kQuantized;
 }
 
@@ -144,7 +143,6 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
                                         .weight_cache = options.weight_cache,
                                         .progress = options.progress,
                                         .super = super_weights(options.arithmetic, *kernels),
-                                        .apart = options.arithmetic == CpuArithmetic::kApart,
                                         .bf16_attention = rounds,
                                         .ranks = options.ranks};
     auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), executor, kv,

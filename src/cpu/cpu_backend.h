@@ -29,11 +29,10 @@ enum class CpuActivations {
   kF32,   ///< weights are dequantized and multiplied in float32: exact, and several times slower
 };
 
-/// How products are rounded; docs/design/arithmetic.md defines all.
+/// How products are rounded; docs/design/arithmetic.md defines both.
 enum class CpuArithmetic {
   kExact,  ///< integer sums of 32 products, of the file's own codes
   kSuper,  ///< sums for matrix tiles, for the weight types that have them; the others stay on kExact
-  kApart,  ///< kExact, where rows with outliers are quantized twice
   kAuto,   ///< the faster one on this machine: kSuper with matrix tiles, else kExact
 };
 

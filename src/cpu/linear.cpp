@@ -7,8 +7,8 @@
 
 namespace dllm::cpu {
 
-LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding, bool apart)
-    : kernels_(kernels), pool_(pool), decoding_(decoding), apart_(apart) {
+LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding)
+    : kernels_(kernels), pool_(pool), decoding_(decoding) {
   scratch_.reserve(kLinearScratchBytes * static_cast<std::size_t>(pool.size()));
 }
 
@@ -74,8 +74,6 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
                    [&](std::int64_t row, int) { quantized->quantize(kernels_, x + row * args.k, row, 0, args.k); });
   }
   args.quantized = quantized->view(*packed->format);
-  if (apart_)
-    args.apart = apart_rows_.of(kernels_, value, x, args.quantized, rows, args.k, args.n, exact, *packed->format);
   return args;
 }
 
@@ -104,18 +102,7 @@ void LinearRunner::multiply(const Product& product, std::int64_t begin, std::int
   LinearArgs args = product.args;
   args.out = product.out;
   args.out_stride = product.n;
-  const std::int64_t first = begin * kPanelPair, last = std::min(product.n, end * kPanelPair);
-  kernels_.linear(args, first, last, scratch(worker));
-  if (args.apart == nullptr) return;
-  const std::vector<std::int64_t>& rows = args.apart->rows;
-  args.rows = static_cast<std::int64_t>(rows.size());
-  args.quantized = args.apart->left;
-  args.bias = nullptr;
-  args.out = args.apart->products;
-  kernels_.linear(args, first, last, scratch(worker));
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    for (std::int64_t n = first; n < last; ++n)
-      product.out[rows[i] * product.n + n] += args.out[static_cast<std::int64_t>(i) * product.n + n];
+  kernels_.linear(args, begin * kPanelPair, std::min(product.n, end * kPanelPair), scratch(worker));
 }
 
 void LinearRunner::run(std::span<const Product> products) {

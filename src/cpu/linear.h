@@ -7,7 +7,6 @@
 
 #include "base/parallel.h"
 #include "cpu/activations.h"
-#include "cpu/apart_rows.h"
 #include "cpu/buffer.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/packed_weights.h"
@@ -28,9 +27,7 @@ struct Product {
 class LinearRunner {
  public:
   /// `decoding` replaces that which is faster here.
-  /// `apart`: the arithmetic of that name, for what prepare() makes.
-  LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding = std::nullopt,
-               bool apart = false);
+  LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding = std::nullopt);
 
   /// A product's weight operands: the panels if it is `packed`, else the weight as stored in the file. Its rows, at
   /// most `rows`, are set elsewhere. For stacks: those of the first matrix.
@@ -41,8 +38,7 @@ class LinearRunner {
   /// x until forget(), since q, k and v read one input. Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
-  void forget() { activations_.clear(), groups_.clear(), super_.clear(), apart_rows_.clear(); }
-  bool apart() const { return apart_; }
+  void forget() { activations_.clear(), groups_.clear(), super_.clear(); }
 
   /// Whether products with this weight need activations with exact scales.
   static bool exact_activations(const PackedFormat& format, std::int64_t k);
@@ -78,8 +74,6 @@ class LinearRunner {
   ActivationStore activations_;
   RowGroups groups_;
   SuperRowStore super_;
-  const bool apart_;
-  ApartRowStore apart_rows_;
 };
 
 }  // namespace dllm::cpu

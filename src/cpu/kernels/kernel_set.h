@@ -45,8 +45,6 @@ constexpr bool has_half_offsets(const PackedFormat& format) { return format.grou
 /// Computes corrections[rows][k / group] from the sums.
 void fill_corrections(const QuantizedRows& q, std::int64_t rows, std::int64_t k, const PackedFormat& format);
 
-struct ApartRows;  // cpu/apart_rows.h
-
 /// Rows of floats for products with packed floats are stored in groups of six, [k][6], each zero-filled to six rows:
 /// one pointer then reaches every row of a tile, while separate rows of 4096 floats would share their sets of the L1
 /// cache. The numbers beyond the last permit stores of whole vectors (interleave) and keep groups off each other's
@@ -143,8 +141,7 @@ struct LinearArgs {
   const float* bias = nullptr;           ///< or null
   float* out = nullptr;
   std::int64_t out_stride = 0;
-  std::int64_t out_origin = 0;       ///< the n of column 0 of `out`
-  const ApartRows* apart = nullptr;  ///< for LinearRunner: rows whose products have a second part; kernels ignore it
+  std::int64_t out_origin = 0;  ///< the n of column 0 of `out`
 };
 
 /// Whether rows are stored as tiles read them.
