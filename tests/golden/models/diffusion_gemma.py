@@ -287,11 +287,9 @@ class SureSampler(Sampler):
         return tokens[len(prompt) :], passes
 
 
-SURE = [
-    {"seed": 34, "steps": 8, "t_min": 0.6, "t_max": 0.9, "threshold": 0.9, "stability": 1, "confidence": 0.01, "first": 8},
-    {"seed": 36, "steps": 12, "t_min": 0.5, "t_max": 0.8, "threshold": 0.8, "stability": 1, "confidence": 0.3, "first": 2},
-    {"seed": 37, "steps": 3, "t_min": 0.4, "t_max": 0.8, "threshold": 0.9, "stability": 1, "confidence": 0.005, "first": 3},
-]
+# seed, steps, t_min, t_max, threshold, confidence, positions of the first canvas
+SURE = [dict(zip(("seed", "steps", "t_min", "t_max", "threshold", "confidence", "first"), one), stability=1) for one in
+        ((34, 8, 0.6, 0.9, 0.9, 0.01, 8), (36, 12, 0.5, 0.8, 0.8, 0.3, 2), (37, 3, 0.4, 0.8, 0.9, 0.005, 3))]
 
 OPTIONS = [
     {"seed": 34, "steps": 8, "t_min": 0.2, "t_max": 0.5, "entropy_bound": 3.0, "stability": 1, "confidence": 0.6},

@@ -2,8 +2,8 @@
 """Whole answers of DMax's soft parallel decoding on the tiny LLaDA2 of make_models.py, for tests/dmax_model_test.cpp.
 
 The loop is that of github.com/czg1225/DMax (dInfer: decode_uniform and get_transfer_index_uniform of
-decoding/parallel_strategy.py, the loop over a block of decoding/generate_uniform.py), written a second time in torch and
-float64. The head's weights are multiplied, so that the model is sure enough for mixtures to matter.
+decoding/parallel_strategy.py, the loop over a block of decoding/generate_uniform.py), written a second time in torch
+and float64. The head's weights are multiplied, so that the model is sure enough for mixtures to matter.
 
     python3 tests/golden/models/dmax.py           # needs torch; rewrites dmax.json in its folder
 
