@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/try.h"
 #include "decode/loop/denoise_pass.h"
 
 namespace dllm {
