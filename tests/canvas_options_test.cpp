@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 
+#include "base/types.h"
 #include "constrain/testing/validate.h"
 #include "dllm/model.h"
 #include "dllm/scheduler.h"
