@@ -275,7 +275,7 @@ ModelSource with_sampler(const GoldenModel& golden, const json& options) {
   integer("diffusion.eb_max_steps", "steps");
   number("diffusion.eb_t_min", "t_min");
   number("diffusion.eb_t_max", "t_max");
-  number("diffusion.eb_entropy_bound", "entropy_bound");
+  if (options.contains("entropy_bound")) number("diffusion.eb_entropy_bound", "entropy_bound");
   integer("diffusion.eb_stability_threshold", "stability");
   number("diffusion.eb_confidence_threshold", "confidence");
   return source;
@@ -304,6 +304,30 @@ TEST(DiffusionGemma, GenerationsAreTokenForTokenThoseOfTheReference) {
     for (const std::int32_t count : passes) expected += count + 1;  // a canvas, and what precedes it
     EXPECT_EQ(answer->stats.nfe, expected) << run["options"].dump();
     EXPECT_EQ(answer->stats.rows_scored, 8 * (expected - static_cast<std::int32_t>(passes.size())));
+  }
+}
+
+/// mlx-vlm's sampler, and canvases that grow.
+TEST(DiffusionGemma, SureTokensAreKeptAsByTheReference) {
+  const GoldenModel golden("diffusion-gemma");
+  for (const json& run : golden.description()["sure"]) {
+    Runner runner(with_sampler(golden, run["options"]));
+    GenerateOptions options;
+    options.length = run["length"].get<std::int32_t>();
+    options.seed = run["options"]["seed"].get<std::uint64_t>();
+    options.decoder = {"threshold", {{"threshold", run["options"]["threshold"].get<double>()}}};
+    options.window.name = "adaptive";
+    options.block_length = run["options"]["first"].get<std::int32_t>();
+    const auto resolved = resolve_options(options, runner.model->desc());
+    ASSERT_TRUE(resolved) << resolved.error().message();
+    const auto answer = generate({*runner.backend}, golden.ids(), *resolved);
+    ASSERT_TRUE(answer) << answer.error().message();
+    const auto ids = run["ids"].get<std::vector<std::int32_t>>();
+    ASSERT_LE(ids.size(), answer->ids.size());
+    EXPECT_TRUE(std::equal(ids.begin(), ids.end(), answer->ids.begin())) << run["options"].dump();
+    std::int32_t expected = 0;
+    for (const std::int32_t count : run["passes"].get<std::vector<std::int32_t>>()) expected += count + 1;
+    EXPECT_EQ(answer->stats.nfe, expected) << run["options"].dump();
   }
 }
 
@@ -353,10 +377,10 @@ TEST(DiffusionGemma, OptionsOfOtherMethodsAreErrors) {
               o.decoder.name = "entropy-bound", o.decoder.options["entropy_bound"] = 0.2, o.cache.name = "prefix";
             }),
             "");
-  EXPECT_NE(error([](GenerateOptions& o) { o.decoder.name = "threshold"; }).find("--algorithm"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.decoder.name = "credit"; }).find("--algorithm"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.cache.name = "dual"; }).find("--cache"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.window.name = "sliding"; }).find("--window"), std::string::npos);
-  EXPECT_NE(error([](GenerateOptions& o) { o.block_length = 4; }).find("--block-length"), std::string::npos);
+  EXPECT_NE(error([](GenerateOptions& o) { o.block_length = 9; }).find("--block-length"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.temperature = 0.5; }).find("--temperature"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.cfg_scale = 1; }).find("--cfg-scale"), std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.temperature = 0; }).find("--temperature"), std::string::npos);
@@ -365,6 +389,7 @@ TEST(DiffusionGemma, OptionsOfOtherMethodsAreErrors) {
   EXPECT_NE(error([](GenerateOptions& o) { o.decoder.options["threshold"] = 0.9; }).find("--threshold"),
             std::string::npos);
   EXPECT_NE(error([](GenerateOptions& o) { o.preset = "fast"; }).find("--preset"), std::string::npos);
+  EXPECT_EQ(error([](GenerateOptions& o) { o.decoder = {}, o.preset = "settled"; }), "");
   EXPECT_NE(error([](GenerateOptions& o) { o.length = 125; }).find("last canvas"), std::string::npos);
   EXPECT_FALSE(model.masked_log_probs({104, 105}, {1}, 0, 0));
   EXPECT_FALSE(model.autoregressive());

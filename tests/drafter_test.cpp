@@ -315,7 +315,8 @@ TEST_P(GoldenDrafter, DraftsAreThoseOfItsAuthors) {
   EXPECT_LT(test::deviation(drafts.logits, {array->values.begin(), array->values.end()}), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Authors, GoldenDrafter, ::testing::Values("drafter-plain", "drafter-second"));
+INSTANTIATE_TEST_SUITE_P(Authors, GoldenDrafter,
+                         ::testing::Values("drafter-plain", "drafter-second", "drafter-sliding"));
 
 TEST(Drafter, CopiedPositionsAreKnownToTheDrafterToo) {
   const Pair pair = paired(target_of("qwen3"), drafter_of({.target_layers = {1}, .block = 8}));

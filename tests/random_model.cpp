@@ -101,7 +101,15 @@ void set_layer_kinds(const RandomModel& spec, Metadata& meta) {
 }
 
 /// As in files, and what complete_drafter() would add.
-void set_drafter(const DrafterDesc& drafter, Metadata& meta) {
+void set_drafter(const RandomModel& spec, Metadata& meta) {
+  const DrafterDesc& drafter = spec.drafter;
+  if (spec.drafter_window > 0) {
+    std::vector<bool> slides;
+    for (std::int64_t layer = 0; layer < spec.layers; ++layer) slides.push_back(layer % 2 == 0);
+    meta.set("dflash.attention.sliding_window", MetaValue::u32(static_cast<std::uint32_t>(spec.drafter_window)));
+    meta.set("dflash.attention.sliding_window_pattern", MetaValue::bools(slides));
+  }
+  if (drafter.causal) meta.set("dflash.attention.causal", MetaValue::boolean(*drafter.causal));
   std::vector<std::int32_t> layers;
   for (const std::int32_t layer : drafter.target_layers) layers.push_back(layer + 1);
   meta.set("dflash.target_layers", MetaValue::i32s(layers));
@@ -136,7 +144,7 @@ ModelSource random_source(const RandomModel& spec) {
   source.metadata.set("general.architecture", MetaValue::string(spec.architecture));
   const Architecture& architecture = **find_architecture(spec.architecture);
   if (architecture.build_context)
-    set_drafter(spec.drafter, source.metadata);
+    set_drafter(spec, source.metadata);
   else if (architecture.read_layers)
     set_layer_kinds(spec, source.metadata);
   if (architecture.experts) set_expert_metadata(spec.architecture, spec.experts, source.metadata);

@@ -17,6 +17,7 @@ struct RandomModel {
   ExpertsDesc experts = {.count = 8, .used = 3, .width = 32, .shared_width = 0};
   /// Of drafters; their embedding, and their head unless `vocab` is set, are left to the target.
   DrafterDesc drafter = {.target_layers = {0, 1}, .block = 6};
+  std::int32_t drafter_window = 0;  ///< of every other layer of a drafter; 0: none
 };
 
 /// The model as if read from a file; deterministic in `spec`.

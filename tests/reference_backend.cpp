@@ -152,10 +152,11 @@ class Pass {
   }
 
   /// The first position that a row's window includes.
-  static Position window_begin(const StepPlan& plan, Position i, std::int32_t window) {
-    if (window == 0) return 0;
+  static Position window_begin(const StepPlan& plan, Position i, const op::Attention& o) {
+    if (o.window == 0) return 0;
+    if (o.view != op::RowView::kPlan) return i - o.window + 1;
     const Position first = plan.causal_block > 0 ? i - i % plan.causal_block : plan.rows[0].position;
-    return first - window + 1;
+    return first - o.window + 1;
   }
 
   static double gate(double x, Activation activation) {
@@ -180,7 +181,8 @@ class Pass {
         double largest = -std::numeric_limits<double>::infinity();
         for (Position j = 0; j < cache.capacity(); ++j) {
           if (!sees(rows_[r], j)) continue;
-          if (j < window_begin(rows_[r].step->plan, rows_[r].row.position, o.window)) continue;
+          if (j < window_begin(rows_[r].step->plan, rows_[r].row.position, o)) continue;
+          if (o.view == op::RowView::kCausal && j > rows_[r].row.position) continue;
           double dot = 0;
           for (std::size_t d = 0; d < static_cast<std::size_t>(o.head_dim); ++d)
             dot += q[q0 + d] * keys[static_cast<std::size_t>(j)][k0 + d];

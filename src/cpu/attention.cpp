@@ -27,6 +27,7 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch, UnitRange own) 
   ranges_.clear();
   shadow_ranges_.clear();
   limits_.clear();
+  causal_limits_.clear();
   for (const SequenceStep& step : batch) {
     const StepPlan& plan = step.plan;
     Sequence sequence{.first_cache = caches_.size(),
@@ -55,6 +56,7 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch, UnitRange own) 
     constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
     for (std::int32_t row = 0; row < plan.row_count(); ++row) {
       const Position position = plan.row(row).position;
+      causal_limits_.push_back(position + 1);
       const PositionRange* const group = group_of(plan, position);
       limits_.push_back(group != nullptr ? group->end
                                          : static_cast<std::int32_t>(
@@ -91,7 +93,7 @@ void AttentionRunner::add_ranges(std::span<const PositionRange> visible, const K
 /// kernel masks upper ends only. Rows of a causal plan beyond the first window are separate segments, and hence
 /// tasks, which leaves most lanes of their tiles empty. This happens once for a prompt, and canvases are one
 /// segment. So is every shadow row, whose ranges are its own.
-void AttentionRunner::find_segments(std::int32_t window) {
+void AttentionRunner::find_segments(std::int32_t window, op::RowView view) {
   ranges_.resize(whole_ranges_);
   segments_.clear();
   for (std::size_t s = 0; s < sequences_.size(); ++s) {
@@ -99,7 +101,9 @@ void AttentionRunner::find_segments(std::int32_t window) {
     const StepPlan& plan = *sequence.plan;
     const auto floor_of = [&](std::int64_t row) {
       const std::int64_t position = plan.row(static_cast<std::int32_t>(row)).position, block = plan.causal_block;
-      const std::int64_t first = block > 0 ? position / block * block : plan.rows.front().position;
+      const std::int64_t first = view != op::RowView::kPlan ? position
+                                 : block > 0                ? position / block * block
+                                                            : plan.rows.front().position;
       std::int64_t floor = window == 0 ? 0 : std::max<std::int64_t>(0, first - window + 1);
       if (const PositionRange* const group = group_of(plan, plan.row(static_cast<std::int32_t>(row)).position))
         floor = std::min<std::int64_t>(floor, group->begin);
@@ -139,7 +143,7 @@ void AttentionRunner::add_segment(std::size_t sequence, std::int64_t begin, std:
 }
 
 void AttentionRunner::cut(const op::Attention& o) {
-  find_segments(o.window);
+  find_segments(o.window, o.view);
   const std::int64_t group = o.heads / o.kv_heads, threads = pool_.size();
   const auto count = [&](std::int64_t queries) {
     std::int64_t tasks = 0;
@@ -179,7 +183,7 @@ void AttentionRunner::attend(const op::Attention& o, const Task& task, const flo
   args.plain_keys = cache.plain_keys();
   args.ranges = ranges_.data() + task.first_range;
   args.range_count = static_cast<std::int64_t>(task.ranges);
-  args.limits = limits_.data() + sequence.first_row;
+  args.limits = (o.view == op::RowView::kCausal ? causal_limits_ : limits_).data() + sequence.first_row;
   args.row_stride = std::int64_t{o.heads} * o.head_dim;
   const std::int64_t origin = sequence.first_row * args.row_stride + task.kv_head * args.group * o.head_dim;
   args.q = q + origin;

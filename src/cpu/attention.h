@@ -56,7 +56,7 @@ class AttentionRunner {
 
   void add_ranges(std::span<const PositionRange> visible, const KvCache& cache);
   void cut(const op::Attention& o);
-  void find_segments(std::int32_t window);
+  void find_segments(std::int32_t window, op::RowView view);
   void add_segment(std::size_t sequence, std::int64_t begin, std::int64_t end, std::size_t first_range,
                    std::size_t ranges, std::int64_t floor);
   void attend(const op::Attention& o, const Task& task, const float* q, float* out, int worker);
@@ -71,7 +71,8 @@ class AttentionRunner {
   std::size_t whole_ranges_ = 0;            ///< those of the sequences
   std::vector<std::size_t> shadow_ranges_;  ///< how many each shadow row has
   std::vector<Segment> segments_;
-  std::vector<std::int32_t> limits_;  ///< by row of the batch: positions from here on are causally masked
+  std::vector<std::int32_t> limits_;         ///< by row of the batch: positions from here on are causally masked
+  std::vector<std::int32_t> causal_limits_;  ///< the same for op::RowView::kCausal
   std::vector<Task> tasks_;
   Buffer scratch_;
 };

@@ -101,6 +101,7 @@ DLLM_SMOOTHINGS(DLLM_DECLARE)
 DLLM_MODES(DLLM_DECLARE)
 #undef DLLM_DECLARE
 CanvasEntry canvas_entropy_bound();
+CanvasEntry canvas_threshold();
 
 #define DLLM_CALL(name) name(),
 
@@ -188,7 +189,7 @@ const std::vector<ModeEntry>& modes() {
 }
 
 const std::vector<CanvasEntry>& canvas_decoders() {
-  static const std::vector<CanvasEntry> all = {canvas_entropy_bound()};
+  static const std::vector<CanvasEntry> all = {canvas_entropy_bound(), canvas_threshold()};
   return all;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/try.h"
 #include "decode/registry.h"
+#include "engine/method.h"
 
 namespace dllm {
 namespace {
@@ -102,9 +103,11 @@ Expected<AnswerLength> answer_length(const ModelDesc& desc, const ResolvedOption
   AnswerLength length;
   length.room = resolved.context - static_cast<Position>(before);
   // Canvases that are refined are whole, also the last one.
-  if (const auto whole = static_cast<Position>(desc.canvas.length); whole > 0)
+  if (const CanvasDesc canvas = canvas_of(resolved, desc); desc.canvas.length > 0 && canvas.first == 0) {
+    const auto whole = static_cast<Position>(canvas.length);
     if (const auto left = static_cast<Position>(desc.context_length - before) / whole * whole; left > 0)
       length.room = std::min(length.room, left);
+  }
   length.canvas = resolved.own_length ? std::min(resolved.length, length.room) : resolved.length;
   const bool constrained = is_constrained(resolved);
   const bool goes_on =

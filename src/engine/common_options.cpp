@@ -75,12 +75,12 @@ std::vector<CommonOption> answer_options() {
                          "as the model recommends")),
       on_canvas(common("exact_length", &G::exact_length, &R::exact_length,
                        "decode every position: do not stop at end-of-sequence tokens")),
-      common("regex", &G::regex, &R::regex, "the whole answer matches this regular expression"),
-      spelled(
+      on_canvas(common("regex", &G::regex, &R::regex, "the whole answer matches this regular expression")),
+      on_canvas(spelled(
           common("json_schema", &G::json_schema, &R::json_schema, "the answer is JSON that this JSON Schema accepts"),
-          {"--json-schema", "-j"}),
-      common("tool_calls", &G::tool_calls, &R::tool_calls,
-             "the answer is calls of these tools, or what another structure says, and nothing else"),
+          {"--json-schema", "-j"})),
+      on_canvas(common("tool_calls", &G::tool_calls, &R::tool_calls,
+                       "the answer is calls of these tools, or what another structure says, and nothing else")),
       common("suppress_eos", &G::suppress_eos, &R::suppress_eos,
              "never choose end-of-sequence tokens (LLaDA's logits_eos_inf)"),
       common("defer_eos", &G::defer_eos, &R::defer_eos,

@@ -147,12 +147,11 @@ Expected<ConstraintConfig> constraint_config(const ResolvedOptions& resolved, co
 Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc& desc) {
   if (!is_constrained(resolved)) return {};
   const std::string flag(flag_of(resolved));
-  if (desc.canvas.length > 0)
-    return Error{ErrorCode::kUnsupported, "the model refines whole canvases, and a constraint is for masks", flag, ""};
   if (!desc.modes.empty() && !desc.autoregressive())
     return Error{ErrorCode::kUnsupported, "the model's ways of decoding draft and verify, and know no constraint", flag,
                  ""};
   DLLM_CHECK_OK(check_options(resolved));
+  if (desc.canvas.length > 0) return {};  // no pass commits anything; see Refiner
   const MethodTraits decoder = traits_of(decoders(), resolved.decoder);
   if (decoder.commits_other)
     return Error{ErrorCode::kUsage,

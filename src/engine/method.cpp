@@ -1,6 +1,7 @@
 #include "engine/method.h"
 
 #include "base/try.h"
+#include "decode/loop/canvas_methods.h"
 #include "decode/registry.h"
 #include "engine/logit_bias.h"
 #include "engine/resolve.h"
@@ -67,12 +68,20 @@ Expected<ModeLoopOptions> mode_options(const ResolvedOptions& resolved, const Mo
   return options;
 }
 
+CanvasDesc canvas_of(const ResolvedOptions& resolved, const ModelDesc& desc) {
+  CanvasDesc canvas = desc.canvas;
+  const bool grows = resolved.window.name == canvas_windows().back().info.name;
+  (grows ? canvas.first : canvas.length) = resolved.block_length;
+  return canvas;
+}
+
 Expected<RefineOptions> refine_options(const ResolvedOptions& resolved, const ModelDesc& desc) {
   DLLM_TRY(const auto own, make_registered(canvas_decoders(), resolved.decoder, method_context(resolved, desc)));
   RefineOptions options;
-  options.canvas = desc.canvas;
+  options.canvas = canvas_of(resolved, desc);
   options.canvas.max_steps = own->steps.value_or(desc.canvas.max_steps);
   options.canvas.entropy_bound = own->entropy_bound.value_or(desc.canvas.entropy_bound);
+  options.canvas.threshold = own->threshold;
   options.exact_length = resolved.exact_length;
   options.stop_ids = desc.stop_ids;
   options.rng = {resolved.seed, 0};

@@ -32,6 +32,8 @@ Expected<ModeLoopOptions> mode_options(const ResolvedOptions& resolved, const Mo
                                        const LatencyTable* latency = nullptr);
 
 /// The same for models that refine whole canvases.
+/// Of models that refine canvases: how long the request's canvases are.
+CanvasDesc canvas_of(const ResolvedOptions& resolved, const ModelDesc& desc);
 Expected<RefineOptions> refine_options(const ResolvedOptions& resolved, const ModelDesc& desc);
 
 }  // namespace dllm

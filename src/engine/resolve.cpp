@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "base/try.h"
+#include "decode/loop/canvas_methods.h"
 #include "decode/registry.h"
 #include "engine/answer_length.h"
 #include "engine/common_options.h"
@@ -36,6 +37,7 @@ std::string growing_suffix() {
 }
 
 bool is_canvas(const ModelDesc& desc) { return desc.canvas.length > 0; }
+constexpr std::int32_t kFirstCanvas = 32;  ///< of canvases that grow: a short answer
 
 class Resolution {
  public:
@@ -86,10 +88,11 @@ class Resolution {
     resolved_.context = static_cast<std::int32_t>(
         given_.context ? std::min<std::int64_t>(*given_.context, desc_.context_length) : desc_.context_length);
     const std::int32_t own = is_canvas(desc_) ? desc_.canvas.length : desc_.block_length;
-    if (is_canvas(desc_) && given_.block_length && *given_.block_length != own)
+    if (is_canvas(desc_) && given_.block_length.value_or(1) > own)
       return bad(fmt::format("canvases of {}: the model was trained on {} positions", *given_.block_length, own),
-                 "--block-length", "leave the option out");
-    resolved_.block_length = given_.block_length.value_or(own);
+                 "--block-length", "give that many or fewer");
+    const bool grows = is_canvas(desc_) && given_.window.name == canvas_windows().back().info.name;
+    resolved_.block_length = given_.block_length.value_or(grows ? std::min(own, kFirstCanvas) : own);
     if (!is_canvas(desc_)) resolved_.block_length = std::min(resolved_.block_length, resolved_.length);
     const bool absolute = !is_canvas(desc_) && desc_.block_origin == BlockOrigin::kAbsolute;
     if (!given_.block_origin) resolved_.block_origin = absolute ? "absolute" : "prompt-end";

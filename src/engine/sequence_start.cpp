@@ -60,7 +60,7 @@ Position needed_capacity(const ModelDesc& desc, Position prompt, const ResolvedO
                          std::size_t suffix) {
   return desc.canvas.length == 0
              ? prompt + filled_length(desc, prompt, resolved, length) + static_cast<Position>(suffix)
-             : Refiner::capacity(prompt, length, desc.canvas.length);
+             : Refiner::capacity(prompt, length, canvas_of(resolved, desc));
 }
 
 /// What a form asks of the options. Its given tokens are checked as a suffix is.
@@ -249,6 +249,7 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
       return Error{ErrorCode::kUsage, "the model refines whole canvases", "--replay", "give a model that fills masks"};
     DLLM_TRY(RefineOptions refine, refine_options(resolved, desc));
     refine.images = images_;
+    DLLM_TRY(refine.constraint, constraint_config(resolved, constraint_, length_.language, false));
     loop_ = std::make_unique<Refiner>(desc, std::move(canvas), std::move(refine), *cache_);
     return {};
   }

@@ -26,6 +26,12 @@ struct GgufTensor {
   std::span<const std::byte> data;  ///< exactly the tensor's bytes, inside the map
 };
 
+/// A list of whole numbers, which no codec reads: a drafter's map of tokens (`d2t`), the only one that is read.
+struct GgufIntegers {
+  std::string name;
+  std::vector<std::int64_t> values;
+};
+
 /// A parsed GGUF v2/v3 file (little endian). Everything is checked on open: counts and lengths against the file size
 /// before memory is reserved for them, duplicate keys and tensor names, known tensor types, row lengths against block
 /// sizes, alignment (`general.alignment`, a power of two from 8 to 2^30), and that offsets are aligned, inside the file
@@ -41,6 +47,7 @@ class GgufFile {
   std::uint64_t alignment() const { return alignment_; }
   const Metadata& metadata() const { return metadata_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  const std::vector<GgufIntegers>& integers() const { return integers_; }
   const GgufTensor* find_tensor(std::string_view name) const;
   const MappedFile& file() const { return *file_; }
   const std::shared_ptr<const MappedFile>& shared_file() const { return file_; }
@@ -52,6 +59,7 @@ class GgufFile {
   std::uint64_t alignment_ = 32;
   Metadata metadata_;
   std::vector<GgufTensor> tensors_;
+  std::vector<GgufIntegers> integers_;
   std::vector<std::size_t> by_name_;  ///< positions in tensors_, sorted by name
 };
 

@@ -36,6 +36,13 @@ constexpr const ForeignType* find_foreign(std::uint32_t number) {
   return nullptr;
 }
 
+/// Bytes of a number in a list of integers that readers know; 0: this is none. llama.cpp writes a drafter's map of
+/// tokens as I64.
+constexpr std::size_t integer_bytes(std::string_view tensor, std::uint32_t number) {
+  return tensor != "d2t" ? 0 : number == 27 ? 8 : number == 26 ? 4 : 0;
+}
+inline constexpr std::int64_t kMostIntegers = std::int64_t{1} << 24;
+
 /// `offset` rounded up; nullopt if that overflows. `alignment` is a power of two.
 inline std::optional<std::uint64_t> align_up(std::uint64_t offset, std::uint64_t alignment) {
   const std::uint64_t padding = (alignment - offset % alignment) % alignment;

@@ -11,6 +11,7 @@
 #include "format/gguf.h"
 #include "format/gguf_arrays.h"
 #include "format/gguf_format.h"
+#include "format/gguf_integers.h"
 
 namespace dllm {
 namespace gguf {
@@ -94,6 +95,8 @@ class GgufParser {
     if (!part) DLLM_CHECK_OK(refuse_split());
     DLLM_CHECK_OK(parse_tensor_infos(tensors));
     DLLM_CHECK_OK(place_tensors());
+    result_.integers_ = gguf::take_integers(integers_, result_.tensors_, info_offsets_);
+    if (!integers_.empty()) DLLM_CHECK_OK(index_names());
     return std::move(result_);
   }
 
@@ -136,6 +139,7 @@ class GgufParser {
   GgufFile result_;
   std::vector<std::uint64_t> key_offsets_;   ///< of each metadata entry, for messages
   std::vector<std::uint64_t> info_offsets_;  ///< of each tensor's info, for messages
+  gguf::IntegerPlaces integers_;
 };
 
 Expected<void> GgufParser::parse_version() {
@@ -304,6 +308,11 @@ Expected<GgufTensor> GgufParser::parse_tensor_info(std::uint64_t index) {
   }
   DLLM_TRY(const auto number, cursor_.read<std::uint32_t>(subject));
   const Codec* codec = find_codec(number);
+  if (const std::size_t bytes = gguf::integer_bytes(tensor.name, number); codec == nullptr && bytes > 0) {
+    if (dims != 1 || tensor.shape[0] > gguf::kMostIntegers) return invalid(start, subject + " is too long a list");
+    integers_.emplace_back(index, bytes);
+    codec = find_codec(static_cast<std::uint32_t>(TensorType::kF32));  // for the shape; the bytes are counted apart
+  }
   if (codec == nullptr) {
     const gguf::ForeignType* const foreign = gguf::find_foreign(number);
     const bool unpacked = foreign != nullptr && foreign->unpacked;
@@ -340,7 +349,7 @@ Expected<void> GgufParser::place_tensors() {
   const auto start = gguf::align_up(cursor_.offset(), result_.alignment_).value_or(UINT64_MAX);
   for (std::size_t i = 0; i < result_.tensors_.size(); ++i) {
     GgufTensor& tensor = result_.tensors_[i];
-    const auto size = static_cast<std::uint64_t>(codec(tensor.type).row_bytes(element_count(tensor.shape)));
+    const std::uint64_t size = gguf::bytes_of(tensor, i, integers_);
     const std::uint64_t space = start <= bytes_.size() ? bytes_.size() - start : 0;
     if (tensor.offset > space || size > space - tensor.offset)
       return invalid(

@@ -64,7 +64,10 @@ std::string_view beyond_plain(const Op& op) {
                  },
                  [](const op::RmsNorm& o) { return o.gain == kNoId ? "a norm without gain" : ""; },
                  [](const op::LayerNorm&) { return "a layer norm"; },
-                 [](const op::Attention& o) { return o.window > 0 ? "a window of attention" : ""; },
+                 [](const op::Attention& o) {
+                   if (o.view != op::RowView::kPlan) return "a mask of a layer's own";
+                   return o.window > 0 ? "a window of attention" : "";
+                 },
                  [](const op::Glu& o) {
                    const bool gelu = o.activation == Activation::kGelu || o.activation == Activation::kGeluTanh;
                    if (o.activation != Activation::kSilu)

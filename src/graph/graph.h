@@ -161,7 +161,9 @@ struct StoreKv {
 /// out = softmax(q k^T * scale) v per head over the positions that the plan makes visible; kv head = head /
 /// (heads/kv_heads). With a window of W, a row sees the W - 1 positions before its attention block and everything after
 /// them: j > first - W. Here `first` begins the row's block of StepPlan::causal_block positions (if 1, the row itself);
-/// without such blocks, it is the first row of the plan.
+/// without such blocks, it is the first row of the plan. With RowView::kApart the window is that of the row itself, and
+/// with RowView::kCausal the row sees nothing behind it besides, whatever the plan says (layers of drafters).
+enum class RowView : std::uint8_t { kPlan, kApart, kCausal };
 struct Attention {
   ValueId q;
   std::int32_t layer;
@@ -171,6 +173,7 @@ struct Attention {
   float scale;
   ValueId out;
   std::int32_t window = 0;  ///< W; 0: none
+  RowView view = RowView::kPlan;
 };
 
 /// Gated linear unit: out = activation(gate) * up. With SiLU it is SwiGLU, with GELU GEGLU (Shazeer 2020). Without `up`

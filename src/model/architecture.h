@@ -60,6 +60,9 @@ struct Architecture {
   std::vector<std::string_view> left_out{};
   /// Ends of the Hugging Face names of what other programs keep in the checkpoint and the model does not read.
   std::vector<std::string_view> derived{};
+  /// Of drafters: a list of integers, with or without "model." in front, that says how far behind its own row the token
+  /// of a row is (EAGLE-3's form of a vocabulary for drafts). Here and in GGUF it has the tokens themselves.
+  std::string_view token_map{};
   std::function<Expected<std::vector<GeneratedTensor>>(const HfConfig&)> generate{};
   /// For checkpoints whose tensors are not the model's own, but determine them (constants that are computed once):
   /// makes all of the model's tensors, and `renames`, `left_out`, `derived` and `generate` are not used.

@@ -248,6 +248,8 @@ Expected<void> read_attention_block(const Metadata& metadata, ModelDesc& desc) {
 }
 
 Expected<void> read_diffusion(const Metadata& metadata, ModelDesc& desc) {
+  DLLM_TRY(const auto soft, metadata.boolean(kSoftTokensKey));
+  desc.soft_tokens = soft.value_or(false);
   DLLM_TRY(const auto shift, metadata.boolean("diffusion.shift_logits"));
   if (shift) desc.logit_shift = *shift ? 1 : 0;
   DLLM_CHECK_OK(read_attention_block(metadata, desc));

@@ -48,6 +48,8 @@ std::vector<OnlineRotationKey> online_rotation_keys(const ModelDesc& desc);
 /// other; B: block-causal, on a grid from position 0 that is also that of decoding; 1 is the causal mask. Absent: as
 /// the architecture's published files.
 inline constexpr std::string_view kAttentionBlockKey = "diffusion.attention_block";
+/// Bool: ModelDesc::soft_tokens. This project's.
+inline constexpr std::string_view kSoftTokensKey = "dllm.soft_tokens";
 
 /// `dllm.canvas_length`: the recommended length of the canvas after the prompt, for which answers were trained; 0: not
 /// in the file. Not `diffusion.canvas_length`, because llama.cpp takes a file with that key for one that refines whole

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "graph/builder.h"
 #include "model/dflash.h"
@@ -151,6 +152,12 @@ class DrafterBuilder {
     return conv.base == kNoId ? kNoId : b_.linear(x, conv.projection, std::move(kernel_name));
   }
 
+  op::RowView view(std::int64_t l) const {
+    const bool slides = desc_.sliding.has(l);
+    if (d_.causal.value_or(slides)) return op::RowView::kCausal;
+    return slides ? op::RowView::kApart : op::RowView::kPlan;
+  }
+
   ValueId attention(ValueId x, std::int64_t l) {
     const Layer& w = layers_[static_cast<std::size_t>(l)];
     const ValueId normed = b_.rms_norm(x, w.attn_norm, desc_.norm_eps, name(l, "attn_norm"));
@@ -169,7 +176,9 @@ class DrafterBuilder {
                       .kv_heads = static_cast<std::int32_t>(desc_.kv_heads),
                       .head_dim = static_cast<std::int32_t>(desc_.head_dim),
                       .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(desc_.head_dim))),
-                      .out = kNoId},
+                      .out = kNoId,
+                      .window = desc_.sliding.has(l) ? desc_.sliding.window : 0,
+                      .view = view(l)},
                      name(l, "attn_mix"));
     const ValueId out = b_.linear(mixed, w.output, name(l, "attn_output"));
     return b_.add(x, convolve(out, dynamic, w.attn_conv, 1, name(l, "attn_conv_out")), name(l, "attn_residual"));
@@ -245,6 +254,48 @@ Expected<void> read_sizes(KeyReader& keys, const ModelDesc& desc, DrafterDesc& d
   return {};
 }
 
+/// Which layers see a window of positions only, and which of them nothing behind a row.
+Expected<void> read_masks(KeyReader& keys, ModelDesc& desc) {
+  constexpr std::string_view kWindow = "attention.sliding_window", kPattern = "attention.sliding_window_pattern";
+  DLLM_TRY(desc.drafter.causal, keys.boolean("attention.causal"));
+  desc.causal_block = 0;  // blocks are planned whole; the graph has the masks
+  DLLM_TRY(const auto window, keys.integer(kWindow));
+  DLLM_TRY(const auto pattern, keys.booleans(kPattern));
+  if (!window || *window == 0) return {};
+  if (*window < 1 || *window > kMaxModelDim)
+    return Error{ErrorCode::kInvalidFile, fmt::format("a window of {}", *window), keys.key(kWindow), ""};
+  if (!pattern || pattern->size() != to_size(desc.layers))
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("the list does not say which of the {} layers have the window", desc.layers),
+                 keys.key(kPattern), ""};
+  desc.sliding.window = static_cast<std::int32_t>(*window);
+  desc.sliding.layers = *pattern;
+  // Behind a row, such a window would end within the block.
+  if (desc.drafter.causal == false && *window < desc.drafter.block)
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("a window of {} in both directions is narrower than the block of {}", *window, desc.drafter.block),
+        keys.key(kWindow), "wider windows are supported, and those that see nothing behind a row"};
+  return {};
+}
+
+/// Parts of other programs' drafters whose keys say that a forward pass without them would be another.
+Expected<void> refuse_other_parts(KeyReader& keys) {
+  for (const auto& [tail, what] : {std::pair("hyper_connection_count", "hyper-connections"),
+                                   std::pair("attention.value_scale", "scaled values")}) {
+    DLLM_TRY(const auto value, keys.number(tail));
+    if (value && *value != 0 && *value != 1)
+      return Error{ErrorCode::kUnsupported, fmt::format("drafters with {} are not supported", what), keys.key(tail),
+                   "those of Qwen3's layers are"};
+  }
+  DLLM_TRY(const auto activation, keys.string("hidden_activation"));
+  if (activation && *activation != "silu")
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("drafters with the activation '{}' are not supported", *activation),
+                 keys.key("hidden_activation"), "those with SiLU are"};
+  return {};
+}
+
 Expected<void> read_drafter(KeyReader& keys, ModelDesc& desc) {
   DrafterDesc& d = desc.drafter;
   DLLM_TRY(desc.kv_heads, keys.dim("attention.head_count_kv", desc.heads));
@@ -260,18 +311,16 @@ Expected<void> read_drafter(KeyReader& keys, ModelDesc& desc) {
   if (logits && *logits != 0) d.logit_scale = static_cast<float>(*logits);
   DLLM_TRY(const auto cap, keys.number("final_logit_softcapping"));
   desc.logit_softcap = static_cast<float>(cap.value_or(0));
-  DLLM_TRY(const auto hyper, keys.integer("hyper_connection_count"));
-  if (hyper && *hyper != 0)
-    return Error{ErrorCode::kUnsupported, "drafters with hyper-connections are not supported",
-                 keys.key("hyper_connection_count"), "those of Qwen3's layers are"};
-  return {};
+  DLLM_CHECK_OK(read_masks(keys, desc));
+  return refuse_other_parts(keys);
 }
 
 }  // namespace
 
 Architecture dflash_architecture() {
   return {.name = "dflash",
-          .hf_architectures = {"DFlashDraftModel", "DFlash2DraftModel"},
+          .hf_architectures = {"DFlashDraftModel", "DFlash2DraftModel", "Qwen3DSparkModel", "DSparkDraftModel",
+                               "DSparkSpeculator"},
           .set_defaults = set_drafter_defaults,
           .read_layers = read_drafter,
           .stop_texts = {},
@@ -279,6 +328,8 @@ Architecture dflash_architecture() {
           .build_context = [](const ModelDesc& desc, StepShape shape) { return DrafterBuilder(desc, shape).context(); },
           .metadata_from_hf = drafter_metadata,
           .renames = drafter_renames(),
+          .left_out = {"t2d", "model.t2d"},
+          .token_map = "d2t",
           .permute_qk = false};
 }
 

@@ -40,10 +40,6 @@ const std::vector<RefusedModel>& refused_models() {
        {"refusion"},
        "ReFusion",
        "it fills slots in any order, and each from left to right with masks behind (arXiv 2512.13586)"},
-      {"LLaDA2MoeModelLM",
-       {"dmax"},
-       "DMax",
-       "it reads masks as mixtures of the tokens that it finds likely (soft embeddings)"},
   };
   return all;
 }

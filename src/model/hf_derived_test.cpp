@@ -220,15 +220,13 @@ TEST(RefusedModels, AreNamedWithTheReason) {
        {std::tuple<const char*, const char*, const char*, const char*>{"WeDLMForCausalLM", "", "WeDLM", "topological"},
         {"SDARForCausalLM", "owner/I-DLM-8B", "I-DLM", "introspective"},
         {"SDARForCausalLM", "owner/Qwen3_idlm", "I-DLM", "introspective"},
-        {"Qwen3ForCausalLM", "GSAI-ML/ReFusion", "ReFusion", "slots"},
-        {"LLaDA2MoeModelLM", "owner/DMax-Math-16B", "DMax", "soft embeddings"}}) {
+        {"Qwen3ForCausalLM", "GSAI-ML/ReFusion", "ReFusion", "slots"}}) {
     const std::string message = error(hf_class, repository);
     EXPECT_NE(message.find(std::string(name) + " is not supported"), std::string::npos) << message;
     EXPECT_NE(message.find(reason), std::string::npos) << message;
   }
   for (const char* repository : {"owner/SDAR-4B", "owner/widlmodel", "idlmx/SDAR"})
     EXPECT_EQ(error("SDARForCausalLM", repository).find("I-DLM"), std::string::npos) << repository;
-  EXPECT_EQ(error("LLaDA2MoeModelLM", "dmaxwell/LLaDA2.0-mini").find("DMax"), std::string::npos);
 }
 
 TEST(HfDescription, IsTheModelsWithoutTensorsAndTokenizer) {

@@ -8,7 +8,9 @@
 #include "base/try.h"
 #include "model/architecture.h"
 #include "model/dense_transformer.h"
+#include "model/describe.h"
 #include "model/expert_layer.h"
+#include "model/hf_class.h"
 
 namespace dllm {
 namespace {
@@ -77,6 +79,9 @@ Expected<Metadata> llada2_metadata(const HfConfig& config) {
     meta.set("tokenizer.ggml.insert_token_id", MetaValue::u32(kInsert));
   }
   meta.set("diffusion.block_length", MetaValue::u32(static_cast<std::uint32_t>(block)));
+  // DMax trains LLaDA2 further; nothing in its config.json says so.
+  DLLM_TRY(const bool soft, is_named(config, "dmax"));
+  if (soft) meta.set(std::string(kSoftTokensKey), MetaValue::boolean(true));
   return meta;
 }
 

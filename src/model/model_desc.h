@@ -63,6 +63,9 @@ struct CanvasDesc {
   double entropy_bound = 0.1;       ///< nats, see CanvasSampler
   std::int32_t stability = 1;       ///< passes with the same arg-max that end a canvas
   double confidence = 0.005;        ///< if the mean entropy is below this (nats)
+  // Of a request, not of a model.
+  std::int32_t first = 0;             ///< positions of the first canvas, where canvases grow; 0: all have `length`
+  std::optional<double> threshold{};  ///< tokens as sure as this are kept, instead of those of low entropy
 };
 
 /// What a model trained for several ways of decoding does with its one set of weights (Nemotron-Labs-Diffusion): one
@@ -83,6 +86,8 @@ struct DrafterDesc {
   std::int64_t selector_rank = 0, selector_top = 0;  ///< candidates per position and rank of their pairs (DFlash2)
   std::int64_t markov_rank = 0;                      ///< of a term by the token in front; 0: none (DSpark)
   bool confidence_head = false;                      ///< sigmoid of a product says how sure a draft is (DSpark)
+  /// Whether rows of a block see nothing behind them; absent: in layers with a window (ModelDesc::sliding).
+  std::optional<bool> causal{};
 };
 
 /// What a model is told about the drafter that drafts for it.
@@ -133,6 +138,7 @@ struct ModelDesc {
   std::int32_t logit_shift = 0;
   BlockOrigin block_origin = BlockOrigin::kPromptEnd;
   std::int32_t block_length = 32;  ///< recommended decoding block
+  bool soft_tokens = false;        ///< trained to read committed tokens as mixtures with the mask (DMax)
 
   std::optional<TokenId> mask;  ///< absent for autoregressive models
   std::optional<TokenId> bos, eos, pad;

@@ -43,7 +43,7 @@ Expected<void> check_part(const GgufFile& file, std::int64_t index, std::int64_t
 /// A model in several files: the first has the metadata, each has tensors.
 Expected<ModelSource> source_from_parts(const std::vector<std::string>& paths) {
   ModelSource source;
-  const auto owners = std::make_shared<std::vector<std::shared_ptr<const MappedFile>>>();
+  const auto owners = std::make_shared<std::vector<std::shared_ptr<const void>>>();
   std::optional<std::int64_t> tensors;
   std::unordered_set<std::string> names;
   for (std::size_t i = 0; i < paths.size(); ++i) {
@@ -52,8 +52,9 @@ Expected<ModelSource> source_from_parts(const std::vector<std::string>& paths) {
     if (i == 0) {
       DLLM_TRY(tensors, file.metadata().integer("split.tensors.count"));
     }
-    owners->push_back(file.shared_file());
     DLLM_TRY(ModelSource part, source_from_gguf(std::move(file)));
+    source.files.insert(source.files.end(), part.files.begin(), part.files.end());
+    owners->push_back(part.owner);
     for (SourceTensor& tensor : part.tensors) {
       if (!names.insert(tensor.name).second)
         return Error{ErrorCode::kInvalidFile, fmt::format("the tensor '{}' is in two parts", tensor.name), paths[i],
@@ -72,7 +73,6 @@ Expected<ModelSource> source_from_parts(const std::vector<std::string>& paths) {
         paths.front(), "fetch the parts again"};
   // What is written from it is one file.
   for (const char* key : {"split.no", "split.count", "split.tensors.count"}) source.metadata.erase(key);
-  source.files = *owners;
   source.owner = owners;
   return source;
 }
@@ -88,6 +88,16 @@ Expected<ModelSource> source_from_gguf(GgufFile file) {
   source.tensors.reserve(file.tensors().size());
   for (const GgufTensor& tensor : file.tensors())
     source.tensors.push_back({tensor.name, tensor.type, tensor.shape, tensor.data, 0, file.file().mapped()});
+  if (file.integers().empty()) return source;
+  // Tokens are whole in float32: there are at most 2^24.
+  const auto owner = std::make_shared<std::pair<std::shared_ptr<const void>, std::vector<std::vector<float>>>>();
+  owner->first = source.owner;
+  for (const GgufIntegers& list : file.integers()) {
+    const auto& values = owner->second.emplace_back(list.values.begin(), list.values.end());
+    source.tensors.push_back(
+        {list.name, TensorType::kF32, {static_cast<std::int64_t>(values.size())}, std::as_bytes(std::span(values))});
+  }
+  source.owner = owner;
   return source;
 }
 

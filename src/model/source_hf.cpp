@@ -23,6 +23,7 @@
 #include "model/model.h"
 #include "model/source.h"
 #include "model/tensor_check.h"
+#include "model/token_map.h"
 
 namespace dllm {
 namespace {
@@ -166,7 +167,8 @@ Expected<std::vector<SourceTensor>> rename_tensors(const Architecture& architect
                                                    const ScaledTensors& scaled) {
   TensorTable table(architecture);
   const auto is_read = [&](const std::string& name) {
-    return !is_left_out(architecture, name) && !scaled.parts.contains(name);
+    return !is_left_out(architecture, name) && !scaled.parts.contains(name) &&
+           !is_token_map(architecture.token_map, name);
   };
   for (const SafeTensor& tensor : files.tensors())
     if (is_read(tensor.name)) DLLM_CHECK_OK(table.add(tensor, true));
@@ -314,6 +316,7 @@ struct CheckpointBytes {
   std::shared_ptr<const Safetensors> files;
   ScaledTensors scaled;
   std::vector<GeneratedTensor> generated;
+  std::vector<float> token_map;
   std::shared_ptr<const void> adapter;
 };
 
@@ -349,6 +352,12 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
     DLLM_TRY(source.tensors, rename_tensors(*architecture, *owner->files, owner->scaled));
   }
   DLLM_CHECK_OK(add_generated(*architecture, config, *owner, source.tensors));
+  DLLM_TRY(owner->token_map, read_token_map(architecture->token_map, *owner->files));
+  if (const auto& map = owner->token_map; !map.empty())
+    source.tensors.push_back({std::string(architecture->token_map),
+                              TensorType::kF32,
+                              {static_cast<std::int64_t>(map.size())},
+                              std::as_bytes(std::span(map))});
   DLLM_CHECK_OK(drop_tied_head(*architecture, config, source));
   DLLM_CHECK_OK(set_metadata(*architecture, config, source));
   DLLM_CHECK_OK(mark_permuted(*architecture, source));

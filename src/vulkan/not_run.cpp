@@ -27,7 +27,9 @@ struct NotRun {
   std::string operator()(const op::Scale&) const { return ""; }
   std::string operator()(const op::Select&) const { return ""; }
   std::string operator()(const op::HiddenIn&) const { return ""; }
-  std::string operator()(const op::HiddenOut& o) const { return std::string(beyond_plain(o)); }
+  std::string operator()(const op::HiddenOut& o) const {
+    return hands_out_scored(graph) ? std::string(beyond_plain(o)) : "";
+  }
   std::string operator()(const op::BlockConv& o) const { return std::string(beyond_plain(o)); }
   std::string operator()(const op::Gather& o) const { return std::string(beyond_plain(o)); }
   std::string operator()(const op::GatherScored&) const { return ""; }

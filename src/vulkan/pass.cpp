@@ -144,6 +144,9 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
            Buffer::make(device, 2 * room.rows * code_bytes_of(planned), Place::kDevice, "a pass's activations"));
   DLLM_CHECK_OK(pass->make_scratch(device));
   DLLM_CHECK_OK(pass->make_head(device, passes));
+  if (const std::int64_t columns = hidden_width(planned); columns > 0) {
+    DLLM_TRY(pass->hidden_, Buffer::make(device, room.rows * columns * 4, Place::kShared, "a pass's hidden states"));
+  }
   DLLM_TRY(Commands commands, Commands::begin(device, passes > 1));
   pass->commands_ = std::make_unique<Commands>(std::move(commands));
   if (passes > 1) pass->commands_->between_passes();
@@ -162,9 +165,19 @@ Expected<std::vector<std::pair<std::string_view, double>>> Pass::shader_times() 
   return all;
 }
 
+void Pass::hand_out(std::span<const SequenceStep> batch, std::vector<Scores>& scores) const {
+  if (!hands_out()) return;
+  const float* rows = hidden_.as<const float>();
+  for (std::size_t s = 0; s < batch.size(); ++s) {
+    const float* const end = rows + batch[s].plan.row_count() * hidden_width(plan_.graph);
+    if (batch[s].request.hidden) scores[s].hidden.assign(rows, end);
+    rows = end;
+  }
+}
+
 std::int64_t Pass::bytes() const {
   return arguments_.bytes() + arena_.bytes() + codes_.bytes() + experts_.bytes() + parts_.bytes() + reduced_.bytes() +
-         logits_.bytes() + candidates_.bytes() + kept_.bytes();
+         logits_.bytes() + hidden_.bytes() + candidates_.bytes() + kept_.bytes();
 }
 
 Expected<void> Pass::run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared,

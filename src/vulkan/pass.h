@@ -77,6 +77,9 @@ class Pass {
   const float* logits() const { return logits_.as<const float>(); }
   /// Memory of these: 0 unless a batch needed some.
   std::int64_t logit_bytes() const { return logits_.bytes(); }
+  /// Whether the graph has hidden states as a result; and those of the last pass, for the sequences that ask for them.
+  bool hands_out() const { return hidden_.bytes() > 0; }
+  void hand_out(std::span<const SequenceStep> batch, std::vector<Scores>& scores) const;
   /// Of a pass of the last run, as cpu::DeviceHead has them.
   std::span<const cpu::ReducedChunk> chunks(std::int32_t pass = 0) const;
   std::span<const float> answers(std::int32_t pass = 0) const;
@@ -109,6 +112,7 @@ class Pass {
   Buffer parts_;    ///< logits of two parts, [2][scored][tokens]
   Buffer reduced_;  ///< [scored][chunks], then [scored][cpu::kMostAsked] answers
   Buffer logits_;   ///< [kept][vocabulary]
+  Buffer hidden_;   ///< [rows][hidden_width()]
   /// Where others may follow a pass: `reduced_` is the device's own, and for each pass these are what is in it and the
   /// committed tokens, [scored].
   Buffer candidates_, kept_;

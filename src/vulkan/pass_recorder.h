@@ -68,6 +68,10 @@ class Pass::Recorder {
 
   Expected<void> record(const op::Embed& o) { return take_in(o.out); }
   Expected<void> record(const op::HiddenIn& o) { return take_in(o.out); }
+  Expected<void> record(const op::HiddenOut& o) {
+    const Address to = pass_.hidden_.address() + static_cast<Address>(o.first * 4);
+    return add(operators().copy_rows(value(o.x), 0, to, width(o.x), hidden_width(graph_)), o.x);
+  }
   Expected<void> record(const op::RmsNorm& o) {
     return add(operators().rms_norm(o, width(o.x), value(o.x), weights().vector(o.gain), value(o.out),
                                     with_codes(o.out, operators().fuses(width(o.x) / o.groups) && o.groups == 1)),
@@ -131,8 +135,8 @@ class Pass::Recorder {
     return add(operators().hadamard(weights().hadamard(o.order), width(o.out), value(o.x), value(o.out)), o.out);
   }
   template <class NotRun>
-    requires(std::is_same_v<NotRun, op::HiddenOut> || std::is_same_v<NotRun, op::BlockConv> ||
-             std::is_same_v<NotRun, op::LayerNorm> || std::is_same_v<NotRun, op::Gather>)
+    requires(std::is_same_v<NotRun, op::BlockConv> || std::is_same_v<NotRun, op::LayerNorm> ||
+             std::is_same_v<NotRun, op::Gather>)
   Expected<void> record(const NotRun&) {
     return {};  // not_run() has refused it
   }

@@ -249,7 +249,7 @@ class DeviceBackend final : public VulkanBackend {
     const PassSize size = vulkan::size_of_pass(batch, scored, shared);
     if (!pass_ || !pass_->room().holds(size)) DLLM_CHECK_OK(record(size));
     unrolled_ = {};
-    if (!rules.empty() && profile_ == nullptr && shared.stores.empty() && shared.copies.empty())
+    if (!rules.empty() && profile_ == nullptr && !pass_->hands_out() && shared.stores.empty() && shared.copies.empty())
       unrolled_ = vulkan::plan_unrolling(batch, rules, scored.needs, pass_->most_passes());
     const auto start = std::chrono::steady_clock::now();
     DLLM_CHECK_OK(vulkan::VulkanKvCache::share(device_, shared.copies));
@@ -274,6 +274,7 @@ class DeviceBackend final : public VulkanBackend {
   /// Of one of the passes that have run.
   std::vector<Scores> scores_of(std::span<const SequenceStep> batch, std::int32_t pass) {
     std::vector<Scores> scores(batch.size());
+    pass_->hand_out(batch, scores);
     if (head_.gather().empty()) return scores;
     // Where a row's logits are, among those that are kept.
     std::vector<std::int64_t> kept;

@@ -59,7 +59,7 @@ class MakeModel(CliCase):
         record = json.loads(self.ok(*words).stdout)
         self.assertEqual(record, record | {"ids": json.loads(self.ok(*words, "-t", "1").stdout)["ids"]})
         self.assertEqual(len(record["ids"]), 20)
-        refused = self.fails(2, "run", "-m", path, "--algorithm", "threshold", "hello")
+        refused = self.fails(2, "run", "-m", path, "--algorithm", "credit", "hello")
         self.assertIn("refines whole canvases", refused)
 
     def test_same_seed_same_bytes(self):

@@ -5,7 +5,7 @@
 // sure.
 //
 // `mixed_tokens` above 1 mixes the likeliest tokens by their probabilities, and the mask by the rest. `hard_tokens`
-// reads tokens as they are. A model must have been trained for mixtures; none of DMax's own is read here.
+// reads tokens as they are. A model must have been trained for mixtures (ModelDesc::soft_tokens).
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -23,14 +23,25 @@ struct DmaxOptions : ThresholdOptions {
   bool hard_tokens = false;
 };
 
+constexpr double kTrainedThreshold = 0.5;  ///< that of models trained for it
+
 OptionRows<DmaxOptions> dmax_rows() {
   using O = DmaxOptions;
+  // README.md and scripts of github.com/czg1225/DMax.
+  OptionRows<ThresholdOptions> threshold = threshold_rows();
+  threshold.front().derive = [](const ThresholdOptions& own, const ModelDesc& desc, const MethodContext&) {
+    return OptionValue(desc.soft_tokens ? kTrainedThreshold : own.threshold);
+  };
   return join_rows<O>(
-      threshold_rows(),
+      std::move(threshold),
       OptionRows<O>{
           option("sure_threshold", &O::sure_threshold, 0, 2, "",
                  "a block ends when all of its tokens have this probability, or none changes"),
-          option("most_passes", &O::most_passes, 1, kMostInteger, "passes", "of a block: tokens may alternate"),
+          option("most_passes", &O::most_passes, 1, kMostInteger, "passes", "of a block: tokens may alternate")
+              .otherwise("one per position of a block",
+                         [](const O&, const ModelDesc&, const MethodContext& context) {
+                           return OptionValue(std::int64_t{context.block_length});
+                         }),
           option("hard_tokens", &O::hard_tokens, "tokens are read as they are"),
           option("mixed_tokens", &O::mixed_tokens, 1, 16, "tokens", "likeliest tokens that a mixture has")
               .only("without --hard-tokens", [](const O& o) { return !o.hard_tokens; })});
@@ -125,6 +136,8 @@ DecoderEntry dmax_decoder() {
              [](const DmaxOptions& options, const MethodContext&) { return std::make_unique<Dmax>(options); })
       .only_for(has_mask)
       .not_read({"cfg_scale", "smoothing"})
+      .standard_for("for models trained to read tokens as mixtures",
+                    [](const ModelDesc& desc) { return desc.mask.has_value() && desc.soft_tokens; })
       .depending_on(dmax_rows(), [](const DmaxOptions& options) {
         return MethodTraits{.greedy = true, .revises = true, .soft = !options.hard_tokens};
       });

@@ -45,7 +45,8 @@ DecoderEntry threshold_decoder() {
              "threshold", "every position above a confidence, at least the best (dInfer)", threshold_rows(),
              [](const ThresholdOptions& options, const MethodContext&) { return std::make_unique<Threshold>(options); })
       .always({.stateless = true})
-      .standard_for("", [](const ModelDesc& desc) { return desc.mask.has_value() && desc.modes.empty(); });
+      .standard_for(
+          "", [](const ModelDesc& desc) { return desc.mask.has_value() && desc.modes.empty() && !desc.soft_tokens; });
 }
 
 }  // namespace dllm

@@ -4,24 +4,38 @@
 #include <cmath>
 #include <numeric>
 
+#include "decode/decoder/shared_rows.h"
 #include "decode/loop/canvas_methods.h"
 #include "decode/registry.h"
 
 namespace dllm {
 namespace {
 
+template <class O>
+OptionRow<O> passes_row() {
+  return option("steps", &O::steps, 1, kMostPositions, "", "maximum number of passes over one canvas")
+      .flag("--diffusion-steps")
+      .otherwise("as the model recommends", [](const O&, const ModelDesc& desc, const MethodContext&) {
+        return OptionValue(std::int64_t{desc.canvas.max_steps});
+      });
+}
+
 OptionRows<CanvasOptions> canvas_rows() {
   using O = CanvasOptions;
-  const std::string model = "as the model recommends";
   return {
-      option("steps", &O::steps, 1, kMostPositions, "", "maximum number of passes over one canvas")
-          .flag("--diffusion-steps")
-          .otherwise(model, [](const O&, const ModelDesc& desc,
-                               const MethodContext&) { return OptionValue(std::int64_t{desc.canvas.max_steps}); }),
+      passes_row<O>(),
       option("entropy_bound", &O::entropy_bound, 0, 1e6, "nats", "bound on the sum of the entropies accepted in a pass")
-          .otherwise(model, [](const O&, const ModelDesc& desc,
-                               const MethodContext&) { return OptionValue(desc.canvas.entropy_bound); }),
-  };
+          .otherwise("as the model recommends", [](const O&, const ModelDesc& desc, const MethodContext&) {
+            return OptionValue(desc.canvas.entropy_bound);
+          })};
+}
+
+struct SureOptions : ThresholdOptions {
+  std::optional<std::int32_t> steps;
+};
+
+OptionRows<SureOptions> sure_rows() {
+  return join_rows<SureOptions>(threshold_rows(), OptionRows<SureOptions>{passes_row<SureOptions>()});
 }
 
 MethodDeclaration without_options(std::string name, std::string meaning) {
@@ -33,7 +47,9 @@ MethodDeclaration without_options(std::string name, std::string meaning) {
 }  // namespace
 
 const std::vector<MethodDeclaration>& canvas_windows() {
-  static const std::vector<MethodDeclaration> all = {without_options("block", "a canvas")};
+  static const std::vector<MethodDeclaration> all = {
+      without_options("block", "a canvas"),
+      without_options("adaptive", "a canvas as long as the answer so far, from --block-length to the model's")};
   return all;
 }
 
@@ -49,8 +65,18 @@ CanvasEntry canvas_entropy_bound() {
       [](const CanvasOptions& options, const MethodContext&) { return std::make_unique<CanvasOptions>(options); });
 }
 
+CanvasEntry canvas_threshold() {
+  return declare_method<CanvasOptions>(
+             "threshold", "for models that refine whole canvases: sure tokens are kept for good (mlx-vlm)", sure_rows(),
+             [](const SureOptions& options, const MethodContext&) {
+               return std::make_unique<CanvasOptions>(CanvasOptions{options.steps, {}, options.threshold});
+             })
+      .alias("confidence-threshold");
+}
+
 void CanvasSampler::begin() {
   passes_ = 0;
+  kept_.clear();
   finished_ = false;
   history_.clear();
 }
@@ -65,19 +91,36 @@ bool CanvasSampler::is_stable(const std::vector<TokenId>& best) const {
          std::ranges::all_of(history_, [&best](const std::vector<TokenId>& before) { return before == best; });
 }
 
-std::vector<bool> CanvasSampler::absorb(std::span<const CanvasLook> looks) {
+std::vector<TokenId> CanvasSampler::keep_low_entropies(std::span<const CanvasLook> looks) const {
   std::vector<std::size_t> order(looks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [looks](std::size_t a, std::size_t b) { return looks[a].entropy < looks[b].entropy; });
-  std::vector<bool> accepted(looks.size(), false);
+  std::vector<TokenId> shown(looks.size(), -1);
   double before = 0;
   for (const std::size_t i : order) {
     if (before > config_.entropy_bound) break;
-    accepted[i] = true;
+    shown[i] = looks[i].drawn;
     before += looks[i].entropy;
   }
+  return shown;
+}
 
+void CanvasSampler::keep_sure(std::span<const CanvasLook> looks) {
+  kept_.resize(looks.size(), -1);
+  std::size_t surest = looks.size();
+  bool any = false;
+  for (std::size_t i = 0; i < looks.size(); ++i) {
+    if (kept_[i] >= 0) continue;
+    if (surest == looks.size() || looks[i].confidence > looks[surest].confidence) surest = i;
+    if (looks[i].confidence >= *config_.threshold) kept_[i] = looks[i].best, any = true;
+  }
+  if (!any && surest < looks.size()) kept_[surest] = looks[surest].best;
+}
+
+std::vector<TokenId> CanvasSampler::absorb(std::span<const CanvasLook> looks) {
+  if (config_.threshold) keep_sure(looks);
+  std::vector<TokenId> shown = config_.threshold ? kept_ : keep_low_entropies(looks);
   std::vector<TokenId> best;
   double sum = 0;
   for (const CanvasLook& look : looks) {
@@ -86,10 +129,11 @@ std::vector<bool> CanvasSampler::absorb(std::span<const CanvasLook> looks) {
   }
   const bool confident = sum / static_cast<double>(looks.size()) < config_.confidence;
   ++passes_;
-  finished_ = passes_ >= config_.max_steps || (confident && is_stable(best));
+  const bool all_kept = config_.threshold && std::ranges::find(kept_, -1) == kept_.end();
+  finished_ = passes_ >= config_.max_steps || all_kept || (confident && is_stable(best));
   history_.push_back(std::move(best));
   if (static_cast<std::int32_t>(history_.size()) > config_.stability) history_.erase(history_.begin());
-  return accepted;
+  return shown;
 }
 
 TokenId canvas_noise(const RngKey& key, std::uint32_t pass, Position position, std::int64_t vocab) {

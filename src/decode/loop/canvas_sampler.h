@@ -13,15 +13,17 @@ namespace dllm {
 
 /// One pass's prediction for one position of a canvas, at the pass's temperature.
 struct CanvasLook {
-  TokenId best = -1;   ///< arg-max
-  TokenId drawn = -1;  ///< from the softmax
-  double entropy = 0;  ///< nats
+  TokenId best = -1;      ///< arg-max
+  TokenId drawn = -1;     ///< from the softmax
+  double entropy = 0;     ///< nats
+  double confidence = 0;  ///< probability of `best`
 };
 
 /// A request's overrides of a canvas model's recommendations (CanvasDesc).
 struct CanvasOptions {
   std::optional<std::int32_t> steps;  ///< passes over one canvas
   std::optional<double> entropy_bound;
+  std::optional<double> threshold;  ///< see CanvasDesc
 };
 
 /// DiffusionGemma's decisions on one canvas after another (transformers' EntropyBoundSampler and its stopping rule).
@@ -32,6 +34,9 @@ struct CanvasOptions {
 /// earlier. The canvas ends when its arg-max has been the same for `stability` passes and the mean entropy is below
 /// `confidence`, or after `max_steps` passes; its arg-max is the answer. With r passes left, including the current one,
 /// the temperature is t_min + (t_max - t_min) r / max_steps.
+///
+/// With a threshold (mlx-vlm 0.7.10, "confidence-threshold") a position keeps its arg-max for good once its probability
+/// reaches it; in each pass at least the surest does. The canvas also ends when all positions have kept one.
 class CanvasSampler {
  public:
   explicit CanvasSampler(const CanvasDesc& config) : config_(config) {}
@@ -40,18 +45,21 @@ class CanvasSampler {
   void begin();
   /// Temperature of the next pass.
   double temperature() const;
-  /// Which positions keep their draw. Ties in entropy: the lower position first.
-  std::vector<bool> absorb(std::span<const CanvasLook> looks);
+  /// What the positions show in the next pass; -1: noise. Ties in entropy or confidence: the lower position first.
+  std::vector<TokenId> absorb(std::span<const CanvasLook> looks);
   /// Whether the last pass ended the canvas.
   bool finished() const { return finished_; }
 
  private:
   bool is_stable(const std::vector<TokenId>& best) const;
+  std::vector<TokenId> keep_low_entropies(std::span<const CanvasLook> looks) const;
+  void keep_sure(std::span<const CanvasLook> looks);
 
   CanvasDesc config_;
   std::int32_t passes_ = 0;
   bool finished_ = false;
   std::vector<std::vector<TokenId>> history_;  ///< arg-max of the last passes, at most `stability`
+  std::vector<TokenId> kept_;                  ///< with a threshold: by position; -1: nothing yet
 };
 
 /// The random token that `position` shows in pass `pass` (counted over the whole answer, from 0) if it was not

@@ -9,17 +9,34 @@ namespace {
 
 std::vector<CanvasLook> looks(const std::vector<double>& entropies, TokenId best = 1) {
   std::vector<CanvasLook> result;
-  for (const double entropy : entropies) result.push_back({best, 2, entropy});
+  for (const double entropy : entropies) result.push_back({best, 2, entropy, 0});
   return result;
 }
 
 TEST(CanvasSampler, AcceptsWhileTheEntropiesBeforeSumToTheBound) {
   CanvasSampler sampler({.length = 4, .entropy_bound = 0.5});
-  using Kept = std::vector<bool>;
-  EXPECT_EQ(sampler.absorb(looks({0.9, 0.25, 0.25, 0.3})), (Kept{false, true, true, true}));  // 0.25 + 0.25 = 0.5
-  EXPECT_EQ(sampler.absorb(looks({0.9, 0.25, 0.3, 0.3})), (Kept{false, true, true, false}));  // the lower of two equal
-  EXPECT_EQ(sampler.absorb(looks({9, 8, 7, 10})), (Kept{false, false, true, false})) << "at least one";
-  EXPECT_EQ(sampler.absorb(looks({0, 0, 0, 0})), (Kept{true, true, true, true}));
+  using Kept = std::vector<TokenId>;
+  EXPECT_EQ(sampler.absorb(looks({0.9, 0.25, 0.25, 0.3})), (Kept{-1, 2, 2, 2}));  // 0.25 + 0.25 = 0.5
+  EXPECT_EQ(sampler.absorb(looks({0.9, 0.25, 0.3, 0.3})), (Kept{-1, 2, 2, -1}));  // the lower of two equal
+  EXPECT_EQ(sampler.absorb(looks({9, 8, 7, 10})), (Kept{-1, -1, 2, -1})) << "at least one";
+  EXPECT_EQ(sampler.absorb(looks({0, 0, 0, 0})), (Kept{2, 2, 2, 2}));
+}
+
+TEST(CanvasSampler, SureTokensAreKeptForGood) {
+  CanvasSampler sampler({.length = 4, .max_steps = 9, .confidence = 0, .threshold = 0.75});
+  using Kept = std::vector<TokenId>;
+  const auto pass = [&](const std::vector<double>& confidences, TokenId best) {
+    std::vector<CanvasLook> seen;
+    for (const double one : confidences) seen.push_back({best, 99, 1.0, one});
+    return sampler.absorb(seen);
+  };
+  EXPECT_EQ(pass({0.2, 0.75, 0.5, 0.9}, 5), (Kept{-1, 5, -1, 5})) << "from the threshold on";
+  EXPECT_EQ(pass({0.4, 0.9, 0.4, 0.9}, 6), (Kept{6, 5, -1, 5})) << "the surest, of equal ones the first";
+  EXPECT_FALSE(sampler.finished());
+  EXPECT_EQ(pass({0.9, 0.1, 0.1, 0.1}, 7), (Kept{6, 5, 7, 5}));
+  EXPECT_TRUE(sampler.finished()) << "nothing is left";
+  sampler.begin();
+  EXPECT_EQ(pass({0.1, 0.1, 0.1, 0.8}, 8), (Kept{-1, -1, -1, 8}));
 }
 
 TEST(CanvasSampler, TemperatureFallsFromPassToPass) {

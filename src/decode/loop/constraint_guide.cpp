@@ -62,23 +62,29 @@ std::optional<std::vector<TokenId>> ConstraintGuide::complete(std::span<const co
 Expected<void> ConstraintGuide::apply(const Canvas& canvas, const DenoisePass& pass, const Scores& scores,
                                       std::vector<Candidate>& candidates) {
   if (!on() || candidates.empty()) return {};
-  const Position begin = canvas.answer_begin(), end = begin + config_.length;
   if (scores.logits.empty())
     return Error{ErrorCode::kUnsupported, "this backend returns no logits", "constrained answer", "give --backend cpu"};
   const std::size_t vocabulary = scores.logits.size() / scores.rows.size();
+  std::vector<std::span<const float>> rows;
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    rows.push_back(
+        std::span(scores.logits).subspan(static_cast<std::size_t>(pass.score_of_wanted[i]) * vocabulary, vocabulary));
+  return apply(canvas, rows, candidates);
+}
+
+Expected<void> ConstraintGuide::apply(const Canvas& canvas, std::span<const std::span<const float>> rows,
+                                      std::vector<Candidate>& candidates) {
+  if (!on() || candidates.empty()) return {};
+  const Position begin = canvas.answer_begin(), end = begin + config_.length;
   // Behind the last position that is given or predicted, all are alike.
   Position last = std::min(end, canvas.size());
   while (last > begin && canvas.masked(last - 1) && last - 1 > candidates.back().position) --last;
   std::vector<constrain::Slot> slots(static_cast<std::size_t>(last - begin));
   for (Position p = begin; p < last; ++p)
     if (!canvas.masked(p)) slots[static_cast<std::size_t>(p - begin)].token = canvas.token(p);
-  std::vector<std::span<const float>> rows;
   std::vector<std::size_t> masks, reviewed;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    rows.push_back(
-        std::span(scores.logits).subspan(static_cast<std::size_t>(pass.score_of_wanted[i]) * vocabulary, vocabulary));
+  for (std::size_t i = 0; i < candidates.size(); ++i)
     (canvas.masked(candidates[i].position) ? masks : reviewed).push_back(i);
-  }
   constrain::ClassWeights weights(*config_.automaton);
   if (!drawing_)
     for (const std::span<const float> logits : rows) weights.add(logits);

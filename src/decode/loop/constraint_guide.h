@@ -53,6 +53,10 @@ class ConstraintGuide {
   Expected<void> apply(const Canvas& canvas, const DenoisePass& pass, const Scores& scores,
                        std::vector<Candidate>& candidates);
 
+  /// The same of candidates with their rows of logits, of all tokens.
+  Expected<void> apply(const Canvas& canvas, std::span<const std::span<const float>> rows,
+                       std::vector<Candidate>& candidates);
+
   /// The decoder's edits without the revisions that the answer cannot have, the least confident ones first: whatever
   /// else of this pass's candidates is committed to masks then fits. Call after apply(), before the canvas changes.
   std::vector<Edit> keep(const Canvas& canvas, std::vector<Edit> edits);

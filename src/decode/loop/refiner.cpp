@@ -4,12 +4,14 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/try.h"
 #include "decode/loop/denoise_pass.h"
 
 namespace dllm {
 
-Position Refiner::capacity(Position prompt, Position length, Position canvas_length) {
-  return prompt + (length + canvas_length - 1) / canvas_length * canvas_length;
+Position Refiner::capacity(Position prompt, Position length, const CanvasDesc& canvas) {
+  if (canvas.first > 0) return prompt + length;
+  return prompt + (length + canvas.length - 1) / canvas.length * canvas.length;
 }
 
 Refiner::Refiner(const ModelDesc& desc, Canvas canvas, RefineOptions options, KvCache& cache)
@@ -18,9 +20,11 @@ Refiner::Refiner(const ModelDesc& desc, Canvas canvas, RefineOptions options, Kv
       options_(std::move(options)),
       cache_(cache),
       sampler_(options_.canvas),
+      best_(options_.constraint),
+      draws_(options_.constraint),
+      finished_(canvas_),
       begin_(canvas_.prompt_end()) {
-  assert(cache_.capacity() >=
-         capacity(canvas_.prompt_end(), canvas_.size() - canvas_.prompt_end(), options_.canvas.length));
+  assert(cache_.capacity() >= capacity(canvas_.prompt_end(), canvas_.size() - canvas_.prompt_end(), options_.canvas));
   begin_canvas();
 }
 
@@ -28,7 +32,12 @@ void Refiner::begin_canvas() {
   sampler_.begin();
   fed_back_.clear();
   shown_.clear();
-  for (Position p = begin_; p < begin_ + options_.canvas.length; ++p)
+  Position length = options_.canvas.length;
+  if (options_.canvas.first > 0) {
+    length = std::clamp(begin_ - canvas_.answer_begin(), Position{options_.canvas.first}, length);
+    length = std::min(length, canvas_.size() - begin_);
+  }
+  for (Position p = begin_; p < begin_ + length; ++p)
     shown_.push_back(canvas_noise(options_.rng, pass_, p, desc_.vocab));
 }
 
@@ -63,7 +72,7 @@ StepPlan Refiner::read_context() const {
 StepPlan Refiner::refine() const {
   StepPlan plan;
   plan.region = Region::kCanvas;
-  plan.visible = {{0, begin_ + options_.canvas.length}};
+  plan.visible = {{0, canvas_end()}};
   for (std::size_t i = 0; i < shown_.size(); ++i) {
     plan.rows.push_back({begin_ + static_cast<Position>(i), shown_[i]});
     plan.scored.push_back(static_cast<std::int32_t>(i));
@@ -72,7 +81,7 @@ StepPlan Refiner::refine() const {
   return plan;
 }
 
-ScoreRequest Refiner::request() const {
+ScoreRequest Refiner::request() {
   ScoreRequest request;
   request.temperature = sampler_.temperature();
   request.distribution = ScoreDistribution::kSampled;
@@ -80,6 +89,10 @@ ScoreRequest Refiner::request() const {
   request.step = pass_;
   request.top_tokens = 1;
   request.logits = true;
+  ScoreRequest likeliest = request;
+  likeliest.temperature = 0;
+  best_.configure(likeliest);
+  draws_.configure(request);
   return request;
 }
 
@@ -90,7 +103,7 @@ Expected<DenoiseStep> Refiner::absorb(std::span<const Scores> scores) {
   counters_.rows_forwarded += static_cast<std::int64_t>(plan.rows.size());
   counters_.rows_scored += static_cast<std::int64_t>(plan.scored.size());
   DenoiseStep step;
-  step.window = {begin_, std::min(begin_ + options_.canvas.length, canvas_.size())};
+  step.window = {begin_, std::min(canvas_end(), canvas_.size())};
   if (plan.region == Region::kContext) {
     read_ = begin_;
     return step;
@@ -98,31 +111,60 @@ Expected<DenoiseStep> Refiner::absorb(std::span<const Scores> scores) {
 
   std::vector<CanvasLook> looks;
   for (std::size_t i = 0; i < shown_.size(); ++i) {
-    looks.push_back({scores[0].top[i].token, scores[0].rows[i].token, scores[0].rows[i].entropy});
+    looks.push_back({scores[0].top[i].token, scores[0].rows[i].token, scores[0].rows[i].entropy, 0});
     if (looks.back().best < 0 || looks.back().drawn < 0 || !std::isfinite(looks.back().entropy))
       return not_a_number(plan.rows[i].position, pass_);
   }
   feed_back(scores[0]);  // at the temperature of this pass
-  const std::vector<bool> accepted = sampler_.absorb(looks);
-  show(scores[0], looks, step);
+  DLLM_CHECK_OK(hold(scores[0], looks));
+  const std::vector<TokenId> kept = sampler_.absorb(looks);
+  show(looks, step);
   ++pass_;
   for (std::size_t i = 0; i < shown_.size(); ++i)
-    shown_[i] = accepted[i] ? looks[i].drawn
-                            : canvas_noise(options_.rng, pass_, begin_ + static_cast<Position>(i), desc_.vocab);
+    shown_[i] =
+        kept[i] >= 0 ? kept[i] : canvas_noise(options_.rng, pass_, begin_ + static_cast<Position>(i), desc_.vocab);
   if (sampler_.finished()) finish_canvas();
   return step;
 }
 
-/// The arg-max of the pass, which is the answer if it is the last pass.
-void Refiner::show(const Scores& scores, std::span<const CanvasLook> looks, DenoiseStep& step) {
+/// Keeps the pass's tokens within the constraint, and computes the probabilities of the best ones.
+Expected<void> Refiner::hold(const Scores& scores, std::vector<CanvasLook>& looks) {
   const double temperature = prepared_.front().request.temperature;
-  for (Position p = step.window.begin; p < step.window.end; ++p) {
-    const auto i = static_cast<std::size_t>(p - begin_);
+  const auto vocab = static_cast<std::size_t>(desc_.vocab);
+  const auto row_of = [&](std::size_t i) { return std::span(scores.logits).subspan(i * vocab, vocab); };
+  if (best_.on()) {
+    // Nothing is asked of positions behind the answer.
+    const auto held = static_cast<std::size_t>(std::min(canvas_end(), canvas_.size()) - begin_);
+    std::vector<std::span<const float>> rows;
+    std::vector<Candidate> best, draws;
+    for (std::size_t i = 0; i < held; ++i) {
+      rows.push_back(row_of(i));
+      best.push_back(candidate_of(begin_ + static_cast<Position>(i), scores, i, {}));
+    }
+    draws = best;
+    DLLM_CHECK_OK(best_.apply(finished_, rows, best));
+    DLLM_CHECK_OK(draws_.apply(finished_, rows, draws));
+    for (std::size_t i = 0; i < held; ++i) {
+      looks[i].best = best[i].token;
+      looks[i].drawn = draws[i].token;
+      looks[i].entropy = draws[i].entropy;
+    }
+  }
+  for (std::size_t i = 0; i < looks.size(); ++i) {
     const RowScore& row = scores.rows[i];
-    const double lead = (static_cast<double>(scores.top[i].logit) - static_cast<double>(row.logit)) / temperature;
-    const double confidence =
-        looks[i].best == row.token ? row.confidence : std::min(1.0, row.confidence * std::exp(lead));
-    const Edit edit{p, looks[i].best, canvas_.masked(p) ? EditKind::kCommit : EditKind::kRevise, confidence};
+    const double lead =
+        (static_cast<double>(row_of(i)[static_cast<std::size_t>(looks[i].best)]) - static_cast<double>(row.logit)) /
+        temperature;
+    looks[i].confidence = looks[i].best == row.token ? row.confidence : std::min(1.0, row.confidence * std::exp(lead));
+  }
+  return {};
+}
+
+/// The arg-max of the pass, which is the answer if it is the last pass.
+void Refiner::show(std::span<const CanvasLook> looks, DenoiseStep& step) {
+  for (Position p = step.window.begin; p < step.window.end; ++p) {
+    const CanvasLook& look = looks[static_cast<std::size_t>(p - begin_)];
+    const Edit edit{p, look.best, canvas_.masked(p) ? EditKind::kCommit : EditKind::kRevise, look.confidence};
     if (canvas_.apply(edit)) step.edits.push_back(edit);
   }
 }
@@ -149,10 +191,11 @@ void Refiner::feed_back(const Scores& scores) {
 }
 
 void Refiner::finish_canvas() {
-  const Position end = std::min(begin_ + options_.canvas.length, canvas_.size());
+  const Position end = std::min(canvas_end(), canvas_.size());
   for (Position p = begin_; p < end && !stop_; ++p)
     if (std::ranges::find(options_.stop_ids, canvas_.token(p)) != options_.stop_ids.end()) stop_ = p;
-  begin_ += options_.canvas.length;
+  for (Position p = begin_; p < end; ++p) finished_.apply({.position = p, .token = canvas_.token(p)});
+  begin_ = canvas_end();
   begin_canvas();
 }
 

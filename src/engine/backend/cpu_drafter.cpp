@@ -63,9 +63,11 @@ Expected<void> add_copy(const std::shared_ptr<const Model>& drafts, CpuOptions c
 
 Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Model>& drafter, CpuOptions cpu,
                            RunningBackend& running) {
-  const auto& own = static_cast<const CpuBackend&>(*running.backend);
-  cpu.isa = own.isa();
-  cpu.kv = kv_type_of(own.kv_type());
+  // A device's model has a cache of its own type.
+  if (const auto* const own = dynamic_cast<const CpuBackend*>(running.backend.get())) {
+    cpu.isa = own->isa();
+    cpu.kv = kv_type_of(own->kv_type());
+  }
   cpu.weight_cache = {};
   cpu.profile = nullptr;  // it counts the operators of one graph
   cpu.progress = {};      // the model's has been shown

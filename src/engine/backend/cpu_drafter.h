@@ -22,8 +22,9 @@ Expected<std::shared_ptr<const Model>> open_copy(const Model& model, const LoadO
 /// with, and the copy's weight cache. Errors: those of CpuBackend::create().
 Expected<void> add_copy(const std::shared_ptr<const Model>& drafts, CpuOptions cpu, RunningBackend& running);
 
-/// Puts the drafter beside the CpuBackend in `running`, which hands out the hidden states that it reads. `cpu`: what
-/// that backend was made with. Errors: those of CpuBackend::create().
+/// Puts the drafter, which runs on this processor, beside the backend in `running`, which hands out the hidden states
+/// that it reads. `cpu`: what a CpuBackend was made with, or how the drafter's are made. Errors: those of
+/// CpuBackend::create().
 Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Model>& drafter, CpuOptions cpu,
                            RunningBackend& running);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "cpu/model_memory.h"
 #include "cpu/packed_weights.h"
 #include "engine/backend/cpu.h"
+#include "engine/backend/cpu_drafter.h"
 #include "engine/backends.h"
 #include "engine/cut_backend.h"
 #include "engine/load_options.h"
@@ -27,11 +29,11 @@ namespace {
 constexpr const char *kLayers = "gpu_layers", *kUnroll = "unroll";
 
 const LoadReader& vulkan_reader() {
-  static const LoadReader reader{
-      "vulkan",
-      {"threads", "cache_type", "arithmetic", "weight_cache", "lora", "lora_draft", "device", kLayers, kUnroll},
-      "the Vulkan backend does not read it",
-      "leave it out"};
+  static const LoadReader reader{"vulkan",
+                                 {"threads", "cache_type", "arithmetic", "weight_cache", "lora", "lora_draft",
+                                  "draft_model", "device", kLayers, kUnroll},
+                                 "the Vulkan backend does not read it",
+                                 "leave it out"};
   return reader;
 }
 
@@ -103,6 +105,10 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
   if (!options.arithmetic.empty() && options.arithmetic != "exact")
     return Error{ErrorCode::kUnsupported, fmt::format("the Vulkan backend has no arithmetic '{}'", options.arithmetic),
                  "--arithmetic", "leave it out"};
+  DLLM_TRY(const std::shared_ptr<const Model> drafter, open_drafter(model, options, log));
+  if (!drafter && !options.draft_model.empty())
+    return Error{ErrorCode::kUnsupported, "a copy of the model makes no drafts for the Vulkan backend", "--draft-model",
+                 "give a drafter (DFlash), or leave it out"};
   const std::optional<std::int64_t> layers = load_rows::own_integer(options, kLayers);
   const std::int64_t unroll = load_rows::own_integer(options, kUnroll).value_or(1);
   const bool whole = !layers || *layers >= static_cast<std::int64_t>(layers_of(model.build({1, 1})).size());
@@ -121,14 +127,22 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
   vulkan.threads = options.threads;
   vulkan.kv = kv_type_of(options.cache_type);
   vulkan.unroll = static_cast<std::int32_t>(unroll);
+  if (!whole && drafter)
+    return Error{ErrorCode::kUnsupported, "a drafter needs all of its model's layers on one side", "--draft-model",
+                 "leave it out, or --gpu-layers"};
   if (!whole) return run_split(model, options, std::move(vulkan), *layers);
+  const std::vector<std::int32_t> hidden =
+      drafter ? drafter->desc().drafter.target_layers : std::vector<std::int32_t>();
   vulkan.progress = options.progress;
   DLLM_TRY(vulkan.weight_cache, weight_cache_options(path, options, log));
   vulkan.weight_cache.check_source = [&model, &path] { return check_unreplaced(model, path); };
   DLLM_TRY(std::unique_ptr<VulkanBackend> backend,
            make_vulkan_backend(
-               model.desc(), [&model](StepShape shape) { return model.build(shape); }, model.weights(), vulkan));
-  return run_on_vulkan(std::move(backend));
+               model.desc(), [&model, hidden](StepShape shape) { return model.build(shape, hidden); }, model.weights(),
+               vulkan));
+  RunningBackend running = run_on_vulkan(std::move(backend));
+  if (drafter) DLLM_CHECK_OK(add_drafter(model, drafter, cpu_options(options), running));
+  return running;
 }
 
 std::vector<LoadOption> vulkan_options() {

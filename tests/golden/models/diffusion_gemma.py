@@ -239,6 +239,58 @@ class Sampler:
         return tokens[len(prompt) :], passes
 
 
+class SureSampler(Sampler):
+    """mlx-vlm 0.7.10's "confidence-threshold" (generate/diffusion.py, at temperature 0), over canvases that grow."""
+
+    def keep(self, p, kept):
+        sure = p.max(1)
+        free = np.flatnonzero(kept < 0)
+        self.gap(np.abs(sure[free] - self.o["threshold"]).min())
+        reached = free[sure[free] >= self.o["threshold"]]
+        if len(reached) == 0:
+            best = np.sort(sure[free])[::-1]
+            self.gap(best[0] - best[1] if len(best) > 1 else math.inf)
+            reached = free[sure[free].argmax()]
+        kept[reached] = p.argmax(1)[reached]
+
+    def run(self, model, prompt, length):
+        o, tokens, read, step, passes = self.o, list(prompt), 0, 0, []
+        while len(tokens) < len(prompt) + length:
+            model(tokens[read:], read, False)
+            read, done = len(tokens), len(tokens) - len(prompt)
+            size = min(CANVAS, max(o["first"], done), length - done)
+            positions = np.arange(read, read + size)
+            shown, kept, fed_back, before = noise(o["seed"], step, positions, ROWS), np.full(size, -1), None, None
+            count = 0
+            for left in range(o["steps"], 0, -1):
+                z = model(shown, read, True, fed_back).numpy()
+                z = z / (o["t_min"] + (o["t_max"] - o["t_min"]) * left / o["steps"])
+                fed_back = torch.softmax(torch.from_numpy(z), -1)
+                p = fed_back.numpy()
+                ranked = np.sort(p, 1)
+                self.gap((ranked[:, -1] - ranked[:, -2]).min())
+                self.keep(p, kept)
+                step, count = step + 1, count + 1
+                shown = np.where(kept >= 0, kept, noise(o["seed"], step, positions, ROWS))
+                best, entropy = p.argmax(1), -(p * np.log(p)).sum(1).mean()
+                if (kept >= 0).all():
+                    break
+                if before is not None and (best == before).all():
+                    self.gap(abs(entropy - o["confidence"]))
+                    if entropy < o["confidence"]:
+                        break
+                before = best
+            passes.append(count)
+            tokens += [int(t) for t in p.argmax(1)]
+            if TEXT["eos_token_id"] in tokens[read:]:
+                break
+        return tokens[len(prompt) :], passes
+
+
+# seed, steps, t_min, t_max, threshold, confidence, positions of the first canvas
+SURE = [dict(zip(("seed", "steps", "t_min", "t_max", "threshold", "confidence", "first"), one), stability=1) for one in
+        ((34, 8, 0.6, 0.9, 0.9, 0.01, 8), (36, 12, 0.5, 0.8, 0.8, 0.3, 2), (37, 3, 0.4, 0.8, 0.9, 0.005, 3))]
+
 OPTIONS = [
     {"seed": 34, "steps": 8, "t_min": 0.2, "t_max": 0.5, "entropy_bound": 3.0, "stability": 1, "confidence": 0.6},
     {"seed": 35, "steps": 8, "t_min": 0.2, "t_max": 0.5, "entropy_bound": 3.0, "stability": 2, "confidence": 0.8},
@@ -274,11 +326,20 @@ def write(folder):
         assert narrowest > 1e-3 and gap > 1e-5
         runs.append({"options": options, "canvases": 3, "passes": passes, "ids": ids})
     assert any(len(run["passes"]) < 3 for run in runs), "no answer ends at a stop token"
+    sure = []
+    for options in SURE:
+        sampler = SureSampler(options)
+        ids, passes = sampler.run(Model(ck, Ties()), IDS, 20)
+        print(f"diffusion-gemma, sure tokens, seed {options['seed']}: {passes} passes, narrowest {sampler.narrowest:.1g}")
+        assert sampler.narrowest > 1e-5
+        sure.append({"options": options, "length": 20, "passes": passes, "ids": ids})
     np.save(folder / "diffusion-gemma.npy", logits.to(torch.float32).numpy())
     head = {"config": CONFIG, "input_ids": IDS, "canvas": NOISE, "temperature": TEMPERATURE, "ties": ties.count}
     rows = ",\n  ".join(json.dumps(run) for run in runs)
     tensors = ",\n  ".join(json.dumps(entry) for entry in ck.listing)
-    text = "{" + json.dumps(head)[1:-1] + ',\n "generations": [\n  ' + rows + '],\n "tensors": [\n  ' + tensors + "]}\n"
+    kept = ",\n  ".join(json.dumps(run) for run in sure)
+    text = ("{" + json.dumps(head)[1:-1] + ',\n "generations": [\n  ' + rows + '],\n "sure": [\n  ' + kept
+            + '],\n "tensors": [\n  ' + tensors + "]}\n")
     (folder / "diffusion-gemma.json").write_text(text)
     print(f"diffusion-gemma: ties {ties.count}, narrowest choice {ties.gap:.2g}, logits up to {logits.abs().max():.2f}")
 

@@ -39,6 +39,8 @@ SECOND = {**PLAIN, "architectures": ["DFlash2DraftModel"], "head_dim": 16, "num_
                             "conv_group_size": 16, "selector_rank": 8, "selector_top_k": 5,
                             "input_embedding_scale": 1.5, "output_multiplier": 0.5,
                             "final_logit_softcapping": 8.0}}
+SLIDING = {**PLAIN, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5,
+           "use_sliding_window": True}
 
 
 def values(name, count, offset, scale):
@@ -71,9 +73,9 @@ def drafter_of(config):
     own = config["dflash_config"]
     keys = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
             "intermediate_size", "vocab_size", "rms_norm_eps", "rope_theta", "max_position_embeddings", "block_size",
-            "num_target_layers")
+            "num_target_layers", "layer_types", "sliding_window")
     rest = {key: value for key, value in own.items() if key not in ("target_layer_ids",)}
-    made = model_mlx.DFlashConfig(**{key: config[key] for key in keys},
+    made = model_mlx.DFlashConfig(**{key: config[key] for key in keys if key in config},
                                   target_layer_ids=tuple(own["target_layer_ids"]), **rest)
     second = "selector_rank" in own
     return (model_mlx.DFlash2DraftModel if second else model_mlx.DFlashDraftModel)(made)
@@ -122,3 +124,4 @@ def record(name, config):
 if __name__ == "__main__":
     record("drafter-plain", PLAIN)
     record("drafter-second", SECOND)
+    record("drafter-sliding", SLIDING)

@@ -219,11 +219,14 @@ def softmax_experts(ck, ties, config, inner, normalize):
     return ffn
 
 
-def llada2(ck, ties, config, ids):
+def llada2(ck, ties, config, ids, mixed=()):
+    """`mixed`: position and embedding of rows that are read in place of a token's."""
     c, eps = config, config["rms_norm_eps"]
     hidden, heads, kv, d = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
     block = c.get("block_size", 32)
     x = ck("model.word_embeddings.weight", ROWS, hidden, scale=0.5)[ids]
+    for position, embedding in mixed:
+        x[position] = embedding
     visible = block_mask(len(ids), block)
 
     def dense(prefix, b, inner):

@@ -1,0 +1,40 @@
+#include "format/gguf_integers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <ranges>
+
+#include "numerics/tensor_type.h"
+
+namespace dllm::gguf {
+
+std::uint64_t bytes_of(const GgufTensor& tensor, std::uint64_t index, const IntegerPlaces& places) {
+  for (const auto& [place, bytes] : places)
+    if (place == index) return static_cast<std::uint64_t>(tensor.shape[0]) * bytes;
+  return static_cast<std::uint64_t>(codec(tensor.type).row_bytes(element_count(tensor.shape)));
+}
+
+std::vector<GgufIntegers> take_integers(const IntegerPlaces& places, std::vector<GgufTensor>& tensors,
+                                        std::vector<std::uint64_t>& infos) {
+  std::vector<GgufIntegers> lists;
+  for (const auto& [index, bytes] : places) {
+    const GgufTensor& tensor = tensors[index];
+    GgufIntegers& list = lists.emplace_back(GgufIntegers{tensor.name, {}});
+    for (std::size_t at = 0; at < tensor.data.size(); at += bytes) {
+      std::int64_t wide = 0;
+      std::int32_t narrow = 0;
+      if (bytes == sizeof(wide))
+        std::memcpy(&wide, tensor.data.data() + at, sizeof(wide));
+      else
+        std::memcpy(&narrow, tensor.data.data() + at, sizeof(narrow)), wide = narrow;
+      list.values.push_back(wide);
+    }
+  }
+  for (const auto& [index, bytes] : std::views::reverse(places)) {
+    tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(index));
+    infos.erase(infos.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+  return lists;
+}
+
+}  // namespace dllm::gguf
