@@ -30,6 +30,7 @@
 #include "vulkan/operators.h"
 #include "vulkan/pass.h"
 #include "vulkan/passes_ahead.h"
+#include "vulkan/peaks.h"
 #include "vulkan/self_test.h"
 #include "vulkan/unroll_arguments.h"
 #include "vulkan/weights.h"
@@ -107,7 +108,10 @@ class DeviceBackend final : public VulkanBackend {
     unrolling_.passes = std::clamp(options.unroll, 1, vulkan::kMostUnrolled);
     if (unrolling_.on()) DLLM_CHECK_OK(check_unrolling(graph));
     DLLM_TRY(weights_,
-             vulkan::DeviceWeights::load(device_, graph, tables_, pool_, options.weight_cache, options.progress));
+             vulkan::DeviceWeights::load(device_, graph, tables_, pool_, options.weight_cache, options.progress,
+                                         operators_.arithmetic().halves));
+    if (operators_.arithmetic().halves && !weights_.has_halves())
+      return Error{ErrorCode::kUsage, "no matrix of the model is F16 or BF16", "--arithmetic", "leave it out"};
     if (!unrolling_.on()) return {};
     DLLM_TRY(unrolling_.tables, vulkan::embedding_tables(device_, graph, tables_, pool_));
     return {};
@@ -118,7 +122,7 @@ class DeviceBackend final : public VulkanBackend {
   bool runs_branches() const override { return true; }
   bool runs_soft_tokens() const override { return true; }
   const std::string& device() const override { return device_->facts().name; }
-  std::string_view arithmetic() const override { return "exact"; }
+  std::string_view arithmetic() const override { return operators_.arithmetic().halves ? "f16" : "exact"; }
   const std::string& rounding() const override { return rounding_; }
   std::string_view kv_type() const override { return cpu::storage_name(layout_->format().type); }
   int threads() const override { return pool_.size(); }
@@ -363,6 +367,16 @@ Expected<void> check_vulkan_device(const std::string& device) {
   return {};
 }
 
+Expected<std::function<Expected<cpu::Peaks>()>> vulkan_peaks(const std::string& device) {
+  DLLM_TRY(const std::shared_ptr<vulkan::Device> opened, vulkan::Device::open({.device = device}));
+  if (opened->facts().tick_ns == 0)
+    return Error{ErrorCode::kUnsupported, opened->facts().name + " has no timestamps", "--peak", "give --no-peak"};
+  return std::function<Expected<cpu::Peaks>()>([opened]() -> Expected<cpu::Peaks> {
+    DLLM_TRY(const vulkan::DevicePeaks peaks, vulkan::measure_peaks(opened));
+    return peaks.summary();
+  });
+}
+
 Expected<std::unique_ptr<VulkanBackend>> vulkan::make_backend_on(std::shared_ptr<Device> device,
                                                                  const Arithmetic& arithmetic, ModelDesc desc,
                                                                  GraphFactory graph, Weights weights,
@@ -386,7 +400,11 @@ Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc desc, Gra
                                                              VulkanOptions options) {
   DLLM_TRY(std::shared_ptr<vulkan::Device> device,
            vulkan::Device::open({.device = options.device, .validate = options.validate}));
-  DLLM_TRY(const vulkan::Arithmetic arithmetic, vulkan::test_device(device));
+  DLLM_TRY(vulkan::Arithmetic arithmetic, vulkan::test_device(device));
+  if (options.arithmetic == VulkanArithmetic::kF16) {
+    DLLM_CHECK_OK(vulkan::test_halves(device, arithmetic));
+    arithmetic.halves = true;
+  }
   return vulkan::make_backend_on(std::move(device), arithmetic, std::move(desc), std::move(graph), std::move(weights),
                                  options);
 }

@@ -100,7 +100,8 @@ Expected<RunningBackend> run_split(const Model& model, const LoadOptions& option
 Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path, const LoadOptions& options,
                                      const Log& log) {
   DLLM_CHECK_OK(check_load(options, vulkan_reader()));
-  if (!options.arithmetic.empty() && options.arithmetic != "exact")
+  const bool halves = options.arithmetic == "f16";
+  if (!options.arithmetic.empty() && options.arithmetic != "exact" && !halves)
     return Error{ErrorCode::kUnsupported, fmt::format("the Vulkan backend has no arithmetic '{}'", options.arithmetic),
                  "--arithmetic", "leave it out"};
   const std::optional<std::int64_t> layers = load_rows::own_integer(options, kLayers);
@@ -108,6 +109,9 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
   const bool whole = !layers || *layers >= static_cast<std::int64_t>(layers_of(model.build({1, 1})).size());
   if (unroll > 1 && !whole)
     return Error{ErrorCode::kUsage, "passes in a row need all layers on the GPU", "--unroll",
+                 "leave it out, or --gpu-layers"};
+  if (halves && !whole)
+    return Error{ErrorCode::kUsage, "f16 needs all layers on the GPU", "--arithmetic",
                  "leave it out, or --gpu-layers"};
   if (layers && *layers == 0) {
     LoadOptions here = options;
@@ -121,6 +125,7 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
   vulkan.threads = options.threads;
   vulkan.kv = kv_type_of(options.cache_type);
   vulkan.unroll = static_cast<std::int32_t>(unroll);
+  if (halves) vulkan.arithmetic = VulkanArithmetic::kF16;
   if (!whole) return run_split(model, options, std::move(vulkan), *layers);
   vulkan.progress = options.progress;
   DLLM_TRY(vulkan.weight_cache, weight_cache_options(path, options, log));
@@ -160,6 +165,8 @@ Expected<std::vector<DeviceInfo>> list_cards() {
   return list;
 }
 
+Expected<PeakMeter> peaks_of_card(const LoadOptions& options) { return vulkan_peaks(options.device); }
+
 }  // namespace
 
 RunningBackend run_on_vulkan(std::unique_ptr<VulkanBackend> backend) {
@@ -194,6 +201,7 @@ BackendEntry vulkan_backend() {
   entry.readers = {vulkan_reader()};
   entry.devices.list = list_cards;
   entry.devices.check = check_vulkan_device;
+  entry.peaks = peaks_of_card;
   return entry;
 }
 
