@@ -41,7 +41,7 @@ def outputs() -> dict[str, list[str]]:
             made[name] = [f"-D{form}", *tile, str(FOLDER / "linear_matrices.comp")]
     for m, n, k, subgroup in HALVES:
         shape = [f"-DDLLM_M={m}", f"-DDLLM_N={n}", f"-DDLLM_K={k}", f"-DDLLM_SUBGROUP={subgroup}"]
-        peak = [f"-DkFloat64", *shape, str(FOLDER / "peak_halves.comp")]
+        peak = ["-DkFloat64", *shape, str(FOLDER / "peak_halves.comp")]
         made[f"peak_halves_m{m}n{n}k{k}.kEvery.spv"] = peak
         for rows in (n, 32):
             # It needs no subnormal numbers, so devices without DenormPreserve run it too.

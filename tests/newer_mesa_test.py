@@ -36,6 +36,7 @@ def install(root, programs):
     home = root / "opt/dllm"
     shutil.rmtree(home, ignore_errors=True)
     (home / "lib").mkdir(parents=True)
+    shutil.copy(ROOT / "models/tiny-llada-f32.gguf", home)
     own = {file.name for folder in ("usr/lib", "lib") for file in (root / folder).rglob("*.so*")}
     for program in programs:
         shutil.copy(program, home)
@@ -55,7 +56,8 @@ def half_answers(root):
     """What is wrong with the arithmetic `f16`: the embedded model's answer with its matrices in both types."""
     failed = []
     for kind in ("F16", "BF16"):
-        made = inside(root, "/opt/dllm/dllm", "quantize", "embedded", f"/tmp/{kind}.gguf", kind, "--pure", "--force")
+        (root / f"tmp/{kind}.gguf").unlink(missing_ok=True)
+        made = inside(root, "/opt/dllm/dllm", "quantize", "/opt/dllm/tiny-llada-f32.gguf", f"/tmp/{kind}.gguf", kind, "--pure")
         told = inside(root, "/opt/dllm/dllm", "run", "-m", f"/tmp/{kind}.gguf", "--backend", "vulkan", "--arithmetic",
                       "f16", QUESTION)
         print(told.stdout)
