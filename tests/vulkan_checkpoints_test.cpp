@@ -1,5 +1,5 @@
-// Checkpoints with what random models lack, on a Vulkan device as a whole: modes, drafts that the model checks, a region
-// of its own with mixtures, routes by block. Logits and answers have the bits of the CPU backend's.
+// Checkpoints with what random models lack, on a Vulkan device as a whole: modes, drafts that the model checks, a
+// region of its own with mixtures, routes by block. Logits and answers have the bits of the CPU backend's.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -56,9 +56,7 @@ TEST_F(VulkanCheckpoints, EveryModeOfNemotron) {
   expect_same(test::GoldenModel("nemotron"), all);
 }
 
-TEST_F(VulkanCheckpoints, TwoRegionsAndMixtures) {
-  expect_same(test::GoldenModel("diffusion-gemma"), {of_length(12)});
-}
+TEST_F(VulkanCheckpoints, TwoRegionsAndMixtures) { expect_same(test::GoldenModel("diffusion-gemma"), {of_length(12)}); }
 
 TEST_F(VulkanCheckpoints, RoutesByBlock) {
   std::vector<GenerateOptions> all = {of_length(12), of_length(12)};

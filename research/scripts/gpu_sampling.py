@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How long sampling takes on GPUs, with reductions of the logits in float64 as LLaDA's and DART's baseline programs have
-them and in the form of this project, beside a refinement step: rooflines of data sheets, at full rate and at efficiencies
-from published measurements.
+"""How long sampling takes on GPUs beside a refinement step: with reductions of the logits in float64, as in LLaDA's own
+program, and in the form of this project. Rooflines of data sheets, at full rate and at efficiencies from published
+measurements.
 
     research/scripts/gpu_sampling.py
 
@@ -14,7 +14,7 @@ SEQUENCES, BLOCK, POSITIONS, VOCAB = 16, 32, 256, 126_464
 ROWS = SEQUENCES * BLOCK
 WIDTH, LAYERS, HEADS, HEAD_DIM, FFN = 4096, 32, 32, 128, 12_288
 
-# Dense BF16, float64 outside of matrix units, bandwidth (NVIDIA's data sheets; float64 of GA102 is 1/64 of float32's 38.7).
+# Dense BF16, float64 outside of matrix units, bandwidth (NVIDIA's data sheets; GA102's float64 is 1/64 of float32).
 @dataclasses.dataclass(frozen=True)
 class Gpu:
     name: str
@@ -32,8 +32,8 @@ GPUS = (
 # Of a step: eight H800 with one sequence (dInfer), a B200 with one (SGLang): research/lab/npu-measured.md.
 EFFICIENCIES = (1.0, 0.21, 0.10)
 
-# Bytes that the operators of torch move for each logit. The head writes BF16; arg max reads it; `.to(float64)` reads 2 and
-# writes 8; softmax(dim=-1) of rows too long for registers reads twice (maximum with sum, then result) and writes; gather
+# Bytes that the operators of torch move for each logit. The head writes BF16; arg max reads it; `.to(float64)` reads 2
+# and writes 8; softmax of rows too long for registers reads twice (maximum with sum, then result) and writes; gather
 # reads one number of a row.
 FLOAT64_BYTES = 2 + 2 + (2 + 8) + (8 + 8 + 8)
 # An exponential is some 30 operations of float64 (range, polynomial of degree 11, scale), evaluated in both readings.

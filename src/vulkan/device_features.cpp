@@ -32,8 +32,8 @@ std::vector<MatrixShape> shapes_of(const Instance& instance, VkPhysicalDevice ph
       count, structure<VkCooperativeMatrixPropertiesKHR>(VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR));
   if (list(physical, &count, all.data()) != VK_SUCCESS) return shapes;
   for (const VkCooperativeMatrixPropertiesKHR& one : all)
-    if (one.scope == VK_SCOPE_SUBGROUP_KHR && one.saturatingAccumulation == VK_FALSE &&
-        one.AType == operands && one.BType == operands && one.CType == sums && one.ResultType == sums)
+    if (one.scope == VK_SCOPE_SUBGROUP_KHR && one.saturatingAccumulation == VK_FALSE && one.AType == operands &&
+        one.BType == operands && one.CType == sums && one.ResultType == sums)
       shapes.push_back({one.MSize, one.NSize, one.KSize});
   return shapes;
 }

@@ -182,8 +182,9 @@ class HalfProducts : public Halves, public testing::WithParamInterface<TensorTyp
     const cpu::PackedWeight& weight = packed.weight();
     const std::span<const std::uint8_t> panels(weight.panels,
                                                static_cast<std::size_t>(weight.panel_count() * weight.panel_bytes()));
-    made.device = {rig_.put(panels), weight.format, weight.layout, k, n, weight.panels_per_expert() * weight.panel_bytes(),
-                   half_exponent(view, pool)};
+    made.device = {
+        rig_.put(panels),         weight.format, weight.layout, k, n, weight.panels_per_expert() * weight.panel_bytes(),
+        half_exponent(view, pool)};
     return made;
   }
 

@@ -323,9 +323,9 @@ Expected<Launch> Operators::halves_product(const DeviceMatrix& matrix, const Dev
   push.panel_words = word(matrix.layout.bytes / 4), push.expert_words = word(matrix.expert_bytes / 4);
   push.has_bias = bias != 0 ? 1 : 0, push.used = word(pairs.used), push.shared_rows = pairs.shared_rows ? 1 : 0;
   push.exponent = lost, push.scale = std::ldexp(1.f, lost - 112);
-  DLLM_TRY(Launch made, launch(half_product(*units->half_shape, tile),
-                               {number_of(matrix.format->type), 0, 0, 0, 0, of_pairs ? 1U : 0U}, push,
-                               (matrix.n + 63) / 64, tile));
+  DLLM_TRY(Launch made,
+           launch(half_product(*units->half_shape, tile),
+                  {number_of(matrix.format->type), 0, 0, 0, 0, of_pairs ? 1U : 0U}, push, (matrix.n + 63) / 64, tile));
   made.experts = of_pairs ? word(pairs.experts) : 0;
   return made;
 }

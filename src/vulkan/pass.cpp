@@ -72,7 +72,12 @@ Expected<void> Pass::make_scratch(const std::shared_ptr<Device>& device, bool ha
   if (end == 0) return {};
   DLLM_TRY(experts_, Buffer::make(device, end, Place::kDevice, "a pass's experts"));
   const auto at = [&](std::int64_t offset) { return experts_.address() + static_cast<VkDeviceAddress>(offset); };
-  scratch_ = {{at(scores), at(keys)}, at(gate), at(up), at(down), {at(values), at(scales), at(sums)}, {at(half_rows), at(half_scales), 0}};
+  scratch_ = {{at(scores), at(keys)},
+              at(gate),
+              at(up),
+              at(down),
+              {at(values), at(scales), at(sums)},
+              {at(half_rows), at(half_scales), 0}};
   return {};
 }
 
@@ -176,8 +181,8 @@ Expected<std::vector<std::pair<std::string_view, double>>> Pass::shader_times() 
 }
 
 std::int64_t Pass::bytes() const {
-  return arguments_.bytes() + arena_.bytes() + codes_.bytes() + halves_.bytes() + experts_.bytes() + parts_.bytes() + reduced_.bytes() +
-         logits_.bytes() + candidates_.bytes() + kept_.bytes();
+  return arguments_.bytes() + arena_.bytes() + codes_.bytes() + halves_.bytes() + experts_.bytes() + parts_.bytes() +
+         reduced_.bytes() + logits_.bytes() + candidates_.bytes() + kept_.bytes();
 }
 
 Expected<void> Pass::run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared,

@@ -225,8 +225,8 @@ class Pass::Recorder {
       DLLM_CHECK_OK(
           add(operators().quantize(inner, exact, scratch.gate, scratch.codes, counted(o.x, used)), o.x, used));
     }
-    DLLM_CHECK_OK(add(operators().linear(down, scratch.gate, halves ? scratch.halves : scratch.codes, 0, rows_of(o.x), scratch.down,
-                                         {route, used, false, experts}),
+    DLLM_CHECK_OK(add(operators().linear(down, scratch.gate, halves ? scratch.halves : scratch.codes, 0, rows_of(o.x),
+                                         scratch.down, {route, used, false, experts}),
                       o.x, used));
     return add(operators().mix_experts(used, width(o.out), scratch.down, route, value(o.out)), o.out);
   }

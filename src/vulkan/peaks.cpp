@@ -68,8 +68,7 @@ Expected<double> rate_of(const std::shared_ptr<Device>& device, std::string_view
   if (shape) constants[11] = shape->m, constants[12] = shape->n, constants[13] = shape->k;
   DLLM_TRY(const Pipeline pipeline, Pipeline::make(device, shader, kForm, constants));
   DLLM_TRY(const Buffer to, Buffer::make(device, 64, Place::kDevice, "the measurement of peaks"));
-  DLLM_TRY(const double seconds,
-           seconds_of(device, pipeline, PeakRatePush{to.address(), load.rounds, 3}, load.groups));
+  DLLM_TRY(const double seconds, seconds_of(device, pipeline, PeakRatePush{to.address(), load.rounds, 3}, load.groups));
   return operations * 8 * load.rounds * load.groups * (shape ? 4 : threads) / seconds;
 }
 
@@ -91,8 +90,9 @@ Expected<double> read_rate(const std::shared_ptr<Device>& device) {
   DLLM_TRY(const Pipeline pipeline, Pipeline::make(device, "peak_read", kForm, {}));
   constexpr std::uint32_t kPieces = 64, kThreads = 256;
   const auto groups = static_cast<std::uint32_t>(bytes / 16 / kPieces / kThreads);
-  DLLM_TRY(const double seconds,
-           seconds_of(device, pipeline, PeakReadPush{from->address(), to.address(), kPieces, groups * kThreads}, groups));
+  DLLM_TRY(
+      const double seconds,
+      seconds_of(device, pipeline, PeakReadPush{from->address(), to.address(), kPieces, groups * kThreads}, groups));
   return static_cast<double>(bytes) / seconds;
 }
 

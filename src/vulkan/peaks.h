@@ -11,11 +11,11 @@ namespace dllm::vulkan {
 /// A device's limits, in operations (a multiply and an add are two) and bytes per second, each by a shader that does
 /// nothing else. 0: it has no such unit.
 struct DevicePeaks {
-  double read = 0;      ///< of its memory
-  double floats = 0;    ///< fused multiply-adds of F32
-  double dots = 0;      ///< integer dot products
-  double matrices = 0;  ///< cooperative matrices of int8
-  double halves = 0;    ///< those of F16 that add in F32
+  double read = 0;                       ///< of its memory
+  double floats = 0;                     ///< fused multiply-adds of F32
+  double dots = 0;                       ///< integer dot products
+  double matrices = 0;                   ///< cooperative matrices of int8
+  double halves = 0;                     ///< those of F16 that add in F32
   MatrixShape matrix_shape, half_shape;  ///< of the fastest operation
 
   /// In the CPU's terms: int8 is the faster of both units; bf16 is F16's, which no device does slower.

@@ -61,8 +61,8 @@ std::string product_module(const cpu::PackedFormat& format);
 struct ProductUnits {
   DeviceFacts facts;
   ShaderForm form = ShaderForm::kFloat64;
-  std::optional<std::uint32_t> layout;  ///< of the accumulators of linear_matrices.comp; nothing: it cannot run
-  bool kernels = false;                 ///< those of cuda/ run and have passed the self-test
+  std::optional<std::uint32_t> layout;      ///< of the accumulators of linear_matrices.comp; nothing: it cannot run
+  bool kernels = false;                     ///< those of cuda/ run and have passed the self-test
   std::optional<MatrixShape> half_shape{};  ///< of the operation for products in F16; nothing: they cannot run
 };
 

@@ -92,9 +92,9 @@ Expected<Fused64> choose_fused64(const DeviceFacts& facts, const Observe64& obse
 /// sets `kernels` and `kernels_fault`. Errors: kResource, of the shaders.
 Expected<void> test_kernels(const std::shared_ptr<Device>& device, Arithmetic& arithmetic);
 
-/// Whether products in F16 run on a device (Arithmetic::halves): sums that no rounding touches have their bits, and others
-/// are within k units of 2^-23 of the sum of their products' magnitudes. Errors: kUnsupported, which says why it does
-/// not; kResource.
+/// Whether products in F16 run on a device (Arithmetic::halves): sums that no rounding touches have their bits, and
+/// others are within k units of 2^-23 of the sum of their products' magnitudes. Errors: kUnsupported, which says why it
+/// does not; kResource.
 Expected<void> test_halves(const std::shared_ptr<Device>& device, const Arithmetic& arithmetic);
 
 /// All three for a device, by running the tests on it: some milliseconds, and where it runs kernels the time to compile

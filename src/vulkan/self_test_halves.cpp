@@ -41,7 +41,8 @@ std::vector<std::uint16_t> half_panels(TensorType type, std::int64_t panel_bytes
   for (std::int64_t n = 0; n < kHalfOutputs; ++n)
     for (std::int64_t k = 0; k < kHalfWidth; ++k) {
       const std::int64_t lane = n % cpu::kPanel;
-      const std::int64_t at = type == TensorType::kF16 ? k * cpu::kPanel + lane : (k / 2 * cpu::kPanel + lane) * 2 + k % 2;
+      const std::int64_t at =
+          type == TensorType::kF16 ? k * cpu::kPanel + lane : (k / 2 * cpu::kPanel + lane) * 2 + k % 2;
       words[static_cast<std::size_t>(n / cpu::kPanel * panel + at)] =
           half_bits(half_operand(static_cast<std::uint32_t>(n * kHalfWidth + k), 1, integers), type);
     }
@@ -90,12 +91,14 @@ bool halves_are_right(const std::vector<float>& seen, bool integers) {
     for (std::int64_t n = 0; n < kHalfOutputs; ++n) {
       double sum = 0, magnitude = 0;
       for (std::int64_t k = 0; k < kHalfWidth; ++k) {
-        const double product = static_cast<double>(half_operand(static_cast<std::uint32_t>(r * kHalfWidth + k), 2, integers)) *
-                               static_cast<double>(half_operand(static_cast<std::uint32_t>(n * kHalfWidth + k), 1, integers));
+        const double product =
+            static_cast<double>(half_operand(static_cast<std::uint32_t>(r * kHalfWidth + k), 2, integers)) *
+            static_cast<double>(half_operand(static_cast<std::uint32_t>(n * kHalfWidth + k), 1, integers));
         sum += product, magnitude += std::abs(product);
       }
       const double bound = integers ? 0 : static_cast<double>(kHalfWidth) * 0x1p-23 * magnitude;
-      if (!(std::abs(static_cast<double>(seen[static_cast<std::size_t>(r * kHalfOutputs + n)]) - sum) <= bound)) return false;
+      if (!(std::abs(static_cast<double>(seen[static_cast<std::size_t>(r * kHalfOutputs + n)]) - sum) <= bound))
+        return false;
     }
   return true;
 }

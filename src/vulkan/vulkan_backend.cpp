@@ -107,9 +107,8 @@ class DeviceBackend final : public VulkanBackend {
       }
     unrolling_.passes = std::clamp(options.unroll, 1, vulkan::kMostUnrolled);
     if (unrolling_.on()) DLLM_CHECK_OK(check_unrolling(graph));
-    DLLM_TRY(weights_,
-             vulkan::DeviceWeights::load(device_, graph, tables_, pool_, options.weight_cache, options.progress,
-                                         operators_.arithmetic().halves));
+    DLLM_TRY(weights_, vulkan::DeviceWeights::load(device_, graph, tables_, pool_, options.weight_cache,
+                                                   options.progress, operators_.arithmetic().halves));
     if (operators_.arithmetic().halves && !weights_.has_halves())
       return Error{ErrorCode::kUsage, "no matrix of the model is F16 or BF16", "--arithmetic", "leave it out"};
     if (!unrolling_.on()) return {};

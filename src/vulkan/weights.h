@@ -1,7 +1,7 @@
 #pragma once
 
-#include <functional>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,8 +23,9 @@ namespace dllm::vulkan {
 /// in the file. A device without memory of its own reads the CPU's panels where they are (DeviceFacts::imports).
 class DeviceWeights {
  public:
-  /// `weights` are those that the graph reads. `halves`: products with F16 and BF16 may run in F16. Errors: kResource, before anything is packed if the device
-  /// is too small, else with the tensor that found no room. Throws std::bad_alloc, cpu::PackingStopped.
+  /// `weights` are those that the graph reads. `halves`: products with F16 and BF16 may run in F16. Errors: kResource,
+  /// before anything is packed if the device is too small, else with the tensor that found no room. Throws
+  /// std::bad_alloc, cpu::PackingStopped.
   static Expected<DeviceWeights> load(const std::shared_ptr<Device>& device, const Graph& graph, const Weights& weights,
                                       ThreadPool& pool, const WeightCacheOptions& cache,
                                       const std::function<bool(double)>& progress, bool halves = false);
@@ -56,8 +57,8 @@ class DeviceWeights {
   std::int64_t imported_bytes_ = 0;
 };
 
-/// The exponent field, as a float32's, of a matrix's largest magnitude; nothing if its type is not F16 or BF16, a number
-/// is infinite or NaN, or all are so small that a product in F16 would lose them.
+/// The exponent field, as a float32's, of a matrix's largest magnitude; nothing if its type is not F16 or BF16, a
+/// number is infinite or NaN, or all are so small that a product in F16 would lose them.
 std::optional<std::int32_t> half_exponent(const WeightView& view, ThreadPool& pool);
 
 /// The numbers of a vector of the model, as float32.

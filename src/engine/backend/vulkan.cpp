@@ -111,8 +111,7 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
     return Error{ErrorCode::kUsage, "passes in a row need all layers on the GPU", "--unroll",
                  "leave it out, or --gpu-layers"};
   if (halves && !whole)
-    return Error{ErrorCode::kUsage, "f16 needs all layers on the GPU", "--arithmetic",
-                 "leave it out, or --gpu-layers"};
+    return Error{ErrorCode::kUsage, "f16 needs all layers on the GPU", "--arithmetic", "leave it out, or --gpu-layers"};
   if (layers && *layers == 0) {
     LoadOptions here = options;
     here.backend.clear();
