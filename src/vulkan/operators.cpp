@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <optional>
 #include <type_traits>
@@ -65,20 +64,6 @@ struct LinearCodesPush {
   Address panels, values, scales, sums, bias, result, count, route;
   std::uint32_t k, n, panel_words, high, scale, minimum, super, super_minimum, has_bias, used, expert_words,
       shared_rows, zero;
-};
-struct HalvesPush {
-  Address x, halves, scales;
-  std::uint32_t k, words;
-};
-struct LinearHalvesPush {
-  Address panels, halves, scales, bias, result, count, route;
-  std::uint32_t k, n, panel_words, half_words, has_bias, used, expert_words, shared_rows;
-  std::int32_t exponent;
-  float scale;
-};
-struct LinearFloatsPush {
-  Address panels, x, bias, result, count, route;
-  std::uint32_t k, n, panel_words, has_bias, used, expert_words, shared_rows, zero;
 };
 struct RouteScoresPush {
   Address logits, bias, scores, keys;
@@ -251,16 +236,7 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
   const std::uint32_t used = word(pairs.used), shared = pairs.shared_rows ? 1 : 0;
   const bool each_pair = pairs.route != 0;
   if (takes_halves(matrix)) return halves_product(matrix, codes, bias, rows, out, pairs);
-  if (cpu::packs_floats(format)) {
-    if (arithmetic_.kernels && (!each_pair || pairs.experts != 0))
-      return floats_kernel(matrix, x, bias, rows, out, pairs);
-    const std::uint32_t tile = each_pair ? 1 : kProductRows;
-    const Constants constants{number_of(format.type), 0, 0, 0, 0, each_pair ? 1U : 0U, tile};
-    return launch("linear_floats", constants,
-                  LinearFloatsPush{matrix.panels, x, bias, out, rows.count, pairs.route, k, n, panel_words, has_bias,
-                                   used, expert_words, shared, 0},
-                  columns_of(matrix.n), tile);
-  }
+  if (cpu::packs_floats(format)) return floats_product(matrix, x, bias, rows, out, pairs);
   DLLM_TRY(const ProductUnits* const units, product_units());
   ProductUnits usable = *units;
   usable.kernels = usable.kernels && (!each_pair || pairs.experts != 0);
@@ -302,32 +278,6 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
                                 shared,
                                 0},
                 (matrix.n + plan.outputs() - 1) / plan.outputs(), plan.rows);
-}
-
-Expected<Launch> Operators::halves(std::int64_t k, Address x, const DeviceCodes& to) {
-  return launch("halves", {}, HalvesPush{x, to.values, to.scales, word(k), word(half_words(k))}, 1);
-}
-
-Expected<Launch> Operators::halves_product(const DeviceMatrix& matrix, const DeviceCodes& codes, Address bias,
-                                           const RowCount& rows, Address out, const ExpertPairs& pairs) {
-  DLLM_TRY(const ProductUnits* const units, product_units());
-  if (!units->half_shape)
-    return Error{ErrorCode::kUnsupported, fmt::format("{} has no matrix units for F16", device_->facts().name),
-                 "--arithmetic", "leave it out"};
-  const bool of_pairs = pairs.route != 0;
-  const std::uint32_t tile = rows.most <= units->half_shape->n && !of_pairs ? units->half_shape->n : 32;
-  // The largest weight becomes 2^15 to 2^16.
-  const std::int32_t lost = *matrix.half_exponent - 30;
-  LinearHalvesPush push{matrix.panels, codes.values, codes.scales, bias, out, rows.count, pairs.route};
-  push.k = word(matrix.k), push.n = word(matrix.n), push.half_words = word(half_words(matrix.k));
-  push.panel_words = word(matrix.layout.bytes / 4), push.expert_words = word(matrix.expert_bytes / 4);
-  push.has_bias = bias != 0 ? 1 : 0, push.used = word(pairs.used), push.shared_rows = pairs.shared_rows ? 1 : 0;
-  push.exponent = lost, push.scale = std::ldexp(1.f, lost - 112);
-  DLLM_TRY(Launch made,
-           launch(half_product(*units->half_shape, tile),
-                  {number_of(matrix.format->type), 0, 0, 0, 0, of_pairs ? 1U : 0U}, push, (matrix.n + 63) / 64, tile));
-  made.experts = of_pairs ? word(pairs.experts) : 0;
-  return made;
 }
 
 Expected<Launch> Operators::route_scores(const op::Route& o, std::int64_t experts, Address logits, Address bias,

@@ -269,6 +269,9 @@ class Operators {
                               VkDeviceAddress out, const KernelPart& part);
   Expected<Launch> quantize_kernel(std::int64_t k, bool exact, VkDeviceAddress x, const DeviceCodes& to,
                                    const KernelPart& part);
+  // In operators_floats.cpp.
+  Expected<Launch> floats_product(const DeviceMatrix& matrix, VkDeviceAddress x, VkDeviceAddress bias,
+                                  const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs);
   Expected<Launch> halves_product(const DeviceMatrix& matrix, const DeviceCodes& codes, VkDeviceAddress bias,
                                   const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs);
   Expected<Launch> floats_kernel(const DeviceMatrix& matrix, VkDeviceAddress x, VkDeviceAddress bias,

@@ -30,7 +30,6 @@
 #include "vulkan/operators.h"
 #include "vulkan/pass.h"
 #include "vulkan/passes_ahead.h"
-#include "vulkan/peaks.h"
 #include "vulkan/self_test.h"
 #include "vulkan/unroll_arguments.h"
 #include "vulkan/weights.h"
@@ -348,33 +347,6 @@ class DeviceBackend final : public VulkanBackend {
 
 bool has_vulkan() { return true; }
 std::string_view vulkan_missing() { return ""; }
-
-Expected<std::vector<VulkanDevice>> vulkan_devices() {
-  DLLM_TRY(const std::vector<vulkan::DeviceFacts> all, vulkan::list_devices());
-  const auto standard = vulkan::choose_device(all, "");
-  std::vector<VulkanDevice> devices;
-  for (const vulkan::DeviceFacts& facts : all)
-    devices.push_back({facts.name, vulkan::kind_of(facts.type), facts.memory_bytes,
-                       fmt::format("{}", fmt::join(facts.lacks, ", ")), standard && &all[*standard] == &facts});
-  if (devices.empty()) return standard.error();
-  return devices;
-}
-
-Expected<void> check_vulkan_device(const std::string& device) {
-  DLLM_TRY(const std::vector<vulkan::DeviceFacts> all, vulkan::list_devices());
-  if (const auto found = vulkan::choose_device(all, device); !found) return found.error();
-  return {};
-}
-
-Expected<std::function<Expected<cpu::Peaks>()>> vulkan_peaks(const std::string& device) {
-  DLLM_TRY(const std::shared_ptr<vulkan::Device> opened, vulkan::Device::open({.device = device}));
-  if (opened->facts().tick_ns == 0)
-    return Error{ErrorCode::kUnsupported, opened->facts().name + " has no timestamps", "--peak", "give --no-peak"};
-  return std::function<Expected<cpu::Peaks>()>([opened]() -> Expected<cpu::Peaks> {
-    DLLM_TRY(const vulkan::DevicePeaks peaks, vulkan::measure_peaks(opened));
-    return peaks.summary();
-  });
-}
 
 Expected<std::unique_ptr<VulkanBackend>> vulkan::make_backend_on(std::shared_ptr<Device> device,
                                                                  const Arithmetic& arithmetic, ModelDesc desc,
