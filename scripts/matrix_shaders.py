@@ -22,7 +22,7 @@ import kept_outputs
 FOLDER = Path(__file__).resolve().parent.parent / "src/vulkan/shaders/matrices"
 SUMS = FOLDER / "sources.sha256"
 # Native devices take the guarded form: its fast path is the same.
-FORMS = ("kGuarded", "kFloat64")
+FORMS = ("kGuarded", "kFloat64", "kSubnormals")
 # Rows of a tile, subgroups of a workgroup, groups of a chunk: those that plan_product() chooses from.
 TILES = ((8, 2, 16), (8, 4, 8), (32, 2, 16), (32, 2, 8))
 # Of products in F16: m, n, k of the operation and the invocations of a subgroup.

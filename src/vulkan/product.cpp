@@ -17,7 +17,7 @@ struct MatrixLayoutPush {
 };
 
 /// Invocations of a subgroup of linear_matrices.comp.
-constexpr std::uint32_t matrix_subgroup(ShaderForm form) { return form == ShaderForm::kFloat64 ? 8 : 32; }
+constexpr std::uint32_t matrix_subgroup(ShaderForm form) { return form >= ShaderForm::kFloat64 ? 8 : 32; }
 
 Expected<std::optional<std::uint32_t>> find_layout(const std::shared_ptr<Device>& device,
                                                    const Arithmetic& arithmetic) {

@@ -68,7 +68,7 @@ struct ProductUnits {
 
 /// The cooperative matrix operation that linear_matrices.comp has in a form.
 constexpr MatrixShape matrix_shape(ShaderForm form) {
-  return form == ShaderForm::kFloat64 ? MatrixShape{8, 8, 8} : MatrixShape{16, 8, 32};
+  return form >= ShaderForm::kFloat64 ? MatrixShape{8, 8, 8} : MatrixShape{16, 8, 32};
 }
 
 /// The shader of products in F16, with a tile of so many rows: "linear_halves_m16n8k16r32".
