@@ -208,6 +208,8 @@ Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& 
   const auto asks = [](ShaderForm form) { return form < ShaderForm::kFloat64; };
   std::vector<ShaderForm> forms{ShaderForm::kNative, ShaderForm::kGuarded, ShaderForm::kFloat64};
   if (!facts.keeps_subnormals) std::ranges::stable_partition(forms, std::not_fn(asks));
+  // Mesa says what its drivers for processors can.
+  if (!facts.keeps_subnormals && facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU) std::erase_if(forms, asks);
   for (std::size_t f = 0; f < forms.size(); ++f) {
     const ShaderForm form = forms[f];
     if (!facts.has_float64 && (form != ShaderForm::kNative || !facts.keeps_subnormals)) continue;

@@ -15,7 +15,7 @@ layout(push_constant) uniform Push {
   uint words;  // of a row: k / 2, rounded up to whole pieces; the rest is zeros
 } p;
 
-shared uint most;
+shared uint most[64];
 
 const int kOne = 1 << 23;  // of an exponent
 
@@ -28,13 +28,15 @@ uint half_of(uint bits, int exponent) {
 
 void main() {
   const uint row = gl_WorkGroupID.y, lane = gl_LocalInvocationID.x;
-  if (lane == 0) most = 0;
-  barrier();
   uint own = 0;
   for (uint i = lane; i < p.k; i += 64) own = max(own, floatBitsToUint(p.x.at[row * p.k + i]) & 0x7fffffffu);
-  atomicMax(most, own);
+  most[lane] = own;
   barrier();
-  const uint field = most >> 23;
+  for (uint others = 32; others > 0; others /= 2) {
+    if (lane < others) most[lane] = max(most[lane], most[lane + others]);
+    barrier();
+  }
+  const uint field = most[0] >> 23;
   const bool zero = field < 15, unordered = field == 255;
   if (lane == 0) p.scales.at[row] = uintBitsToFloat(unordered ? 0x7fc00000u : zero ? 0u : (field - 14) << 23);
   const int exponent = int(field) - 29;
