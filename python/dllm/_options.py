@@ -341,7 +341,7 @@ class LoadOptions(TypedDict, total=False):
     activations: Literal["int8", "f32"] | None
     #: rounding of products with weights; super: designed for matrix tiles; auto: the faster on this machine; if
     #: left out: exact
-    arithmetic: Literal["exact", "super", "auto"] | None
+    arithmetic: Literal["exact", "super", "auto", "f16"] | None
     #: rounding of the products of attention; auto: bf16 with quantized weights where this machine is faster at
     #: it; if left out: f32
     attention_arithmetic: Literal["f32", "bf16", "auto"] | None

@@ -35,6 +35,7 @@ struct DeviceFacts {
   bool has_dots = false;                   ///< sums of four products of bytes as one instruction
   std::vector<MatrixShape> matrices;       ///< of int8 that a subgroup multiplies into int32
   std::vector<MatrixShape> half_matrices;  ///< of F16 that it multiplies into F32
+  bool device_scope = false;               ///< with matrices: shaders may order memory for the whole device
   bool runs_cuda = false;                  ///< kernels of CUDA among shaders: VK_NVX_binary_import
   double tick_ns = 0;                      ///< of timestamps; 0: it has none
   std::vector<std::string> lacks;          ///< what the backend needs and this device has not got, in Vulkan's words

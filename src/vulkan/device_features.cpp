@@ -72,6 +72,7 @@ Features::Features(const DeviceFacts& facts) {
   dots.shaderIntegerDotProduct = VK_TRUE;
   matrices.cooperativeMatrix = VK_TRUE;
   if (has_matrices) twelve.vulkanMemoryModel = VK_TRUE;
+  if (has_matrices && facts.device_scope) twelve.vulkanMemoryModelDeviceScope = VK_TRUE;
   if (!facts.matrices.empty()) twelve.shaderInt8 = VK_TRUE;
   if (!facts.half_matrices.empty()) twelve.shaderFloat16 = VK_TRUE;
 }
@@ -92,6 +93,7 @@ void find_fast_products(const Instance& instance, VkPhysicalDevice physical, con
     facts.tick_ns = properties.properties.limits.timestampPeriod;
   facts.has_dots = features.dots.shaderIntegerDotProduct != VK_FALSE;
   if (features.matrices.cooperativeMatrix == VK_FALSE || features.twelve.vulkanMemoryModel == VK_FALSE) return;
+  facts.device_scope = features.twelve.vulkanMemoryModelDeviceScope != VK_FALSE;
   if (features.twelve.shaderInt8 != VK_FALSE)
     facts.matrices = shapes_of(instance, physical, VK_COMPONENT_TYPE_SINT8_KHR, VK_COMPONENT_TYPE_SINT32_KHR);
   if (features.twelve.shaderFloat16 != VK_FALSE)

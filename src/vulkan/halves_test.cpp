@@ -139,7 +139,8 @@ TEST(HalfShape, IsOneThatIsBuilt) {
   EXPECT_FALSE(half_shape_of(facts)) << "its subgroups are not always as large";
   for (const MatrixShape shape : {MatrixShape{16, 8, 16}, MatrixShape{16, 16, 16}, MatrixShape{8, 8, 8}})
     for (const std::uint32_t rows : {shape.n, 32U})
-      for (const ShaderForm form : {ShaderForm::kNative, ShaderForm::kGuarded, ShaderForm::kFloat64, ShaderForm::kSubnormals})
+      for (const ShaderForm form :
+           {ShaderForm::kNative, ShaderForm::kGuarded, ShaderForm::kFloat64, ShaderForm::kSubnormals})
         EXPECT_TRUE(std::ranges::any_of(shaders(), [&](const Shader& one) {
           return one.name == half_product(shape, rows) && one.form == form;
         })) << half_product(shape, rows);
