@@ -39,7 +39,8 @@ class Check(unittest.TestCase):
 
     ANSWERS = """
     if words[0] == "run":
-        print(json.dumps({"isa": "a card, native fma", "hash": HASH}))
+        print(json.dumps({"hash": HASH}))
+        print("model: tiny-llada, context 512, 2 threads, a card, native fma, exact", file=sys.stderr)
     elif "--peak" in words:
         rate = {"gops": 5000, "instruction": "fma"}
         print(json.dumps({"read_gbps": 4000, "int8": rate, "bf16": None, "f32": rate}))
@@ -58,6 +59,7 @@ class Check(unittest.TestCase):
         self.assertEqual(lines[:2], ["device, and how it rounds", "golden answer"])
         self.assertLess(lines.index("dllm_vulkan_test"), lines.index("reads"))
         self.assertLess(lines.index("peak f32"), lines.index("llada-moe-7b BF16 f16, 1 x 32 rows"))
+        self.assertIn("| device, and how it rounds | a card, native fma, exact |", table)
         self.assertIn("| peak bf16 | the device has none |", table)
         self.assertIn("| llada-moe-7b BF16 f16, 1 x 32 rows | 4.00 ms, 61 % of reads; 1,380 tokens/s at 5.52 a pass; goal "
                       "1,011: met |", table)
