@@ -18,7 +18,8 @@ struct HalvesPush {
 };
 struct LinearHalvesPush {
   Address panels, halves, scales, bias, result, count, route;
-  std::uint32_t k = 0, n = 0, panel_words = 0, half_words = 0, has_bias = 0, used = 0, expert_words = 0, shared_rows = 0;
+  std::uint32_t k = 0, n = 0, panel_words = 0, half_words = 0, has_bias = 0, used = 0, expert_words = 0,
+                shared_rows = 0;
   std::int32_t exponent = 0;
   float scale = 0;
 };
