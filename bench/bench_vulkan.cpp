@@ -25,30 +25,17 @@
 #include "vulkan/buffer.h"
 #include "vulkan/commands.h"
 #include "vulkan/operators.h"
+#include "vulkan/peaks.h"
 #include "vulkan/timestamps.h"
 
 namespace dllm::vulkan {
 namespace {
 
-struct PeakReadPush {
-  VkDeviceAddress from, to;
-  std::uint32_t count, stride;
-};
-struct PeakRatePush {
-  VkDeviceAddress to;
-  std::uint32_t rounds, seed;
-};
-
-/// What the device gives, in bytes and operations per second.
-struct Peaks {
-  double copy = 0, read = 0, dots = 0, matrices = 0;
-};
-
 struct Rig {
   std::shared_ptr<Device> device;
   Arithmetic arithmetic;
   std::unique_ptr<Operators> operators;
-  Peaks peaks;
+  DevicePeaks peaks;
   ThreadPool pool{16};
 
   Expected<Buffer> put(std::span<const std::byte> bytes) const {
@@ -77,56 +64,18 @@ struct Rig {
   }
 };
 
-/// Operations of a shader that does `operations` eight times in a round, in each subgroup (with a `shape`) or
-/// invocation.
-Expected<double> rate_of(const Rig& rig, std::string_view shader, const MatrixShape& shape, double operations) {
-  constexpr std::uint32_t kRounds = 4096, kGroups = 132 * 16;
-  PipelineConstants constants = rig.arithmetic.constants();
-  const std::uint32_t subgroup = std::max(rig.device->facts().subgroup, 1U);
-  const bool matrices = shape.m != 0;
-  const std::uint32_t threads = matrices ? 4 * subgroup : 256;
-  constants[9] = threads, constants[10] = subgroup;
-  constants[11] = shape.m, constants[12] = shape.n, constants[13] = shape.k;
-  DLLM_TRY(const Pipeline pipeline, Pipeline::make(rig.device, shader, rig.arithmetic.form, constants));
-  DLLM_TRY(const Buffer to, rig.room(64));
-  const std::uint32_t rounds = rig.device->facts().type == VK_PHYSICAL_DEVICE_TYPE_CPU ? 16 : kRounds;
-  DLLM_TRY(const double seconds, rig.time([&](Commands& commands) {
-    commands.dispatch(pipeline, PeakRatePush{to.address(), rounds, 3}, GroupCounts{kGroups});
-  }));
-  return operations * 8 * rounds * kGroups * (matrices ? threads / subgroup : threads) / seconds;
-}
-
-Expected<void> measure_peaks(Rig& rig) {
-  const DeviceFacts& facts = rig.device->facts();
-  const bool processor = facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-  const std::int64_t bytes = std::int64_t{1} << (processor ? 24 : 31);
-  // Cards raise their clocks when they have work.
-  for (int i = 0; i < 200 && !processor; ++i) DLLM_CHECK_OK(rate_of(rig, "peak_dots", {}, 8));
-  {
-    DLLM_TRY(const Buffer from, rig.room(bytes));
-    DLLM_TRY(const Buffer to, rig.room(bytes));
-    DLLM_TRY(const double copied, rig.time([&](Commands& commands) { commands.copy(from, 0, to, 0, bytes); }));
-    rig.peaks.copy = 2.0 * static_cast<double>(bytes) / copied;
-    DLLM_TRY(const Pipeline pipeline,
-             Pipeline::make(rig.device, "peak_read", rig.arithmetic.form, rig.arithmetic.constants()));
-    const auto groups = static_cast<std::uint32_t>(bytes / 16 / 64 / 256);
-    DLLM_TRY(const double read, rig.time([&](Commands& commands) {
-      commands.dispatch(pipeline, PeakReadPush{from.address(), to.address(), 64, groups * 256}, GroupCounts{groups});
-    }));
-    rig.peaks.read = static_cast<double>(bytes) / read;
-  }
-  if (facts.has_dots) {
-    DLLM_TRY(rig.peaks.dots, rate_of(rig, "peak_dots", {}, 8));
-  }
-  fmt::print("copy {:.0f} GB/s, read {:.0f} GB/s, dots {:.1f} TOPS", rig.peaks.copy * 1e-9, rig.peaks.read * 1e-9,
-             rig.peaks.dots * 1e-12);
+Expected<void> show_peaks(Rig& rig) {
+  DLLM_TRY(rig.peaks, measure_peaks(rig.device));
+  const DevicePeaks& peaks = rig.peaks;
+  fmt::print("read {:.0f} GB/s, fma {:.1f} TFLOPS, dots {:.1f} TOPS", peaks.read * 1e-9, peaks.floats * 1e-12,
+             peaks.dots * 1e-12);
+  const auto show = [](const char* type, double rate, const MatrixShape& shape) {
+    if (rate > 0) fmt::print(", {} matrices {}x{}x{} {:.1f} TOPS", type, shape.m, shape.n, shape.k, rate * 1e-12);
+  };
+  show("int8", peaks.matrices, peaks.matrix_shape);
+  show("F16", peaks.halves, peaks.half_shape);
   DLLM_TRY(const ProductUnits* const units, rig.operators->product_units());
-  if (units->layout) {
-    const MatrixShape shape = matrix_shape(rig.arithmetic.form);
-    DLLM_TRY(rig.peaks.matrices, rate_of(rig, "peak_matrices", shape, 2.0 * shape.m * shape.n * shape.k));
-    fmt::print(", matrices {}x{}x{} {:.1f} TOPS (layout {:08x})", shape.m, shape.n, shape.k, rig.peaks.matrices * 1e-12,
-               *units->layout);
-  }
+  if (units->layout) fmt::print(" (layout {:08x})", *units->layout);
   fmt::print("\n");
   return {};
 }
@@ -321,7 +270,9 @@ Expected<void> run_all(const std::string& what, const std::string& name, bool te
   fmt::print("{}: {}; subgroup {}, {} bytes shared, dots {}\n", facts.name, rig.arithmetic.description(),
              facts.subgroup, facts.most_shared, facts.has_dots);
   for (const MatrixShape& shape : facts.matrices) fmt::print("int8 matrices {} x {} x {}\n", shape.m, shape.n, shape.k);
-  DLLM_CHECK_OK(measure_peaks(rig));
+  for (const MatrixShape& shape : facts.half_matrices)
+    fmt::print("F16 matrices {} x {} x {}\n", shape.m, shape.n, shape.k);
+  DLLM_CHECK_OK(show_peaks(rig));
   for (const std::int64_t rows : {1, 32}) DLLM_CHECK_OK(run_others(rig, rows));
   if (what == "peaks") return {};
   const bool sweep = what == "sweep";

@@ -22,9 +22,11 @@ import kept_outputs
 FOLDER = Path(__file__).resolve().parent.parent / "src/vulkan/shaders/matrices"
 SUMS = FOLDER / "sources.sha256"
 # Native devices take the guarded form: its fast path is the same.
-FORMS = ("kGuarded", "kFloat64")
+FORMS = ("kGuarded", "kFloat64", "kSubnormals")
 # Rows of a tile, subgroups of a workgroup, groups of a chunk: those that plan_product() chooses from.
 TILES = ((8, 2, 16), (8, 4, 8), (32, 2, 16), (32, 2, 8))
+# Of products in F16: m, n, k of the operation and the invocations of a subgroup.
+HALVES = ((16, 8, 16, 32), (16, 16, 16, 32), (8, 8, 8, 8))
 
 
 def outputs() -> dict[str, list[str]]:
@@ -37,6 +39,14 @@ def outputs() -> dict[str, list[str]]:
             tile = [f"-DDLLM_ROWS={rows}", f"-DDLLM_SUBGROUPS={subgroups}", f"-DDLLM_CHUNK={chunk}"]
             name = f"linear_matrices_r{rows}s{subgroups}c{chunk}.{form}.spv"
             made[name] = [f"-D{form}", *tile, str(FOLDER / "linear_matrices.comp")]
+    for m, n, k, subgroup in HALVES:
+        shape = [f"-DDLLM_M={m}", f"-DDLLM_N={n}", f"-DDLLM_K={k}", f"-DDLLM_SUBGROUP={subgroup}"]
+        peak = ["-DkFloat64", *shape, str(FOLDER / "peak_halves.comp")]
+        made[f"peak_halves_m{m}n{n}k{k}.kEvery.spv"] = peak
+        for rows in (n, 32):
+            # It needs no subnormal numbers, so devices without DenormPreserve run it too.
+            tile = ["-DkFloat64", *shape, f"-DDLLM_ROWS={rows}", str(FOLDER / "linear_halves.comp")]
+            made[f"linear_halves_m{m}n{n}k{k}r{rows}.kEvery.spv"] = tile
     return made
 
 

@@ -1,7 +1,8 @@
-"""The Vulkan backend on the driver of a later Debian: its Mesa supports features that this release's lacks. The programs
-run in a folder that holds that release; libraries it has not got come from this one.
+"""The Vulkan backend on the driver of a later Debian and its backports: its Mesa supports features that this release's
+lacks, cooperative matrices among them. The programs run in a folder that holds that release; libraries it has not got
+come from this one.
 
-    python3 newer_mesa_test.py BUILD [--suite trixie] [--roots FOLDER]
+    python3 newer_mesa_test.py BUILD [--suite trixie] [--no-backports] [--roots FOLDER]
 
 BUILD: the folder of a release build with tests. Needs root and debootstrap; ends with 77, and a word, without them.
 """
@@ -35,6 +36,7 @@ def install(root, programs):
     home = root / "opt/dllm"
     shutil.rmtree(home, ignore_errors=True)
     (home / "lib").mkdir(parents=True)
+    shutil.copy(ROOT / "models/tiny-llada-f32.gguf", home)
     own = {file.name for folder in ("usr/lib", "lib") for file in (root / folder).rglob("*.so*")}
     for program in programs:
         shutil.copy(program, home)
@@ -50,17 +52,32 @@ def inside(root, *command):
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
+def half_answers(root):
+    """What is wrong with the arithmetic `f16`: the embedded model's answer with its matrices in both types."""
+    failed = []
+    for kind in ("F16", "BF16"):
+        (root / f"tmp/{kind}.gguf").unlink(missing_ok=True)
+        made = inside(root, "/opt/dllm/dllm", "quantize", "/opt/dllm/tiny-llada-f32.gguf", f"/tmp/{kind}.gguf", kind, "--pure")
+        told = inside(root, "/opt/dllm/dllm", "run", "-m", f"/tmp/{kind}.gguf", "--backend", "vulkan", "--arithmetic",
+                      "f16", QUESTION)
+        print(told.stdout)
+        if made.returncode != 0 or told.returncode != 0 or "12" not in told.stdout.split("#")[0]:
+            failed.append(f"f16 with {kind}: the answer is not 12:\n{made.stdout}{told.stdout}")
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--suite", default="trixie")
+    parser.add_argument("--no-backports", action="store_true")
     parser.add_argument("--roots", type=pathlib.Path, default=ROOT / "build" / "roots")
     options = parser.parse_args()
     if os.geteuid() != 0:
         print("skipped: only root may change the root folder")
         sys.exit(SKIPPED)
     try:
-        root = debian_root(options.suite, options.roots, PACKAGES)
+        root = debian_root(options.suite, options.roots, PACKAGES, not options.no_backports)
     except NoRoot as error:
         print(f"skipped: {error}")
         sys.exit(SKIPPED)
@@ -75,9 +92,13 @@ def main():
         print(told.stdout)
         if told.returncode != 0:
             failed.append(f"{test.name} ended with {told.returncode}")
-        # On this driver nothing may find that there is no device.
+        # On this driver nothing may find that there is no device, and in backports none that it has no matrices.
         if "no Vulkan device" in told.stdout:
             failed.append(f"{test.name} found no device")
+        if "no matrices of F16" in told.stdout and not options.no_backports:
+            failed.append(f"{test.name} found no matrices of F16")
+    if not options.no_backports:
+        failed += half_answers(root)
     print("\n".join(failed) or "all passed")
     sys.exit(1 if failed else 0)
 

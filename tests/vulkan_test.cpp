@@ -212,6 +212,13 @@ TEST_F(VulkanAnswers, OptionsThatItDoesNotReadAreErrors) {
   options = on("vulkan");
   options.arithmetic = "super";
   EXPECT_EQ(LanguageModel::load("", options).error().where, "--arithmetic");
+  options.arithmetic = "f16";  // no device runs it for a model in F32
+  EXPECT_EQ(LanguageModel::load("", options).error().where, "--arithmetic");
+  options.backend_options["gpu_layers"] = std::int64_t{1};
+  EXPECT_EQ(LanguageModel::load("", options).error().what, "f16 needs all layers on the GPU");
+  options = on("cpu");
+  options.arithmetic = "f16";
+  EXPECT_EQ(LanguageModel::load("", options).error().what, "f16 needs the matrix units of a GPU");
   options = on("vulkan");
   options.device = "no such card";
   EXPECT_EQ(LanguageModel::load("", options).error().where, "--device");

@@ -36,7 +36,7 @@ struct LoadOptions {
   std::string cache_type;    ///< K/V storage: f32, f16, bf16, q8_0, q4_0; empty: f32 for F32 models, else f16
   std::string activations;   ///< int8 or f32 against quantized weights (bf16 or f32 against BF16); empty: int8
   /// How products with quantized weights are rounded (docs/design/arithmetic.md): exact, super, or auto for the faster
-  /// one on this machine; empty: exact.
+  /// one on this machine; f16 on the matrix units of a GPU, of F16 and BF16 weights; empty: exact.
   std::string arithmetic;
   /// How the products of attention are rounded (same page): f32, bf16, or auto for bf16 where the processor multiplies
   /// BF16 numbers faster and the weights are quantized; empty: f32.

@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
+#include "cpu/peak.h"
 #include "decode/loop/second_path.h"
 #include "dllm/error.h"
 #include "dllm/model.h"
@@ -49,6 +50,9 @@ struct RunningBackend {
   /// Present exactly if the entry says `virtual_time`; must not outlive the backend.
   std::unique_ptr<VirtualClock> clock;
 };
+
+/// Measures what a machine or device can do, whenever it is called.
+using PeakMeter = std::function<Expected<cpu::Peaks>()>;
 
 /// Builds the graph of a step.
 using GraphOfStep = std::function<Graph(StepShape)>;
@@ -98,6 +102,8 @@ struct BackendEntry {
   std::vector<LoadOption> options{};  ///< load options of its own
   std::string implied_by{};  ///< the key of one of them that asks for the backend where none is named; empty: none does
   DeviceNames devices{};
+  /// Peaks to compare its steps with. Null: they are not measured. Errors: kUsage, kUnsupported, kResource.
+  Expected<PeakMeter> (*peaks)(const LoadOptions& options) = nullptr;
   bool virtual_time = false;  ///< RunningBackend::clock times its answers: this machine's clock measures nothing
   std::optional<DeviceTiles> tiles{};  ///< absent: a file with matrices in a device's tiles is refused
   /// The same without weights, for replays of recorded commits, which need no values; null: it has no such mode.

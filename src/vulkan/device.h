@@ -30,13 +30,15 @@ struct DeviceFacts {
   std::int64_t most_allocation = 0;   ///< bytes of one allocation
   /// Memory of this processor, in pages of kImportedPage, can be its own: a unit that has none apart.
   bool imports = false;
-  std::uint32_t subgroup = 0;         ///< invocations of a subgroup; 0: not always as many
-  std::uint32_t most_shared = 0;      ///< bytes of memory that a workgroup shares
-  bool has_dots = false;              ///< sums of four products of bytes as one instruction
-  std::vector<MatrixShape> matrices;  ///< of int8 that a subgroup multiplies into int32
-  bool runs_cuda = false;             ///< kernels of CUDA among shaders: VK_NVX_binary_import
-  double tick_ns = 0;                 ///< of timestamps; 0: it has none
-  std::vector<std::string> lacks;     ///< what the backend needs and this device has not got, in Vulkan's words
+  std::uint32_t subgroup = 0;              ///< invocations of a subgroup; 0: not always as many
+  std::uint32_t most_shared = 0;           ///< bytes of memory that a workgroup shares
+  bool has_dots = false;                   ///< sums of four products of bytes as one instruction
+  std::vector<MatrixShape> matrices;       ///< of int8 that a subgroup multiplies into int32
+  std::vector<MatrixShape> half_matrices;  ///< of F16 that it multiplies into F32
+  bool device_scope = false;               ///< with matrices: shaders may order memory for the whole device
+  bool runs_cuda = false;                  ///< kernels of CUDA among shaders: VK_NVX_binary_import
+  double tick_ns = 0;                      ///< of timestamps; 0: it has none
+  std::vector<std::string> lacks;          ///< what the backend needs and this device has not got, in Vulkan's words
 };
 
 /// Where imported memory may begin and end.

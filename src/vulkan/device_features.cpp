@@ -21,7 +21,9 @@ bool has(std::span<const VkExtensionProperties> all, std::string_view name) {
       all, [&](const VkExtensionProperties& one) { return std::string_view(one.extensionName) == name; });
 }
 
-std::vector<MatrixShape> shapes_of(const Instance& instance, VkPhysicalDevice physical) {
+/// With these types of operands and of sums.
+std::vector<MatrixShape> shapes_of(const Instance& instance, VkPhysicalDevice physical, VkComponentTypeKHR operands,
+                                   VkComponentTypeKHR sums) {
   const auto list = instance.calls.GetPhysicalDeviceCooperativeMatrixPropertiesKHR;
   std::uint32_t count = 0;
   std::vector<MatrixShape> shapes;
@@ -30,9 +32,8 @@ std::vector<MatrixShape> shapes_of(const Instance& instance, VkPhysicalDevice ph
       count, structure<VkCooperativeMatrixPropertiesKHR>(VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR));
   if (list(physical, &count, all.data()) != VK_SUCCESS) return shapes;
   for (const VkCooperativeMatrixPropertiesKHR& one : all)
-    if (one.scope == VK_SCOPE_SUBGROUP_KHR && one.saturatingAccumulation == VK_FALSE &&
-        one.AType == VK_COMPONENT_TYPE_SINT8_KHR && one.BType == VK_COMPONENT_TYPE_SINT8_KHR &&
-        one.CType == VK_COMPONENT_TYPE_SINT32_KHR && one.ResultType == VK_COMPONENT_TYPE_SINT32_KHR)
+    if (one.scope == VK_SCOPE_SUBGROUP_KHR && one.saturatingAccumulation == VK_FALSE && one.AType == operands &&
+        one.BType == operands && one.CType == sums && one.ResultType == sums)
       shapes.push_back({one.MSize, one.NSize, one.KSize});
   return shapes;
 }
@@ -64,12 +65,16 @@ Features::Features(const Instance& instance, VkPhysicalDevice physical) {
 }
 
 Features::Features(const DeviceFacts& facts) {
-  link(facts.has_dots, !facts.matrices.empty());
+  const bool has_matrices = !facts.matrices.empty() || !facts.half_matrices.empty();
+  link(facts.has_dots, has_matrices);
   base.features.shaderFloat64 = facts.has_float64 ? VK_TRUE : VK_FALSE;
   twelve.bufferDeviceAddress = VK_TRUE;
   dots.shaderIntegerDotProduct = VK_TRUE;
   matrices.cooperativeMatrix = VK_TRUE;
-  if (!facts.matrices.empty()) twelve.shaderInt8 = twelve.vulkanMemoryModel = VK_TRUE;
+  if (has_matrices) twelve.vulkanMemoryModel = VK_TRUE;
+  if (has_matrices && facts.device_scope) twelve.vulkanMemoryModelDeviceScope = VK_TRUE;
+  if (!facts.matrices.empty()) twelve.shaderInt8 = VK_TRUE;
+  if (!facts.half_matrices.empty()) twelve.shaderFloat16 = VK_TRUE;
 }
 
 void find_fast_products(const Instance& instance, VkPhysicalDevice physical, const Features& features,
@@ -87,9 +92,12 @@ void find_fast_products(const Instance& instance, VkPhysicalDevice physical, con
   if (properties.properties.limits.timestampComputeAndGraphics != VK_FALSE)
     facts.tick_ns = properties.properties.limits.timestampPeriod;
   facts.has_dots = features.dots.shaderIntegerDotProduct != VK_FALSE;
-  if (features.matrices.cooperativeMatrix != VK_FALSE && features.twelve.shaderInt8 != VK_FALSE &&
-      features.twelve.vulkanMemoryModel != VK_FALSE)
-    facts.matrices = shapes_of(instance, physical);
+  if (features.matrices.cooperativeMatrix == VK_FALSE || features.twelve.vulkanMemoryModel == VK_FALSE) return;
+  facts.device_scope = features.twelve.vulkanMemoryModelDeviceScope != VK_FALSE;
+  if (features.twelve.shaderInt8 != VK_FALSE)
+    facts.matrices = shapes_of(instance, physical, VK_COMPONENT_TYPE_SINT8_KHR, VK_COMPONENT_TYPE_SINT32_KHR);
+  if (features.twelve.shaderFloat16 != VK_FALSE)
+    facts.half_matrices = shapes_of(instance, physical, VK_COMPONENT_TYPE_FLOAT16_KHR, VK_COMPONENT_TYPE_FLOAT32_KHR);
 }
 
 }  // namespace dllm::vulkan

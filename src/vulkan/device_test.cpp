@@ -218,6 +218,27 @@ TEST(SelfTest, RefusesZerosForSubnormalNumbers) {
   EXPECT_EQ(flushed.refusal(), "card failed the self-test in subnormal numbers");
 }
 
+/// What Mesa 26.1's driver for processors does: subnormal numbers are zeros, whatever a shader asks for.
+TEST(SelfTest, SubnormalNumbersByTheirBitsWhereNothingElseKeepsThem) {
+  const auto flushed = [](bool cured) {
+    return [=](const Arithmetic& arithmetic, const SelfTestCases&, Observation& seen) {
+      if (cured && arithmetic.form == ShaderForm::kSubnormals && arithmetic.correct_division) return;
+      for (auto& results : seen.results)
+        for (float& one : results)
+          if (std::fpclassify(one) == FP_SUBNORMAL) one = 0;
+    };
+  };
+  for (const bool announced : {false, true}) {
+    const auto chosen = fake(announced, true, flushed(true)).choose();
+    ASSERT_TRUE(chosen) << chosen.error().message();
+    EXPECT_EQ(chosen->form, ShaderForm::kSubnormals);
+    EXPECT_EQ(chosen->description(),
+              "fma by float64, subnormal numbers by their bits, corrected division, corrected square roots");
+  }
+  EXPECT_FALSE(fake(false, true, flushed(false)).choose());
+  EXPECT_FALSE(fake(true, false, flushed(true)).choose()) << "there is no float64";
+}
+
 TEST(SelfTest, KnowsWhereLoopsEnd) {
   const auto ending = [](std::uint32_t after) {
     return fake(false, true, [=](const Arithmetic&, const SelfTestCases&, Observation& seen) { seen.rounds = after; });

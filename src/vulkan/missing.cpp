@@ -23,6 +23,8 @@ std::string_view vulkan_missing() {
 
 Expected<std::vector<VulkanDevice>> vulkan_devices() { return not_built(); }
 
+Expected<std::function<Expected<cpu::Peaks>()>> vulkan_peaks(const std::string&) { return not_built(); }
+
 Expected<void> check_vulkan_device(const std::string&) { return not_built(); }
 
 Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc, GraphFactory, Weights, VulkanOptions) {

@@ -65,10 +65,6 @@ struct LinearCodesPush {
   std::uint32_t k, n, panel_words, high, scale, minimum, super, super_minimum, has_bias, used, expert_words,
       shared_rows, zero;
 };
-struct LinearFloatsPush {
-  Address panels, x, bias, result, count, route;
-  std::uint32_t k, n, panel_words, has_bias, used, expert_words, shared_rows, zero;
-};
 struct RouteScoresPush {
   Address logits, bias, scores, keys;
   std::uint32_t experts, has_bias, grouped, zero;
@@ -239,16 +235,8 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
   const std::uint32_t panel_words = word(layout.bytes / 4), expert_words = word(matrix.expert_bytes / 4);
   const std::uint32_t used = word(pairs.used), shared = pairs.shared_rows ? 1 : 0;
   const bool each_pair = pairs.route != 0;
-  if (cpu::packs_floats(format)) {
-    if (arithmetic_.kernels && (!each_pair || pairs.experts != 0))
-      return floats_kernel(matrix, x, bias, rows, out, pairs);
-    const std::uint32_t tile = each_pair ? 1 : kProductRows;
-    const Constants constants{number_of(format.type), 0, 0, 0, 0, each_pair ? 1U : 0U, tile};
-    return launch("linear_floats", constants,
-                  LinearFloatsPush{matrix.panels, x, bias, out, rows.count, pairs.route, k, n, panel_words, has_bias,
-                                   used, expert_words, shared, 0},
-                  columns_of(matrix.n), tile);
-  }
+  if (takes_halves(matrix)) return halves_product(matrix, codes, bias, rows, out, pairs);
+  if (cpu::packs_floats(format)) return floats_product(matrix, x, bias, rows, out, pairs);
   DLLM_TRY(const ProductUnits* const units, product_units());
   ProductUnits usable = *units;
   usable.kernels = usable.kernels && (!each_pair || pairs.experts != 0);

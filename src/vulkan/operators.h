@@ -92,6 +92,8 @@ struct DeviceMatrix {
   std::int64_t k = 0;
   std::int64_t n = 0;
   std::int64_t expert_bytes = 0;  ///< of stacks: from a matrix to the next
+  /// The exponent of its largest number, 2^(e - 127), if its products may run in F16.
+  std::optional<std::int32_t> half_exponent{};
 };
 
 /// Rows of a product: their number's address, and the most that it may be.
@@ -143,10 +145,12 @@ struct DeviceHadamard {
   VkDeviceAddress signs = 0;  ///< [core][core]
 };
 
-/// Rows of int8 codes for products with packed codes.
+/// Rows of int8 codes for products with packed codes; or rows of F16 with a scale for each row, and no sums.
 struct DeviceCodes {
   VkDeviceAddress values = 0, scales = 0, sums = 0;
 };
+/// Words of a row of F16: whole pieces of 16 bytes.
+constexpr std::int64_t half_words(std::int64_t k) { return (k + 7) / 8 * 4; }
 
 /// What a kernel of CUDA is told beyond its operator. A shader reads none of it: Operators::fuses() says who runs.
 struct KernelPart {
@@ -196,7 +200,11 @@ class Operators {
   /// `exact`: scales are not rounded (KernelSet::quantize_row).
   Expected<Launch> quantize(std::int64_t k, bool exact, VkDeviceAddress x, const DeviceCodes& to,
                             const KernelPart& part = {});
-  /// Products with packed codes read `codes`, those with packed floats `x`. `bias` may be 0.
+  /// Rows of F16 with a power of two each, for products in F16.
+  Expected<Launch> halves(std::int64_t k, VkDeviceAddress x, const DeviceCodes& to);
+  /// Whether linear() of a matrix reads rows of halves().
+  bool takes_halves(const DeviceMatrix& matrix) const { return arithmetic_.halves && matrix.half_exponent; }
+  /// Products with packed codes and those in F16 read `codes`, those with packed floats `x`. `bias` may be 0.
   Expected<Launch> linear(const DeviceMatrix& matrix, VkDeviceAddress x, const DeviceCodes& codes, VkDeviceAddress bias,
                           const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs = {});
   /// What products can use of the device. Errors: kResource.
@@ -261,6 +269,11 @@ class Operators {
                               VkDeviceAddress out, const KernelPart& part);
   Expected<Launch> quantize_kernel(std::int64_t k, bool exact, VkDeviceAddress x, const DeviceCodes& to,
                                    const KernelPart& part);
+  // In operators_floats.cpp.
+  Expected<Launch> floats_product(const DeviceMatrix& matrix, VkDeviceAddress x, VkDeviceAddress bias,
+                                  const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs);
+  Expected<Launch> halves_product(const DeviceMatrix& matrix, const DeviceCodes& codes, VkDeviceAddress bias,
+                                  const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs);
   Expected<Launch> floats_kernel(const DeviceMatrix& matrix, VkDeviceAddress x, VkDeviceAddress bias,
                                  const RowCount& rows, VkDeviceAddress out, const ExpertPairs& pairs);
   Expected<Launch> attention_kernel(const op::Attention& o, const CacheFormat& cache, const CachePlace& place,

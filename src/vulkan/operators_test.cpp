@@ -258,7 +258,7 @@ class Products : public OperatorBits, public testing::WithParamInterface<TensorT
 };
 
 TEST_P(Products, HaveTheBitsOfTheScalarKernels) {
-  const std::int64_t block = cpu::packed_format(GetParam())->block_elems == 256 ? 256 : 96;
+  const std::int64_t elements = cpu::packed_format(GetParam())->block_elems, block = elements > 32 ? elements : 96;
   compare(1, block, 16, false);
   compare(9, 2 * block, 33, true);
   // Rows of 1024 and more are quantized with rounded scales.
@@ -273,8 +273,8 @@ INSTANTIATE_TEST_SUITE_P(EveryType, Products,
                          testing::Values(TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ8_0,
                                          TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ5_1,
                                          TensorType::kQ4_K, TensorType::kQ5_K, TensorType::kQ6_K, TensorType::kMXFP4,
-                                         TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kIQ4_NL,
-                                         TensorType::kIQ4_XS),
+                                         TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kIQ4_NL, TensorType::kIQ4_XS,
+                                         TensorType::kNVFP4),
                          name_of_type);
 
 TEST_F(OperatorBits, OddRowsOfBf16) {

@@ -18,8 +18,8 @@ namespace {
 /// Logits of a part: few enough for the device's cache, and enough that its product fills a card.
 constexpr std::int64_t kPartLogits = std::int64_t{1} << 19, kPartChunks = 16;
 
-/// Bytes of a row's codes, scales and sums, for the longest row of a product.
-std::int64_t code_bytes_of(const Graph& graph) {
+/// The longest row of a product.
+std::int64_t longest_row(const Graph& graph) {
   std::int64_t k = 0;
   const auto longest = [&](ValueId x) { k = std::max(k, graph.value(x).width); };
   for (const Op& op : graph.ops) {
@@ -27,6 +27,12 @@ std::int64_t code_bytes_of(const Graph& graph) {
     if (const auto* head = std::get_if<op::ScoreHead>(&op)) longest(head->x);
     if (const auto* experts = std::get_if<op::Experts>(&op)) longest(experts->x);
   }
+  return k;
+}
+
+/// Bytes of its codes, scales and sums.
+std::int64_t code_bytes_of(const Graph& graph) {
+  const std::int64_t k = longest_row(graph);
   // A multiple of 64, so that both halves are aligned to what shaders load.
   return (k + k / 32 * 4 + k / 16 * 4 + 63) / 64 * 64;
 }
@@ -52,7 +58,7 @@ struct ExpertSizes {
 
 }  // namespace
 
-Expected<void> Pass::make_scratch(const std::shared_ptr<Device>& device) {
+Expected<void> Pass::make_scratch(const std::shared_ptr<Device>& device, bool halves) {
   const ExpertSizes sizes(plan_.graph);
   const std::int64_t pairs = room_.rows * sizes.used;
   std::int64_t end = 0;
@@ -61,10 +67,17 @@ Expected<void> Pass::make_scratch(const std::shared_ptr<Device>& device) {
   const std::int64_t gate = section(pairs * sizes.inner * 4), up = section(pairs * sizes.inner * 4);
   const std::int64_t down = section(pairs * sizes.outer * 4), values = section(pairs * sizes.inner);
   const std::int64_t scales = section(pairs * sizes.inner / 8), sums = section(pairs * sizes.inner / 4);
+  const std::int64_t half_rows = section(halves ? pairs * half_words(sizes.inner) * 4 : 0);
+  const std::int64_t half_scales = section(halves ? pairs * 4 : 0);
   if (end == 0) return {};
   DLLM_TRY(experts_, Buffer::make(device, end, Place::kDevice, "a pass's experts"));
   const auto at = [&](std::int64_t offset) { return experts_.address() + static_cast<VkDeviceAddress>(offset); };
-  scratch_ = {{at(scores), at(keys)}, at(gate), at(up), at(down), {at(values), at(scales), at(sums)}};
+  scratch_ = {{at(scores), at(keys)},
+              at(gate),
+              at(up),
+              at(down),
+              {at(values), at(scales), at(sums)},
+              {at(half_rows), at(half_scales), 0}};
   return {};
 }
 
@@ -142,7 +155,12 @@ Expected<std::unique_ptr<Pass>> Pass::record(const DeviceModel& model, Graph gra
   DLLM_TRY(pass->arena_, Buffer::make(device, pass->plan_.arena_floats * 4, Place::kDevice, "a pass's activations"));
   DLLM_TRY(pass->codes_,
            Buffer::make(device, 2 * room.rows * code_bytes_of(planned), Place::kDevice, "a pass's activations"));
-  DLLM_CHECK_OK(pass->make_scratch(device));
+  const bool halves = model.operators->arithmetic().halves;
+  if (halves) {
+    const std::int64_t row = half_words(longest_row(planned)) * 4 + 4;
+    DLLM_TRY(pass->halves_, Buffer::make(device, room.rows * row, Place::kDevice, "a pass's activations"));
+  }
+  DLLM_CHECK_OK(pass->make_scratch(device, halves));
   DLLM_CHECK_OK(pass->make_head(device, passes));
   if (const std::int64_t columns = hidden_width(planned); columns > 0) {
     DLLM_TRY(pass->hidden_, Buffer::make(device, room.rows * columns * 4, Place::kShared, "a pass's hidden states"));
@@ -176,8 +194,8 @@ void Pass::hand_out(std::span<const SequenceStep> batch, std::vector<Scores>& sc
 }
 
 std::int64_t Pass::bytes() const {
-  return arguments_.bytes() + arena_.bytes() + codes_.bytes() + experts_.bytes() + parts_.bytes() + reduced_.bytes() +
-         logits_.bytes() + hidden_.bytes() + candidates_.bytes() + kept_.bytes();
+  return arguments_.bytes() + arena_.bytes() + codes_.bytes() + halves_.bytes() + experts_.bytes() + parts_.bytes() +
+         reduced_.bytes() + logits_.bytes() + hidden_.bytes() + candidates_.bytes() + kept_.bytes();
 }
 
 Expected<void> Pass::run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared,

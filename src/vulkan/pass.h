@@ -41,6 +41,7 @@ struct ExpertScratch {
   VkDeviceAddress gate = 0, up = 0;  ///< [rows][used][width of an expert]
   VkDeviceAddress down = 0;          ///< [rows][used][width of the model]
   DeviceCodes codes;                 ///< of `gate`
+  DeviceCodes halves;                ///< of `gate`, for products in F16
 };
 
 /// What a device runs in one pass: it bounds the workgroups of a dispatch. Experts have one for each of a row's.
@@ -97,7 +98,7 @@ class Pass {
   };
 
   Pass() = default;
-  Expected<void> make_scratch(const std::shared_ptr<Device>& device);
+  Expected<void> make_scratch(const std::shared_ptr<Device>& device, bool halves);
   Expected<void> make_head(const std::shared_ptr<Device>& device, std::int32_t passes);
   /// What this processor reads of a pass.
   const std::byte* reduced(std::int32_t pass) const;
@@ -108,6 +109,7 @@ class Pass {
   const Weights* tables_ = nullptr;
   PassArguments arguments_;
   Buffer arena_, codes_, experts_;
+  Buffer halves_;  ///< rows for products in F16, then their scales; empty in other arithmetics
   HeadParts head_;
   Buffer parts_;    ///< logits of two parts, [2][scored][tokens]
   Buffer reduced_;  ///< [scored][chunks], then [scored][cpu::kMostAsked] answers

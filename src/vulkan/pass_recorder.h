@@ -212,7 +212,7 @@ class Pass::Recorder {
     DLLM_CHECK_OK(product(o.x, gate, 0, scratch.gate, {route, used, true, experts}));
     DLLM_CHECK_OK(product(o.x, up, 0, scratch.up, {route, used, true, experts}));
     const op::Glu gating{0, 0, 0, o.activation};
-    const bool packed = !cpu::packs_floats(*down.format),
+    const bool halves = operators().takes_halves(down), packed = !halves && !cpu::packs_floats(*down.format),
                exact = packed && cpu::LinearRunner::exact_activations(*down.format, down.k);
     KernelPart part = counted(o.x, used);
     const bool fused = packed && o.hadamard == 0 && operators().fuses(0);
@@ -221,14 +221,16 @@ class Pass::Recorder {
     if (o.hadamard != 0)
       DLLM_CHECK_OK(
           add(operators().hadamard(weights().hadamard(o.hadamard), inner, scratch.gate, scratch.gate), o.x, used));
-    if (!packed) {
+    if (halves) {
+      DLLM_CHECK_OK(add(operators().halves(inner, scratch.gate, scratch.halves), o.x, used));
+    } else if (!packed) {
       DLLM_CHECK_OK(check_iterations(down.k));
     } else if (!fused) {
       DLLM_CHECK_OK(
           add(operators().quantize(inner, exact, scratch.gate, scratch.codes, counted(o.x, used)), o.x, used));
     }
-    DLLM_CHECK_OK(add(operators().linear(down, scratch.gate, scratch.codes, 0, rows_of(o.x), scratch.down,
-                                         {route, used, false, experts}),
+    DLLM_CHECK_OK(add(operators().linear(down, scratch.gate, halves ? scratch.halves : scratch.codes, 0, rows_of(o.x),
+                                         scratch.down, {route, used, false, experts}),
                       o.x, used));
     return add(operators().mix_experts(used, width(o.out), scratch.down, route, value(o.out)), o.out);
   }
@@ -299,7 +301,9 @@ class Pass::Recorder {
   Expected<void> product(ValueId x, const DeviceMatrix& matrix, Address bias, Address out,
                          const ExpertPairs& pairs = {}) {
     DeviceCodes codes;
-    if (!cpu::packs_floats(*matrix.format)) {
+    if (operators().takes_halves(matrix)) {
+      DLLM_TRY(codes, halved(x));
+    } else if (!cpu::packs_floats(*matrix.format)) {
       const bool exact = cpu::LinearRunner::exact_activations(*matrix.format, matrix.k);
       DLLM_TRY(codes, quantized(x, exact));
     } else {
@@ -320,6 +324,17 @@ class Pass::Recorder {
     waits_ = true;
     DLLM_CHECK_OK(add(operators().quantize(k, exact, value(x), codes, counted(x)), x));
     return codes;
+  }
+
+  /// Rows of x in F16, likewise.
+  Expected<DeviceCodes> halved(ValueId x) {
+    const std::int64_t k = width(x), bytes = pass_.room_.rows * half_words(k) * 4;
+    const Address base = pass_.halves_.address();
+    const DeviceCodes rows{base, base + static_cast<Address>(bytes), 0};
+    if (std::exchange(halved_, x) == x) return rows;
+    waits_ = true;
+    DLLM_CHECK_OK(add(operators().halves(k, value(x), rows), x));
+    return rows;
   }
 
   /// The rows that this processor gives for a value.
@@ -377,6 +392,7 @@ class Pass::Recorder {
   bool begins_ = true;    ///< what comes next runs after all before it
   /// The values whose codes are in memory: with exact scales, and with rounded ones.
   ValueId held_[2] = {kNoId, kNoId};
+  ValueId halved_ = kNoId;  ///< the value whose rows in F16 are in memory
 };
 
 }  // namespace dllm::vulkan

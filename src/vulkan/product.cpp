@@ -17,7 +17,7 @@ struct MatrixLayoutPush {
 };
 
 /// Invocations of a subgroup of linear_matrices.comp.
-constexpr std::uint32_t matrix_subgroup(ShaderForm form) { return form == ShaderForm::kFloat64 ? 8 : 32; }
+constexpr std::uint32_t matrix_subgroup(ShaderForm form) { return form >= ShaderForm::kFloat64 ? 8 : 32; }
 
 Expected<std::optional<std::uint32_t>> find_layout(const std::shared_ptr<Device>& device,
                                                    const Arithmetic& arithmetic) {
@@ -68,6 +68,18 @@ std::optional<std::uint32_t> layout_of(const MatrixShape& shape, std::uint32_t s
   return layout;
 }
 
+std::string half_product(const MatrixShape& shape, std::uint32_t rows) {
+  return fmt::format("linear_halves_m{}n{}k{}r{}", shape.m, shape.n, shape.k, rows);
+}
+
+std::optional<MatrixShape> half_shape_of(const DeviceFacts& facts) {
+  // As scripts/matrix_shaders.py builds them; the last one is that of Mesa's driver for processors.
+  constexpr std::pair<MatrixShape, std::uint32_t> kBuilt[] = {{{16, 8, 16}, 32}, {{16, 16, 16}, 32}, {{8, 8, 8}, 8}};
+  for (const auto& [shape, subgroup] : kBuilt)
+    if (facts.subgroup == subgroup && std::ranges::count(facts.half_matrices, shape) != 0) return shape;
+  return std::nullopt;
+}
+
 std::string product_module(const cpu::PackedFormat& format) {
   const std::string_view minimum = format.has_min ? "_minimum" : "";
   if (format.group != 32) return "";
@@ -87,7 +99,7 @@ std::string product_module(const cpu::PackedFormat& format) {
 }
 
 Expected<ProductUnits> find_product_units(const std::shared_ptr<Device>& device, const Arithmetic& arithmetic) {
-  ProductUnits units{device->facts(), arithmetic.form, {}, arithmetic.kernels};
+  ProductUnits units{device->facts(), arithmetic.form, {}, arithmetic.kernels, half_shape_of(device->facts())};
   DLLM_TRY(units.layout, find_layout(device, arithmetic));
   return units;
 }

@@ -61,14 +61,21 @@ std::string product_module(const cpu::PackedFormat& format);
 struct ProductUnits {
   DeviceFacts facts;
   ShaderForm form = ShaderForm::kFloat64;
-  std::optional<std::uint32_t> layout;  ///< of the accumulators of linear_matrices.comp; nothing: it cannot run
-  bool kernels = false;                 ///< those of cuda/ run and have passed the self-test
+  std::optional<std::uint32_t> layout;      ///< of the accumulators of linear_matrices.comp; nothing: it cannot run
+  bool kernels = false;                     ///< those of cuda/ run and have passed the self-test
+  std::optional<MatrixShape> half_shape{};  ///< of the operation for products in F16; nothing: they cannot run
 };
 
 /// The cooperative matrix operation that linear_matrices.comp has in a form.
 constexpr MatrixShape matrix_shape(ShaderForm form) {
-  return form == ShaderForm::kFloat64 ? MatrixShape{8, 8, 8} : MatrixShape{16, 8, 32};
+  return form >= ShaderForm::kFloat64 ? MatrixShape{8, 8, 8} : MatrixShape{16, 8, 32};
 }
+
+/// The shader of products in F16, with a tile of so many rows: "linear_halves_m16n8k16r32".
+std::string half_product(const MatrixShape& shape, std::uint32_t rows);
+/// The shape of its operation that a device has, the first of those that are built; nothing: it has none, or subgroups
+/// of another size.
+std::optional<MatrixShape> half_shape_of(const DeviceFacts& facts);
 
 /// The layout of accumulators: `places` has for [element][invocation] 16 m + n. Nothing unless every bit of an
 /// element's and an invocation's number is one bit of the place, and rows come before outputs among an element's bits.

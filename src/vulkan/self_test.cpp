@@ -111,6 +111,8 @@ std::string_view name_of(ShaderForm form) {
       return "native fma";
     case ShaderForm::kGuarded:
       return "native fma, by float64 near subnormal numbers";
+    case ShaderForm::kSubnormals:
+      return "fma by float64, subnormal numbers by their bits";
     default:
       return "fma by float64";
   }
@@ -203,10 +205,13 @@ Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& 
   std::vector<std::pair<ShaderForm, std::string>> wrong;
   // NVIDIA's driver 580 keeps subnormal numbers where a shader asks for it, and does not announce it. So the forms that
   // ask are tried last on devices that do not announce it, and only where nothing else is right.
-  const auto asks = [](ShaderForm form) { return form != ShaderForm::kFloat64; };
+  const auto asks = [](ShaderForm form) { return form < ShaderForm::kFloat64; };
   std::vector<ShaderForm> forms{ShaderForm::kNative, ShaderForm::kGuarded, ShaderForm::kFloat64};
   if (!facts.keeps_subnormals) std::ranges::stable_partition(forms, std::not_fn(asks));
-  for (const ShaderForm form : forms) {
+  // Mesa says what its drivers for processors can.
+  if (!facts.keeps_subnormals && facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU) std::erase_if(forms, asks);
+  for (std::size_t f = 0; f < forms.size(); ++f) {
+    const ShaderForm form = forms[f];
     if (!facts.has_float64 && (form != ShaderForm::kNative || !facts.keeps_subnormals)) continue;
     wrong.emplace_back(form, "");
     // Corrections cost a little: only where they are needed.
@@ -225,6 +230,8 @@ Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& 
         faults.push_back(fmt::format("loops, which end after {} of {} iterations", seen->rounds, cases.rounds));
       wrong.back().second = fmt::format("{}", fmt::join(faults, ", "));
     }
+    // The slowest, and the last resort where it may help.
+    if (form == ShaderForm::kFloat64 && wrong.back().second == kSubnormals) forms.push_back(ShaderForm::kSubnormals);
   }
   return Error{ErrorCode::kUnsupported, fmt::format("{} failed the self-test in {}", facts.name, described(wrong)),
                "--backend vulkan", "choose another device with --device; a newer driver may help"};

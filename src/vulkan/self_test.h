@@ -38,6 +38,8 @@ struct Arithmetic {
   bool kernels = false;
   /// Why they do not, on a device that lists what they need.
   std::string kernels_fault{};
+  /// Products with F16 and BF16 weights run in F16 on matrix units: the arithmetic `f16`.
+  bool halves = false;
 
   /// With the constants of shaders/exact.glsl in front; the others are 0.
   PipelineConstants constants() const { return {correct_division ? 1U : 0U, correct_roots ? 1U : 0U}; }
@@ -89,6 +91,11 @@ Expected<Fused64> choose_fused64(const DeviceFacts& facts, const Observe64& obse
 /// Whether the kernels of cuda/ run on a device and give what its shaders do in `arithmetic`, in a case of every kind:
 /// sets `kernels` and `kernels_fault`. Errors: kResource, of the shaders.
 Expected<void> test_kernels(const std::shared_ptr<Device>& device, Arithmetic& arithmetic);
+
+/// Whether products in F16 run on a device (Arithmetic::halves): sums that no rounding touches have their bits, and
+/// others are within k units of 2^-23 of the sum of their products' magnitudes. Errors: kUnsupported, which says why it
+/// does not; kResource.
+Expected<void> test_halves(const std::shared_ptr<Device>& device, const Arithmetic& arithmetic);
 
 /// All three for a device, by running the tests on it: some milliseconds, and where it runs kernels the time to compile
 /// some of them. Errors: also kResource.

@@ -10,8 +10,9 @@
 
 namespace dllm::vulkan {
 
-/// As shaders/codes.glsl numbers codes.
+/// As shaders/codes.glsl numbers codes: those with a scale per 16 are no others, as the group is a number of its own.
 constexpr std::optional<std::uint32_t> shader_number(cpu::Codes codes) {
+  if (codes == cpu::Codes::kE2M1Halves) codes = cpu::Codes::kE2M1;
   constexpr cpu::Codes kOrder[] = {cpu::Codes::kTwoBits, cpu::Codes::kThreeBits, cpu::Codes::kNibble,
                                    cpu::Codes::kNibble5, cpu::Codes::kNibble6,   cpu::Codes::kByte,
                                    cpu::Codes::kE2M1,    cpu::Codes::kIq4};

@@ -8,9 +8,10 @@ namespace dllm::vulkan {
 
 /// How a shader computes a fused multiply-add, and with it which of a shader's forms runs.
 enum class ShaderForm : std::uint8_t {
-  kNative,   ///< by the device's own instruction, with subnormal numbers as they are
-  kGuarded,  ///< by the device's own, and by float64 where it would meet subnormal numbers
-  kFloat64,  ///< by sums of float64, rounded to odd
+  kNative,      ///< by the device's own instruction, with subnormal numbers as they are
+  kGuarded,     ///< by the device's own, and by float64 where it would meet subnormal numbers
+  kFloat64,     ///< by sums of float64, rounded to odd
+  kSubnormals,  ///< likewise, on devices that take subnormal numbers for zeros everywhere: those by their bits
 };
 
 struct Shader {

@@ -106,8 +106,10 @@ class DeviceBackend final : public VulkanBackend {
       }
     unrolling_.passes = std::clamp(options.unroll, 1, vulkan::kMostUnrolled);
     if (unrolling_.on()) DLLM_CHECK_OK(check_unrolling(graph));
-    DLLM_TRY(weights_,
-             vulkan::DeviceWeights::load(device_, graph, tables_, pool_, options.weight_cache, options.progress));
+    DLLM_TRY(weights_, vulkan::DeviceWeights::load(device_, graph, tables_, pool_, options.weight_cache,
+                                                   options.progress, operators_.arithmetic().halves));
+    if (operators_.arithmetic().halves && !weights_.has_halves())
+      return Error{ErrorCode::kUsage, "no matrix of the model is F16 or BF16", "--arithmetic", "leave it out"};
     if (!unrolling_.on()) return {};
     DLLM_TRY(unrolling_.tables, vulkan::embedding_tables(device_, graph, tables_, pool_));
     return {};
@@ -118,7 +120,7 @@ class DeviceBackend final : public VulkanBackend {
   bool runs_branches() const override { return true; }
   bool runs_soft_tokens() const override { return true; }
   const std::string& device() const override { return device_->facts().name; }
-  std::string_view arithmetic() const override { return "exact"; }
+  std::string_view arithmetic() const override { return operators_.arithmetic().halves ? "f16" : "exact"; }
   const std::string& rounding() const override { return rounding_; }
   std::string_view kv_type() const override { return cpu::storage_name(layout_->format().type); }
   int threads() const override { return pool_.size(); }
@@ -347,23 +349,6 @@ class DeviceBackend final : public VulkanBackend {
 bool has_vulkan() { return true; }
 std::string_view vulkan_missing() { return ""; }
 
-Expected<std::vector<VulkanDevice>> vulkan_devices() {
-  DLLM_TRY(const std::vector<vulkan::DeviceFacts> all, vulkan::list_devices());
-  const auto standard = vulkan::choose_device(all, "");
-  std::vector<VulkanDevice> devices;
-  for (const vulkan::DeviceFacts& facts : all)
-    devices.push_back({facts.name, vulkan::kind_of(facts.type), facts.memory_bytes,
-                       fmt::format("{}", fmt::join(facts.lacks, ", ")), standard && &all[*standard] == &facts});
-  if (devices.empty()) return standard.error();
-  return devices;
-}
-
-Expected<void> check_vulkan_device(const std::string& device) {
-  DLLM_TRY(const std::vector<vulkan::DeviceFacts> all, vulkan::list_devices());
-  if (const auto found = vulkan::choose_device(all, device); !found) return found.error();
-  return {};
-}
-
 Expected<std::unique_ptr<VulkanBackend>> vulkan::make_backend_on(std::shared_ptr<Device> device,
                                                                  const Arithmetic& arithmetic, ModelDesc desc,
                                                                  GraphFactory graph, Weights weights,
@@ -387,7 +372,11 @@ Expected<std::unique_ptr<VulkanBackend>> make_vulkan_backend(ModelDesc desc, Gra
                                                              VulkanOptions options) {
   DLLM_TRY(std::shared_ptr<vulkan::Device> device,
            vulkan::Device::open({.device = options.device, .validate = options.validate}));
-  DLLM_TRY(const vulkan::Arithmetic arithmetic, vulkan::test_device(device));
+  DLLM_TRY(vulkan::Arithmetic arithmetic, vulkan::test_device(device));
+  if (options.arithmetic == VulkanArithmetic::kF16) {
+    DLLM_CHECK_OK(vulkan::test_halves(device, arithmetic));
+    arithmetic.halves = true;
+  }
   return vulkan::make_backend_on(std::move(device), arithmetic, std::move(desc), std::move(graph), std::move(weights),
                                  options);
 }

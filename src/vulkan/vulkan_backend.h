@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "cpu/cpu_backend.h"
+#include "cpu/peak.h"
 #include "dllm/error.h"
 #include "format/mapped_file.h"
 #include "model/model_desc.h"
@@ -19,10 +21,17 @@ namespace cpu {
 class Profile;
 }
 
+/// Rounding of products with weights.
+enum class VulkanArithmetic : std::uint8_t {
+  kExact,  ///< the bits of the CPU backend
+  kF16,    ///< F16 and BF16 weights in F16 on matrix units, sums in F32 (docs/design/arithmetic.md); others as kExact
+};
+
 struct VulkanOptions {
   std::string device;  ///< index or a part of the name of a device; empty: the first of the best kind
   int threads = 0;     ///< that pack weights and reduce logits; 0: every CPU this process may use
   CpuKvType kv = CpuKvType::kAuto;
+  VulkanArithmetic arithmetic = VulkanArithmetic::kExact;
   WeightCacheOptions weight_cache{};
   LoadProgress progress{};
   std::int32_t unroll = 1;  ///< most passes in a row, where the decoder says what it commits (backend/unrolling.h)
@@ -35,7 +44,7 @@ struct VulkanOptions {
 class VulkanBackend : public Backend {
  public:
   virtual const std::string& device() const = 0;    ///< its name
-  virtual std::string_view arithmetic() const = 0;  ///< of products with weights: "exact"
+  virtual std::string_view arithmetic() const = 0;  ///< of products with weights: "exact" or "f16"
   /// How the device is made to round: "fma by float64, corrected division".
   virtual const std::string& rounding() const = 0;
   virtual std::string_view kv_type() const = 0;  ///< "f32", "f16", "bf16", "q8_0" or "q4_0"
@@ -86,6 +95,10 @@ struct VulkanDevice {
 };
 /// Errors: kUnsupported (this build or this machine has no Vulkan, or no device of it), kResource.
 Expected<std::vector<VulkanDevice>> vulkan_devices();
+
+/// Opens a device by VulkanOptions::device, for measurements of its peaks whenever it is called
+/// (vulkan/peaks.h). Errors: as check_vulkan_device(), kUnsupported (it has no timestamps).
+Expected<std::function<Expected<cpu::Peaks>()>> vulkan_peaks(const std::string& device);
 
 /// Whether VulkanOptions::device may have this value here. Errors: kUsage (no device, or several), kUnsupported.
 Expected<void> check_vulkan_device(const std::string& device);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -75,6 +76,31 @@ Expected<void> DeviceWeights::load_vectors(const std::shared_ptr<Device>& device
   return {};
 }
 
+bool DeviceWeights::has_halves() const {
+  return std::ranges::any_of(matrices_, [](const DeviceMatrix& one) { return one.half_exponent.has_value(); });
+}
+
+std::optional<std::int32_t> half_exponent(const WeightView& view, ThreadPool& pool) {
+  if (view.type != TensorType::kF16 && view.type != TensorType::kBF16) return std::nullopt;
+  // Magnitudes of both types are in the order of their bits.
+  const std::span words(reinterpret_cast<const std::uint16_t*>(view.data.data()), view.data.size() / 2);
+  constexpr std::size_t kPart = std::size_t{1} << 20;
+  std::vector<std::uint16_t> largest((words.size() + kPart - 1) / kPart);
+  pool.parallel_for(static_cast<std::int64_t>(largest.size()), [&](std::int64_t part, int) {
+    const std::size_t first = static_cast<std::size_t>(part) * kPart;
+    std::uint16_t most = 0;
+    for (const std::uint16_t word : words.subspan(first, std::min(kPart, words.size() - first)))
+      most = std::max(most, static_cast<std::uint16_t>(word & 0x7fff));
+    largest[static_cast<std::size_t>(part)] = most;
+  });
+  const std::uint16_t most = largest.empty() ? std::uint16_t{0} : std::ranges::max(largest);
+  float value = 0;
+  codec(view.type).dequantize(reinterpret_cast<const std::byte*>(&most), &value, 1);
+  const auto exponent = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value) >> 23);
+  constexpr std::int32_t kLeast = 31, kNotFinite = 255;
+  return exponent < kLeast || exponent == kNotFinite ? std::nullopt : std::optional(exponent);
+}
+
 const DeviceHadamard& DeviceWeights::hadamard(std::int64_t order) const {
   return *std::ranges::find(hadamards_, order, &DeviceHadamard::order);
 }
@@ -125,7 +151,7 @@ Expected<Buffer> DeviceWeights::place(const std::shared_ptr<Device>& device, con
 
 Expected<DeviceWeights> DeviceWeights::load(const std::shared_ptr<Device>& device, const Graph& graph,
                                             const Weights& weights, ThreadPool& pool, const WeightCacheOptions& cache,
-                                            const std::function<bool(double)>& progress) {
+                                            const std::function<bool(double)>& progress, bool halves) {
   DeviceWeights loaded;
   loaded.matrices_.resize(weights.size());
   loaded.vectors_.resize(weights.size());
@@ -144,6 +170,7 @@ Expected<DeviceWeights> DeviceWeights::load(const std::shared_ptr<Device>& devic
     DLLM_TRY(Buffer buffer, loaded.place(device, *matrix, graph.weights[id].name, uploader));
     loaded.matrices_[id] = {buffer.address(), matrix->format, matrix->layout,
                             matrix->k,        matrix->n,      matrix->panels_per_expert() * matrix->panel_bytes()};
+    if (halves) loaded.matrices_[id].half_exponent = half_exponent(weights[id], pool);
     loaded.buffers_.push_back(std::move(buffer));
   }
   DLLM_CHECK_OK(loaded.load_vectors(device, graph, weights, uploader));

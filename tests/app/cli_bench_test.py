@@ -27,16 +27,19 @@ class OtherBackends(CliCase):
     def test_the_backend_that_is_named_is_measured(self):
         if not has_vulkan():
             self.skipTest("this machine has no Vulkan device")
-        words = ("bench", "step", "--backend", "vulkan", "-r", "2", "-c", "4", "--repetitions", "1", "--warmup", "0",
-                 "--min-time", "0", "-o", "jsonl")
-        (record,) = [json.loads(line) for line in self.ok(*words).stdout.splitlines()
-                     if json.loads(line).get("test") == "step"]
+        words = ("bench", "step", "--peak", "--backend", "vulkan", "-r", "2", "-c", "4", "--repetitions", "1",
+                 "--warmup", "0", "--min-time", "0", "-o", "jsonl")
+        peak, record = [json.loads(line) for line in self.ok(*words).stdout.splitlines()]
         self.assertIn("fma", record["isa"])
         # By the device's own clock, and what is left of the steps.
         self.assertLessEqual({"linear_floats", "attention", "between"}, set(record["operators"]))
         self.assertAlmostEqual(sum(one["percent"] for one in record["operators"].values()), 100, places=6)
-        self.assertNotIn("peak_gops", record)
-        self.assertIn("--peak", self.fails(2, "bench", "--peak", "--backend", "vulkan"))
+        # Of the device, measured again after the step.
+        self.assertEqual(peak["test"], "peak")
+        self.assertGreaterEqual(record["peak_gops"], peak["f32"]["gops"])
+        self.assertGreaterEqual(record["read_gbps"], peak["read_gbps"])
+        self.assertEqual(peak["f32"]["instruction"], "fma")
+        self.assertIn("--peak", self.fails(2, "bench", "--peak", "--backend", "ranks"))
 
 
 class MakeModel(CliCase):

@@ -32,7 +32,7 @@ class Bench final : public Verb {
                       words_);
     flags.group("Measurement");
     flags.add({.names = {"--peak"},
-               .help = "print the machine's peaks: int8, bf16, f32, memory reads",
+               .help = "print the peaks of the machine, or of a GPU: int8, bf16, f32, memory reads",
                .apply = into(peak_)});
     flags.add({.names = {"--no-peak"},
                .help = "do not measure the peaks, and omit percentages",
@@ -198,8 +198,8 @@ class Bench final : public Verb {
     if (backend_->virtual_time && (words_ != std::vector<std::string>{"generate"} || against_ || peak_))
       return Error{ErrorCode::kUsage, "only `generate` counts virtual time", "--backend " + backend_->name,
                    fmt::format("dllm bench generate --backend {} --replay FILE", backend_->name)};
-    if (peak_ && !on_processor(*backend_))
-      return Error{ErrorCode::kUsage, "the peaks are this processor's", "--peak", "leave --backend out"};
+    if (peak_ && backend_->peaks == nullptr)
+      return Error{ErrorCode::kUsage, "this backend's peaks are not measured", "--peak", "leave --backend out"};
     if (words_.empty() && options_.ranks) words_ = {"step"};
     if (words_.empty() && !peak_ && !against_ && options_.simulate.empty()) words_ = {"load", "step"};
     DLLM_CHECK_OK(check_ranks());
@@ -261,12 +261,14 @@ class Bench final : public Verb {
   Expected<void> measure(BenchOutput& output, const BenchWatch& watch, ProgressLine& progress) {
     std::map<std::int32_t, MaybePeaks> peaks;
     for (const std::int32_t threads : threads_) {
-      if (!peak_ && (no_peak_ || !wants("step") || !on_processor(*backend_))) break;
-      watch.progress("measuring the machine's peaks");
-      DLLM_TRY(const cpu::Peaks found, cpu::measure_peaks(threads));
-      peaks[threads] = found;
+      if (!peak_ && (no_peak_ || !wants("step") || backend_->peaks == nullptr)) break;
+      watch.progress("measuring peaks");
+      LoadOptions load = model_flags_.load;
+      load.threads = threads;
+      DLLM_TRY(PeakMeter meter, backend_->peaks(load));
+      DLLM_TRY(peaks[threads], ComparedPeaks::of(std::move(meter)));
       progress.clear();
-      if (peak_) output.add(peak_record(found));
+      if (peak_) output.add(peak_record(peaks[threads]->best));
     }
     for (const std::string& path :
          words_.empty() && !against_ && options_.simulate.empty() ? std::vector<std::string>() : paths_)
@@ -296,6 +298,8 @@ class Bench final : public Verb {
     if (wants("latency")) {
       DLLM_CHECK_OK(bench_latency(model, options, watch, add));
     }
+    // Of a model in two places, neither's peaks are the bound.
+    if (model.running.device && !model.running.device().split.empty()) peaks.reset();
     if (wants("step")) {
       DLLM_CHECK_OK(bench_steps(model, options, peaks, watch, add));
     }

@@ -71,8 +71,16 @@ struct BenchModel {
 
 using BenchSink = std::function<void(const nlohmann::ordered_json& record)>;
 
-/// Peak rates to compare with; absent: no percentages.
-using MaybePeaks = std::optional<cpu::Peaks>;
+/// Peak rates to compare with.
+struct ComparedPeaks {
+  PeakMeter measure{};
+  cpu::Peaks best{};  ///< the highest of each so far
+
+  static Expected<ComparedPeaks> of(PeakMeter meter);
+  Expected<void> again();
+};
+/// Absent: no percentages.
+using MaybePeaks = std::optional<ComparedPeaks>;
 
 nlohmann::ordered_json peak_record(const cpu::Peaks& peaks);
 

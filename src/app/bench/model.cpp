@@ -103,6 +103,18 @@ TokenId bench_token(const ModelDesc& desc, std::uint64_t seed, Position position
   }
 }
 
+Expected<ComparedPeaks> ComparedPeaks::of(PeakMeter meter) {
+  ComparedPeaks peaks{std::move(meter)};
+  DLLM_TRY(peaks.best, peaks.measure());
+  return peaks;
+}
+
+Expected<void> ComparedPeaks::again() {
+  DLLM_TRY(const cpu::Peaks now, measure());
+  raise(best, now);
+  return {};
+}
+
 nlohmann::ordered_json peak_record(const cpu::Peaks& peaks) {
   const auto rate = [](const cpu::Peaks::Rate& r) -> nlohmann::ordered_json {
     if (r.per_second <= 0) return nullptr;

@@ -87,8 +87,7 @@ class StepBench {
   Expected<void> raise_peaks() {
     resident_ = std::max(resident_, peak_resident_bytes());
     if (!peaks_) return {};
-    DLLM_TRY(const cpu::Peaks again, cpu::measure_peaks(model_.running.threads));
-    raise(*peaks_, again);
+    DLLM_CHECK_OK(peaks_->again());
     reset_peak_resident();  // of the measurement's memory
     return {};
   }
@@ -156,14 +155,14 @@ class StepBench {
 
   void add_bounds(const StepWork& work, double median, TensorType type, Json& json) const {
     const bool on_tiles = json.value("arithmetic", "") == "super" && json.value("isa", "") == "amx";
-    const cpu::Peaks::Rate& bound = bound_of(*peaks_, type, options_.load.activations, on_tiles);
+    const cpu::Peaks::Rate& bound = bound_of(peaks_->best, type, options_.load.activations, on_tiles);
     if (bound.per_second > 0) {
       json["peak_gops"] = bound.per_second / 1e9;
       json["peak_instruction"] = bound.instruction;
       json["peak_percent"] = 100 * work.ops() / median / bound.per_second;
     }
-    json["read_gbps"] = peaks_->read_bytes_per_second / 1e9;
-    json["read_percent"] = 100 * work.weight_bytes / median / peaks_->read_bytes_per_second;
+    json["read_gbps"] = peaks_->best.read_bytes_per_second / 1e9;
+    json["read_percent"] = 100 * work.weight_bytes / median / peaks_->best.read_bytes_per_second;
   }
 
   /// Mean milliseconds per step and share of each kind of operator, and of the time between operators; empty for

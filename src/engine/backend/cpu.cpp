@@ -38,6 +38,12 @@ Expected<void> check_unreplaced(const Model& model, const std::string& path) {
   return Error{ErrorCode::kIo, "the model was replaced while it was read", path, ""};
 }
 
+Expected<void> check_cpu_arithmetic(const LoadOptions& options) {
+  if (options.arithmetic != "f16") return {};
+  return Error{ErrorCode::kUnsupported, "f16 needs the matrix units of a GPU", "--arithmetic",
+               "add --backend vulkan, or leave it out"};
+}
+
 CpuOptions cpu_options(const LoadOptions& options) {
   CpuOptions cpu;
   cpu.threads = options.threads > 0 ? options.threads : default_thread_count();
@@ -97,6 +103,7 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
                                     const Log& log, cpu::Profile* profile) {
   if (!options.numerics.empty()) return run_in_numerics(model, path, options);
   DLLM_CHECK_OK(check_load(options, cpu_reader()));
+  DLLM_CHECK_OK(check_cpu_arithmetic(options));
   CpuOptions cpu = cpu_options(options);
   DLLM_TRY(cpu.weight_cache, weight_cache_options(path, options, log));
   cpu.progress = options.progress;
@@ -146,10 +153,20 @@ const LoadReader& numerics_reader() {
   return reader;
 }
 
+namespace {
+
+Expected<PeakMeter> peaks_here(const LoadOptions& options) {
+  const int threads = options.threads > 0 ? options.threads : default_thread_count();
+  return PeakMeter([threads] { return cpu::measure_peaks(threads); });
+}
+
+}  // namespace
+
 BackendEntry cpu_backend() {
   BackendEntry entry{"cpu", "this processor", make_cpu};
   entry.readers = {cpu_reader(), numerics_reader()};
   entry.devices.list = list_processor;
+  entry.peaks = peaks_here;
   return entry;
 }
 

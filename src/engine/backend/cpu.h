@@ -26,6 +26,9 @@ const LoadReader& cpu_reader();
 Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path, const LoadOptions& options,
                                     const Log& log, cpu::Profile* profile = nullptr);
 
+/// Errors: kUnsupported, for an arithmetic that only another backend has.
+Expected<void> check_cpu_arithmetic(const LoadOptions& options);
+
 /// Values of the names in `options`, which check_load() has accepted.
 CpuOptions cpu_options(const LoadOptions& options);
 

@@ -269,6 +269,7 @@ Expected<RunningBackend> make_ranks(const Model& model, const std::string& path,
                                     const Log& log) {
   (void)path;
   DLLM_CHECK_OK(check_load(options, ranks_reader()));
+  DLLM_CHECK_OK(check_cpu_arithmetic(options));
   const std::shared_ptr<const Model> not_owned(std::shared_ptr<const Model>(), &model);
   RankModels models{not_owned, nullptr, /*complete=*/true};
   DLLM_TRY(models.drafts, open_drafts(model, options, log));

@@ -102,7 +102,8 @@ Expected<RunningBackend> run_split(const Model& model, const LoadOptions& option
 Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path, const LoadOptions& options,
                                      const Log& log) {
   DLLM_CHECK_OK(check_load(options, vulkan_reader()));
-  if (!options.arithmetic.empty() && options.arithmetic != "exact")
+  const bool halves = options.arithmetic == "f16";
+  if (!options.arithmetic.empty() && options.arithmetic != "exact" && !halves)
     return Error{ErrorCode::kUnsupported, fmt::format("the Vulkan backend has no arithmetic '{}'", options.arithmetic),
                  "--arithmetic", "leave it out"};
   DLLM_TRY(const std::shared_ptr<const Model> drafter, open_drafter(model, options, log));
@@ -115,6 +116,8 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
   if (unroll > 1 && !whole)
     return Error{ErrorCode::kUsage, "passes in a row need all layers on the GPU", "--unroll",
                  "leave it out, or --gpu-layers"};
+  if (halves && !whole)
+    return Error{ErrorCode::kUsage, "f16 needs all layers on the GPU", "--arithmetic", "leave it out, or --gpu-layers"};
   if (layers && *layers == 0) {
     LoadOptions here = options;
     here.backend.clear();
@@ -130,6 +133,7 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
   if (!whole && drafter)
     return Error{ErrorCode::kUnsupported, "a drafter needs all of its model's layers on one side", "--draft-model",
                  "leave it out, or --gpu-layers"};
+  if (halves) vulkan.arithmetic = VulkanArithmetic::kF16;
   if (!whole) return run_split(model, options, std::move(vulkan), *layers);
   const std::vector<std::int32_t> hidden =
       drafter ? drafter->desc().drafter.target_layers : std::vector<std::int32_t>();
@@ -174,6 +178,8 @@ Expected<std::vector<DeviceInfo>> list_cards() {
   return list;
 }
 
+Expected<PeakMeter> peaks_of_card(const LoadOptions& options) { return vulkan_peaks(options.device); }
+
 }  // namespace
 
 RunningBackend run_on_vulkan(std::unique_ptr<VulkanBackend> backend) {
@@ -208,6 +214,7 @@ BackendEntry vulkan_backend() {
   entry.readers = {vulkan_reader()};
   entry.devices.list = list_cards;
   entry.devices.check = check_vulkan_device;
+  entry.peaks = peaks_of_card;
   return entry;
 }
 

@@ -10,31 +10,78 @@ layout(constant_id = 1) const bool kCorrectRoots = false;
 // 1.5 * 2^23: adding it rounds to an integer, ties to even, which the low bits of the sum hold.
 const float kMagic = 12582912.0;
 
+uint exponent_bits(float x) { return floatBitsToUint(x) >> 23 & 255u; }
+bool subnormal(float x) { return (floatBitsToUint(x) & 0x7fffffffu) - 1u < 0x007fffffu; }
+
+#ifdef kSubnormals
+// The device takes subnormal float32 for zeros wherever it computes or converts. So these are made and read by their
+// bits: float64 has them all as normal numbers.
+double wide(float x) {
+  if (!subnormal(x)) return double(x);
+  const uint bits = floatBitsToUint(x);
+  const double magnitude = double(bits & 0x007fffffu) * packDouble2x32(uvec2(0u, uint(1023 - 149) << 20));
+  return (bits >> 31) != 0u ? -magnitude : magnitude;
+}
+
+// Rounded to nearest even; of sums rounded to odd, once.
+float narrow(double x) {
+  const double least = packDouble2x32(uvec2(0u, uint(1023 - 126) << 20));
+  if (!(abs(x) < least)) return float(x);
+  const uint sign = unpackDouble2x32(x).y & 0x80000000u;
+  // 1.5 x 2^52: adding it rounds to an integer, which the low bits hold.
+  precise double units = abs(x) * packDouble2x32(uvec2(0u, uint(1023 + 149) << 20));
+  precise double magic = units + packDouble2x32(uvec2(0u, 0x43380000u));
+  return uintBitsToFloat(sign | unpackDouble2x32(magic).x);
+}
+
+// Whether a result may be a flushed one.
+bool suspicious(float a, float b, float result) {
+  return subnormal(a) || subnormal(b) || exponent_bits(result) == 0u;
+}
+#else
+#define wide(x) double(x)
+#define narrow(x) float(x)
+#endif
+
 float multiply(float a, float b) {
   precise float product = a * b;
+#ifdef kSubnormals
+  if (suspicious(a, b, product)) {
+    precise double exact = wide(a) * wide(b);
+    return narrow(exact);
+  }
+#endif
   return product;
 }
 
 float add(float a, float b) {
   precise float sum = a + b;
+#ifdef kSubnormals
+  // Exact where it is small; elsewhere a subnormal number is less than half of the last place.
+  if (suspicious(a, b, sum)) {
+    precise double exact = wide(a) + wide(b);
+    return narrow(exact);
+  }
+#endif
   return sum;
 }
 
 float subtract(float a, float b) {
+#ifdef kSubnormals
+  return add(a, uintBitsToFloat(floatBitsToUint(b) ^ 0x80000000u));
+#else
   precise float difference = a - b;
   return difference;
+#endif
 }
-
-uint exponent_bits(float x) { return floatBitsToUint(x) >> 23 & 255u; }
-bool subnormal(float x) { return (floatBitsToUint(x) & 0x7fffffffu) - 1u < 0x007fffffu; }
 
 #if !defined(kNative) || defined(kFlushes)
 // a * b + c, rounded once, by float64. The product is exact there. The sum is rounded to odd (Boldo and Melquiond 2008,
 // "Emulation of FMA and correctly rounded sums"): then the rounding to float32 is the only one. The exclusive or with an
 // unknown zero keeps Mesa 25 from dropping the conversion to float and back between two of these; `precise` does not.
 float fused_by_float64(float a, float b, float c) {
-  precise double product = double(a) * double(b);
-  precise double other = double(c);
+  precise double product = wide(a) * wide(b);
+  precise double other = wide(c);
   precise double sum = product + other;
   precise double part = sum - product;
   precise double error = (product - (sum - part)) + (other - part);
@@ -51,7 +98,7 @@ float fused_by_float64(float a, float b, float c) {
       sum = packDouble2x32(bits);
     }
   }
-  return uintBitsToFloat(floatBitsToUint(float(sum)) ^ p.zero);
+  return uintBitsToFloat(floatBitsToUint(narrow(sum)) ^ p.zero);
 }
 #endif
 

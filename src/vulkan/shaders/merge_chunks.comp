@@ -44,7 +44,7 @@ shared float logits[64];
 shared double rests[64];
 
 double exponential_of(float z, float top) {
-  const double d = double(z) - double(top);
+  const double d = wide(z) - wide(top);
   return d > -708.0lf ? exponential64(d) : 0.0lf;
 }
 

@@ -68,7 +68,7 @@ bool better(uint a, uint b) {
 }
 
 double distance(uint i, float top, double beta) {
-  precise double d = (double(z[i]) - double(top)) * beta;
+  precise double d = (wide(z[i]) - wide(top)) * beta;
   return d;
 }
 

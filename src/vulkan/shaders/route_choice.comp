@@ -112,13 +112,13 @@ void main() {
     p.result.at[to + found] = float(e);
     p.result.at[to + p.used + found] = score;
     ++found;
-    sum = sum + double(score);
+    sum = sum + wide(score);
   }
   precise double divisor = sum + 1e-20lf;
   precise double factor = double(p.scale) / (p.normalize != 0 ? divisor : 1.0lf);
   for (uint i = 0; i < found; ++i) {
-    precise double weighted = double(p.result.at[to + p.used + i]) * factor;
-    const float weight = float(weighted);
+    precise double weighted = wide(p.result.at[to + p.used + i]) * factor;
+    const float weight = narrow(weighted);
     p.result.at[to + p.used + i] =
         p.has_scale != 0 ? multiply(weight, p.expert_scale.at[uint(p.result.at[to + i])]) : weight;
   }

@@ -37,13 +37,13 @@ void main() {
     barrier();
     if (lane == 0) {
       precise double sum = 0.0;
-      for (uint e = 0; e < p.experts; ++e) sum = sum + double(exponential(subtract(p.logits.at[base + e], top)));
+      for (uint e = 0; e < p.experts; ++e) sum = sum + wide(exponential(subtract(p.logits.at[base + e], top)));
       total = sum;
     }
     barrier();
     for (uint e = lane; e < p.experts; e += 64) {
-      precise double share = double(p.scores.at[base + e]) / total;
-      p.scores.at[base + e] = float(share);
+      precise double share = wide(p.scores.at[base + e]) / total;
+      p.scores.at[base + e] = narrow(share);
     }
   }
   // Scores increase with logits, but rounding may make two of them equal: where nothing is added, logits decide.

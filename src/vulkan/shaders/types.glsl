@@ -1,5 +1,8 @@
-// What every shader begins with: memory by address, and how floats behave. Three forms are compiled, with kNative,
-// kGuarded or kFloat64 (exact.glsl).
+// What every shader begins with: memory by address, and how floats behave. Four forms are compiled, with kNative,
+// kGuarded, kFloat64 or kSubnormals (exact.glsl).
+#ifdef kSubnormals
+#define kFloat64
+#endif
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
 #extension GL_EXT_buffer_reference_uvec2 : require
