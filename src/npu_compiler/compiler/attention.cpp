@@ -36,15 +36,17 @@ struct Job {
 class AttentionLowering {
  public:
   AttentionLowering(StepContext& context, const op::Attention& o)
-      : c_(context), e_(context.e), m_(context.machine), o_(o), q_(context.place(o.q)) {}
+      : c_(context), e_(context.e), m_(context.machine), o_(o), q_(context.place(o.q)), tiles_(context.sequence_tiles(context.machine.hlen)),
+        block_(score_rows(sram_shape(context.machine))) {}
 
   Expected<void> run() {
     DLLM_TRY(out_, c_.place_output(o_.out));
-    plan();
     DLLM_CHECK_OK(buffers());
-    DLLM_TRY(masks_, key_masks(c_, tiles_));
+    DLLM_TRY(masks_, key_masks(c_, m_.hlen));
     DLLM_CHECK_OK(used_lanes());
     if (shares()) DLLM_CHECK_OK(load_ones());
+    if (c_.counts) return release();
+    plan();
     scale_queries(c_, o_);
     if (c_.stores_pending) e_.fence(kKeyStoreTag);
     e_.set_csr(Csr::kSegmentLength, hlen());
@@ -76,11 +78,14 @@ class AttentionLowering {
       multiply_values(i);
     }
     collect(blocks_.size() - 1);
-    for (const Buffer& b : {scores_, values_, sums_, shares_, maxima_, scratch_}) c_.release(b);
-    return {};
+    return release();
   }
 
  private:
+  Expected<void> release() {
+    for (const Buffer& b : {scores_, values_, sums_, shares_, maxima_, scratch_}) c_.release(b);
+    return {};
+  }
   /// Whether V is smoothed: its centre is added to averages whose weights, the quantized probabilities, sum to 1. The
   /// array adds them up, as products with ones, in all lanes of a head.
   bool shares() const { return m_.smoothing.values != SmoothingCentre::kNone; }
@@ -99,12 +104,10 @@ class AttentionLowering {
 
   void plan() {
     lanes_ = plan_lanes(c_.map(o_.q), kv_place(c_.spec.sequences.front()).map, m_);
-    block_ = score_rows(sram_shape(m_));
     const auto chunk = to_size(c_.layout.chunk_tiles);
     for (std::size_t s = 0; s < c_.spec.sequences.size(); ++s) {
-      tiles_.push_back(plan_tiles(c_.spec.sequences[s], m_.hlen));
       const auto n = static_cast<std::int64_t>(c_.spec.sequences[s].positions.size());
-      const std::size_t count = tiles_.back().tiles.size();
+      const std::size_t count = tiles_[s].tiles.size();
       for (std::int64_t slab = 0; slab < q_.slabs;) {
         Job job{.sequence = s, .first_slab = slab, .slabs = 1, .kv_groups = kv_groups(slab)};
         // Slabs that need the same keys share a job.
@@ -162,10 +165,12 @@ class AttentionLowering {
 
   Expected<void> buffers() {
     std::int64_t rows = 0, tiles = 1;
-    for (const Job& job : jobs_) {
-      rows = std::max(rows, std::min(block_, round_up(job.rows, m_.blen)));
-      tiles = std::max(tiles, static_cast<std::int64_t>(job.tiles));
-      running_ = running_ || !job.last_chunk;
+    for (std::size_t s = 0; s < tiles_.size(); ++s) {
+      const auto n = static_cast<std::int64_t>(c_.spec.sequences[s].positions.size()),
+                 count = static_cast<std::int64_t>(tiles_[s].tiles.size());
+      rows = std::max(rows, std::min(block_, round_up(n, m_.blen)));
+      tiles = std::max(tiles, std::min(count, c_.layout.chunk_tiles));
+      running_ = running_ || count > c_.layout.chunk_tiles;
     }
     rows_ = rows;
     tiles_most_ = tiles;
@@ -182,6 +187,11 @@ class AttentionLowering {
     if (c_.ones_loaded) return {};
     const MxFormat& format = m_.matrix_kv;
     const auto count = to_size(m_.hlen * m_.mlen);
+    if (c_.counts) {
+      c_.ones_loaded = true;
+      const Expected<std::uint64_t> at = c_.hbm_area(format.element_bytes(count) + format.scale_bytes(count), "ones");
+      return at ? Expected<void>{} : at.error();
+    }
     std::vector<std::uint16_t> codes(count);
     std::vector<std::uint8_t> scales(format.scale_bytes(count));
     mx_quantize(format, std::vector<float>(count, 1.0f).data(), count, codes.data(), scales.data());
@@ -199,6 +209,11 @@ class AttentionLowering {
   /// Slots without a head contain averaged V, but lanes without a column must be zero.
   Expected<void> used_lanes() {
     const LaneMap& map = c_.map(o_.q);
+    // A lane has at most one column.
+    if (map.width == q_.slabs * m_.vlen) {
+      slots_.resize(to_size(q_.slabs));
+      return {};
+    }
     for (std::int64_t slab = 0; slab < q_.slabs; ++slab) {
       std::vector<Bf16> used(to_size(m_.vlen));
       for (std::int64_t column = 0; column < map.width; ++column)
@@ -311,7 +326,7 @@ class AttentionLowering {
       if (!job.first_chunk) rows.out = out_.row + b.slab * out_.stride + b.base + first;
       for (std::size_t t = 0; t < job.tiles; ++t) {
         const std::int32_t pattern = run.patterns[job.first_tile + t];
-        rows.masks.push_back(pattern == kAllVisible ? SoftmaxRows::Mask{} : masks_[job.sequence][to_size(pattern)]);
+        rows.masks.push_back(pattern == kAllVisible ? KeyMask{} : masks_[job.sequence][to_size(pattern)]);
       }
       emit_softmax(c_, rows);
     }
@@ -376,12 +391,12 @@ class AttentionLowering {
   const op::Attention& o_;
   ValuePlace q_, out_;
   std::vector<LaneGroup> lanes_;
-  std::vector<SequenceTiles> tiles_;
+  const std::vector<SequenceTiles>& tiles_;
   std::vector<Job> jobs_;
   std::vector<Block> blocks_;
-  std::vector<std::vector<SoftmaxRows::Mask>> masks_;
+  std::vector<std::vector<KeyMask>> masks_;
   std::vector<std::optional<Buffer>> slots_;
-  std::int64_t block_ = 0, rows_ = 0, tiles_most_ = 1;
+  std::int64_t block_, rows_ = 0, tiles_most_ = 1;
   bool running_ = false;
   Buffer scores_, values_, sums_, shares_, maxima_, scratch_;
 };

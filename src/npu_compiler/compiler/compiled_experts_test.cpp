@@ -60,6 +60,19 @@ std::vector<ExpertsCase> experts_cases() {
       {"plain_sigmoid", {.routed = sigmoid([](TinyExperts& r) { r.groups = 0, r.bias = false; })}, small},
       {"block_routing", {.routed = sigmoid([](TinyExperts& r) { r.groups = 0, r.capacity = 6, r.block = 8; })}, small},
       {"as_many_experts_as_lanes", {.routed = softmax([](TinyExperts& r) { r.count = 64, r.used = 8; })}, small},
+      {"twice_as_many_experts_as_lanes",
+       {.routed = softmax([](TinyExperts& r) { r.count = 128, r.used = 4, r.normalize = true, r.scale = 0.7f; })},
+       machine([](MachineConfig& m) { m.mram_elements *= 4; })},
+      {"half_a_row_more_experts", {.routed = softmax([](TinyExperts& r) { r.count = 160, r.used = 5; })}, small},
+      {"groups_in_several_rows", {.routed = sigmoid([](TinyExperts& r) {
+         r.count = 256, r.used = 4, r.groups = 8, r.groups_used = 4;
+       })},
+       small},
+      {"groups_of_a_row", {.routed = sigmoid([](TinyExperts& r) {
+         r.count = 128, r.used = 4, r.groups = 2, r.groups_used = 1, r.bias = false;
+       })},
+       small},
+      {"sigmoid_in_several_rows", {.routed = sigmoid([](TinyExperts& r) { r.count = 96, r.groups = 0; })}, small},
       {"one_of_two", {.routed = softmax([](TinyExperts& r) { r.count = 2, r.used = 1; })}, small},
       {"wide", {.width = 160, .routed = softmax([](TinyExperts& r) { r.width = 72; })}, machine([](MachineConfig& m) {
          m.mram_elements *= 4;

@@ -64,6 +64,7 @@ class Spreader {
     std::vector<Bf16> mask(to_size(c_.vlen()));
     for (const std::int64_t p : slots) std::fill_n(mask.begin() + p * q_.hlen, q_.hlen, c_.one());
     DLLM_TRY(const Buffer kept, c_.constant_row(mask));
+    if (c_.counts) return {};
     Emitter& e = c_.e;
     const Gp source = e.reg(c_.address(from.row + move.slab)), t = e.reg(c_.address(moved)),
              out = e.reg(c_.address(to)), keep = e.reg(c_.address(kept.row)),
@@ -74,6 +75,7 @@ class Spreader {
     return {};
   }
   void copy(std::int64_t to, std::int64_t from) {
+    if (c_.counts) return;
     const Gp target = c_.e.reg(c_.address(to)), source = c_.e.reg(c_.address(from));
     c_.e.shift(target, source, Gp(), 1);
   }
@@ -171,6 +173,7 @@ class Smoother {
   /// Between the cache and vector SRAM.
   Expected<void> move(const SequenceSpec& s, bool store) {
     DLLM_TRY(const KvPlace place, c_.kv_place(s.capacity, o_.layer));
+    if (c_.counts) return {};
     Emitter& e = c_.e;
     const Buffer& rows = c_.kv_factors.back().rows;
     e.set_address(kFactorAddress, s.cache + place.factors);
@@ -216,6 +219,7 @@ Expected<void> store_smoothed(StepContext& c, const op::StoreKv& o) {
                  "set both to none, or a device with longer heads"};
   Smoother smoother(c, o);
   DLLM_CHECK_OK(smoother.prepare());
+  if (c.counts) return {};
   smoother.smooth(false);
   DLLM_CHECK_OK(store_rows(c, o, false));
   smoother.smooth(true);

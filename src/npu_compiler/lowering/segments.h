@@ -16,6 +16,7 @@ std::string_view beyond_programs(const dllm::Op& op);
 /// rest: between them, values wait in HBM. `end` 0: the last operator.
 struct Segment {
   std::size_t first = 0, end = 0;
+  bool operator==(const Segment&) const = default;
 };
 
 /// Rows depend on each other only through the keys and values that attention reads. So segments begin at attention

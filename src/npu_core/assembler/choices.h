@@ -17,7 +17,8 @@ struct ChoiceSite {
   std::uint32_t slot = 0;   ///< differs between rows that are chosen for at the same time
   bool first = false;       ///< of a row
   std::uint32_t count = 0;  ///< choices per row
-  std::uint32_t lanes = 0;  ///< to choose among
+  std::uint32_t lanes = 0;   ///< to choose among
+  std::uint32_t before = 0;  ///< of these, in rows that were searched before this one
 };
 struct ProgramChoices {
   ChoiceAssumption assumption;
