@@ -36,7 +36,12 @@ struct Job {
 class AttentionLowering {
  public:
   AttentionLowering(StepContext& context, const op::Attention& o)
-      : c_(context), e_(context.e), m_(context.machine), o_(o), q_(context.place(o.q)), tiles_(context.sequence_tiles(context.machine.hlen)),
+      : c_(context),
+        e_(context.e),
+        m_(context.machine),
+        o_(o),
+        q_(context.place(o.q)),
+        tiles_(context.sequence_tiles(context.machine.hlen)),
         block_(score_rows(sram_shape(context.machine))) {}
 
   Expected<void> run() {

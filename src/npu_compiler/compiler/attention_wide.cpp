@@ -214,8 +214,7 @@ class WideAttention {
                        .masks = {}};
       for (std::int64_t t = 0; t < rows.tiles; ++t) {
         const std::int32_t pattern = run.patterns[to_size(t)];
-        rows.masks.push_back(pattern == kAllVisible ? KeyMask{}
-                                                    : masks_[jobs_[b.job].sequence][to_size(pattern)]);
+        rows.masks.push_back(pattern == kAllVisible ? KeyMask{} : masks_[jobs_[b.job].sequence][to_size(pattern)]);
       }
       emit_softmax(c_, rows);
     }

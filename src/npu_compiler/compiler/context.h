@@ -165,9 +165,7 @@ class StepContext {
   std::int64_t vram_used() const { return vram_.used(); }
   std::uint64_t step_used() const { return step_next_ - layout.step_base - options.step_offset; }
   /// INT_MEM words of the tokens of all parts.
-  std::int64_t token_words() const {
-    return std::max(options.token_rows, options.first_row + graph.shape.rows);
-  }
+  std::int64_t token_words() const { return std::max(options.token_rows, options.first_row + graph.shape.rows); }
   std::int32_t current = 0;  ///< operator being lowered
   void release_dead();
   /// Keeps a value's buffer until finish() of a work that uses it.
@@ -188,9 +186,9 @@ class StepContext {
   std::map<std::pair<WeightId, WeightUse>, Buffer> residents_;
   std::map<std::vector<Bf16>, Buffer> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;
-  std::map<std::int64_t, KvLayout> kv_layouts_;  ///< by capacity
+  std::map<std::int64_t, KvLayout> kv_layouts_;               ///< by capacity
   std::map<std::int64_t, std::vector<SequenceTiles>> tiles_;  ///< by their length
-  std::multiset<ValueId> held_;                  ///< by unfinished work
+  std::multiset<ValueId> held_;                               ///< by unfinished work
   static constexpr std::uint32_t kFirstWorkWord = 6, kWorkWords = 5;
   std::uint32_t next_work_word_ = 0;
   std::uint64_t step_next_ = 0;

@@ -113,7 +113,7 @@ struct Feasibility::State {
   };
   /// Of the short models, with tables for one position, and as many positions allowed.
   Expected<const Layouts*> layouts(const MachineConfig& machine, const Mapping* mapping, std::int64_t positions) {
-    DLLM_TRY(Layouts* one, any_layouts(machine, mapping));
+    DLLM_TRY(Layouts * one, any_layouts(machine, mapping));
     one->fewer.positions = one->more.positions = positions;
     return one;
   }
@@ -154,8 +154,8 @@ struct Feasibility::State {
     const auto sum = [&](std::uint64_t less, std::uint64_t more_) {
       return more_ + static_cast<std::uint64_t>(left_out) * (more_ - less);
     };
-    const std::uint64_t weights = sum(one->fewer.weight_bytes, one->more.weight_bytes) -
-                                  rope_bytes(one->more, 1) + rope_bytes(one->more, positions);
+    const std::uint64_t weights = sum(one->fewer.weight_bytes, one->more.weight_bytes) - rope_bytes(one->more, 1) +
+                                  rope_bytes(one->more, positions);
     DLLM_CHECK_OK(check_weights(one->more, weights));
     DLLM_TRY(const std::uint64_t fewer_bytes, cache_bytes(fewer, one->fewer, positions));
     DLLM_TRY(const std::uint64_t more_bytes, cache_bytes(more, one->more, positions));
@@ -178,7 +178,7 @@ struct Feasibility::State {
   CountedModel fewer, more;
   std::optional<CountedModel> whole = {};
   std::int64_t left_out = 0;
-  bool alike = true;  ///< layers that the short models leave out are like their last one
+  bool alike = true;             ///< layers that the short models leave out are like their last one
   std::list<Layouts> kept = {};  ///< the latest first
   std::map<std::array<std::int64_t, 4>, StepSpec> specs = {};
 };
@@ -240,8 +240,7 @@ class StepFitter {
   Expected<void> cut_rows(const Error& whole, std::vector<RowPart>& parts) const {
     if (whole.code != ErrorCode::kUsage) return whole;
     DLLM_TRY(const StepSpec* spec, state_.spec(size_));
-    for (const std::vector<RowPart>& cut :
-         row_cuts(state_.more.graph(), machine_, spec->sequences.front().positions)) {
+    for (const std::vector<RowPart>& cut : row_cuts(state_.more.graph(), machine_, spec->sequences.front().positions)) {
       const Expected<void> used = state_.more.use_rows(layouts_.more, *spec, cut, options_);
       if (used) {
         parts.insert(parts.end(), cut.begin(), cut.end());

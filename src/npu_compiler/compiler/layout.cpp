@@ -296,16 +296,16 @@ Expected<ModelLayout> place_model(const Graph& graph, const std::vector<bool>& p
 
 Expected<void> check_weights(const ModelLayout& layout, std::uint64_t bytes) {
   if (bytes <= layout.step_base) return {};
-  return Error{
-      ErrorCode::kUsage,
-      fmt::format("the weights take {} bytes, the device's memory has {} for them", bytes, layout.step_base),
-      "npu compiler", "a device with more stacks, or a narrower weight format"};
+  return Error{ErrorCode::kUsage,
+               fmt::format("the weights take {} bytes, the device's memory has {} for them", bytes, layout.step_base),
+               "npu compiler", "a device with more stacks, or a narrower weight format"};
 }
 
 std::uint64_t rope_bytes(const ModelLayout& layout, std::int64_t positions) {
   Allocator hbm;
   for (const RopePlace& place : layout.ropes)
-    hbm.tensor(static_cast<std::uint64_t>(positions * place.tables * layout.machine.vlen), layout.machine.lane_format());
+    hbm.tensor(static_cast<std::uint64_t>(positions * place.tables * layout.machine.vlen),
+               layout.machine.lane_format());
   return hbm.next();
 }
 

@@ -81,7 +81,8 @@ class Router {
 
   static constexpr std::int64_t kInterleaved = 2;  // rows at a time
 
-  /// In INT_MEM for each expert, the offset of its slab if slabs were a row apart. Experts in lanes of one row need none.
+  /// In INT_MEM for each expert, the offset of its slab if slabs were a row apart. Experts in lanes of one row need
+  /// none.
   void list_places() {
     if (slabs_ == 1) return;
     const Gp word = e_.reg(c_.expert_words.places), offset = e_.reg(0);
@@ -143,9 +144,12 @@ class Router {
                    fmt::format("{} rows that choose {} of {} experts need {} words of INT_MEM, there are {}", rows_,
                                o_.used, experts_, end, words),
                    "npu compiler", "fewer rows per step (--batch, --rows), or --set sram.int_words=N with a larger N"};
-    c_.expert_words = {static_cast<std::uint32_t>(nodes), static_cast<std::uint32_t>(heads),
-                       static_cast<std::uint32_t>(touched), static_cast<std::uint32_t>(state),
-                       slabs_ > 1 ? static_cast<std::uint32_t>(places) : 0, 0};
+    c_.expert_words = {static_cast<std::uint32_t>(nodes),
+                       static_cast<std::uint32_t>(heads),
+                       static_cast<std::uint32_t>(touched),
+                       static_cast<std::uint32_t>(state),
+                       slabs_ > 1 ? static_cast<std::uint32_t>(places) : 0,
+                       0};
     return {};
   }
 
@@ -407,8 +411,7 @@ class Router {
   static std::uint32_t to_word(std::int32_t count) { return static_cast<std::uint32_t>(count); }
   void note_choice(std::size_t row, bool first) {
     c_.choices.push_back({e_.position(), static_cast<std::uint32_t>(row), first, static_cast<std::uint32_t>(o_.used),
-                          static_cast<std::uint32_t>(experts_),
-                          static_cast<std::uint32_t>((slabs_ - 1) * c_.vlen())});
+                          static_cast<std::uint32_t>(experts_), static_cast<std::uint32_t>((slabs_ - 1) * c_.vlen())});
   }
 
   /// The same with two rows at a time; the chosen key is in one of the row's slabs.

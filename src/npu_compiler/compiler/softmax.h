@@ -15,8 +15,8 @@ struct SoftmaxRows {
   std::int64_t sums = 0;  ///< row r's sums go to VRAM row sums + r
   /// Of later chunks, sums are only rescaled, and nothing is added up: the array does that (attention.cpp).
   bool adds = true;
-  std::int64_t scratch = 0;  ///< kSoftmaxScratch rows
-  std::int64_t count = 0;    ///< rows
+  std::int64_t scratch = 0;    ///< kSoftmaxScratch rows
+  std::int64_t count = 0;      ///< rows
   std::vector<KeyMask> masks;  ///< by tile
   /// Over several chunks: running maxima, and from the second chunk on the outputs to be rescaled.
   bool running = false, first_chunk = true;

@@ -16,7 +16,7 @@ namespace dllm::npu {
 
 /// What a compiled step takes.
 struct StepUse {
-  std::int64_t vram_rows = 0;    ///< as in StepProgram
+  std::int64_t vram_rows = 0;  ///< as in StepProgram
   bool overlapped = false;
   std::uint64_t step_bytes = 0;
 };

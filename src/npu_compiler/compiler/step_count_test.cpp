@@ -28,7 +28,9 @@ class Draws {
   T one_of(std::initializer_list<T> choices) {
     return choices.begin()[random_() % choices.size()];
   }
-  std::int64_t up_to(std::int64_t most) { return 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most)); }
+  std::int64_t up_to(std::int64_t most) {
+    return 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most));
+  }
   bool chance(unsigned in) { return random_() % in == 0; }
 
   /// A shipped profile with other memories, and now and then another array and smoothed keys and values.
@@ -130,7 +132,7 @@ std::string said(const std::vector<RowPart>& parts) {
 TEST(Feasibility, IsWhatTheCompilerSays) {
   Draws draws(2);
   int whole = 0, cut = 0, refused = 0;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 20; ++i) {
     const ModelShape shape = draws.model();
     Feasibility kept(shape);
     for (int k = 0; k < 12; ++k) {

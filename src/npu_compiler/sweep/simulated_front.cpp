@@ -18,7 +18,11 @@ namespace {
 class FrontSimulation {
  public:
   FrontSimulation(SweepSpace& space, const std::string& directory)
-      : space_(space), directory_(directory), device_(space.base()), schedule_(space.shape()), feasibility_(space.shape()) {}
+      : space_(space),
+        directory_(directory),
+        device_(space.base()),
+        schedule_(space.shape()),
+        feasibility_(space.shape()) {}
 
   /// Errors: why a point is none.
   Expected<SimulatedPoint> run(const std::vector<std::uint32_t>& indices) {

@@ -337,7 +337,12 @@ Expected<const BlockParts*> SweepSpace::feasible(const Device& device, const Wor
 }
 
 PointEvaluator::PointEvaluator(SweepSpace& space)
-    : space_(space), device_(space.base()), warm_(space.shape()), refine_(space.shape()), times_(space.shape(), false), feasibility_(space.shape()) {}
+    : space_(space),
+      device_(space.base()),
+      warm_(space.shape()),
+      refine_(space.shape()),
+      times_(space.shape(), false),
+      feasibility_(space.shape()) {}
 
 Expected<SweepMetrics> PointEvaluator::evaluate(const std::vector<std::uint32_t>& indices) {
   DLLM_CHECK_OK(space_.resolve(indices, device_, workload_));
