@@ -331,7 +331,7 @@ class AttentionLowering {
       if (!job.first_chunk) rows.out = out_.row + b.slab * out_.stride + b.base + first;
       for (std::size_t t = 0; t < job.tiles; ++t) {
         const std::int32_t pattern = run.patterns[job.first_tile + t];
-        rows.masks.push_back(pattern == kAllVisible ? KeyMask{} : masks_[job.sequence][to_size(pattern)]);
+        rows.masks.push_back(pattern == kAllVisible ? KeyMask{} : (*masks_)[job.sequence][to_size(pattern)]);
       }
       emit_softmax(c_, rows);
     }
@@ -399,7 +399,7 @@ class AttentionLowering {
   const std::vector<SequenceTiles>& tiles_;
   std::vector<Job> jobs_;
   std::vector<Block> blocks_;
-  std::vector<std::vector<KeyMask>> masks_;
+  const std::vector<std::vector<KeyMask>>* masks_ = nullptr;  ///< by sequence and pattern
   std::vector<std::optional<Buffer>> slots_;
   std::int64_t block_, rows_ = 0, tiles_most_ = 1;
   bool running_ = false;

@@ -214,7 +214,7 @@ class WideAttention {
                        .masks = {}};
       for (std::int64_t t = 0; t < rows.tiles; ++t) {
         const std::int32_t pattern = run.patterns[to_size(t)];
-        rows.masks.push_back(pattern == kAllVisible ? KeyMask{} : masks_[jobs_[b.job].sequence][to_size(pattern)]);
+        rows.masks.push_back(pattern == kAllVisible ? KeyMask{} : (*masks_)[jobs_[b.job].sequence][to_size(pattern)]);
       }
       emit_softmax(c_, rows);
     }
@@ -248,7 +248,7 @@ class WideAttention {
   const std::vector<SequenceTiles>& tiles_;
   std::vector<Job> jobs_;
   std::vector<Block> blocks_;
-  std::vector<std::vector<KeyMask>> masks_;
+  const std::vector<std::vector<KeyMask>>* masks_ = nullptr;  ///< by sequence and pattern
   std::int64_t rows_ = 0, tiles_most_ = 1;
   Buffer scores_, values_, sums_, scratch_;
 };

@@ -21,16 +21,19 @@ Expected<void> check_sizes(const ModelLayout& layout, const StepSpec& spec, cons
   const std::int64_t tokens = std::max(options.token_rows, options.first_row + spec.rows());
   if (static_cast<std::uint64_t>(tokens) + kScratchWords > layout.machine.int_words)
     return wrong(fmt::format("{} rows have more tokens than INT_MEM has words", tokens));
-  for (const SequenceSpec& s : spec.sequences)
-    for (const Position p : s.positions)
+  for (const SequenceSpec& s : spec.sequences) {
+    if (s.positions.empty()) continue;
+    for (const Position p : {s.positions.front(), s.positions.back()})  // ascending
       if (p < 0 || p >= layout.positions || p >= s.capacity)
         return wrong(fmt::format("position {} in a cache of {} and tables of {}", p, s.capacity, layout.positions));
+  }
   return {};
 }
 
 Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                      const CompileOptions& options) {
   if (std::string fault = validate(graph); !fault.empty()) return wrong("the graph is unsound: " + fault);
+  if (spec.alike != 1) return wrong("only counted steps have sequences that stand for others");
   if (graph.shape.rows != spec.rows() || graph.shape.scored != spec.scored() || spec.rows() == 0)
     return wrong(fmt::format("a graph of {} rows, {} of them scored, for a step of {} and {}", graph.shape.rows,
                              graph.shape.scored, spec.rows(), spec.scored()));
@@ -95,7 +98,7 @@ Expected<void> load_waiting(StepContext& c) {
   c.current = static_cast<std::int32_t>(first);
   if (!c.counts) c.e.begin_region("load");
   std::uint64_t at = c.options.spill;
-  for (const ValueId id : waiting_values(c.graph, first)) {
+  for (const ValueId id : waiting_values(c.lives(), first)) {
     if (c.value_rows(id) == 0) continue;
     DLLM_TRY(const ValuePlace place, c.place_output(id));
     if (!c.counts) at += c.move_rows(Op::H_PREFETCH_V, place, at);
@@ -108,7 +111,7 @@ void store_waiting(StepContext& c) {
   if (end_of(c) == c.graph.ops.size()) return;
   c.e.begin_region("store");
   std::uint64_t at = c.options.spill;
-  for (const ValueId id : waiting_values(c.graph, end_of(c)))
+  for (const ValueId id : waiting_values(c.lives(), end_of(c)))
     if (c.value_rows(id) > 0) at += c.move_rows(Op::H_STORE_V, c.place(id), at);
   c.e.end_region();
 }
@@ -135,13 +138,13 @@ bool SequenceSpec::sees(std::size_t row, std::int64_t key) const {
 std::int64_t StepSpec::rows() const {
   std::int64_t n = 0;
   for (const SequenceSpec& s : sequences) n += static_cast<std::int64_t>(s.positions.size());
-  return n;
+  return n * alike;
 }
 
 std::int64_t StepSpec::scored() const {
   std::int64_t n = 0;
   for (const SequenceSpec& s : sequences) n += static_cast<std::int64_t>(s.scored.size());
-  return n;
+  return n * alike;
 }
 
 namespace {

@@ -95,6 +95,7 @@ Expected<ValuePlace> StepContext::place_output(ValueId out, std::span<const Valu
   }
   DLLM_TRY(const Buffer buffer, acquire(place.stride * place.slabs, graph.values[index].name));
   place.row = buffer.row;
+  placed_.push_back(out);
   buffer_of_[index] = static_cast<std::int32_t>(buffers_.size());
   buffers_.push_back({buffer, 1});
   result.values[index] = place;
@@ -104,18 +105,20 @@ Expected<ValuePlace> StepContext::place_output(ValueId out, std::span<const Valu
 void StepContext::alias(ValueId out, ValueId x) {
   const auto index = to_size(out), from = to_size(x);
   result.values[index] = result.values[from];
+  placed_.push_back(out);
   buffer_of_[index] = buffer_of_[from];
   ++buffers_[to_size(buffer_of_[from])].users;
 }
 
 void StepContext::release_dead() {
   if (options.keep_values) return;
-  for (std::size_t id = 0; id < lives_.size(); ++id) {
-    if (lives_[id].last > current || buffer_of_[id] < 0 || held_.contains(static_cast<ValueId>(id))) continue;
-    Shared& shared = buffers_[to_size(buffer_of_[id])];
-    buffer_of_[id] = -1;
+  std::erase_if(placed_, [&](ValueId id) {
+    if (life(id).last > current || held_.contains(id)) return false;
+    Shared& shared = buffers_[to_size(buffer_of_[to_size(id)])];
+    buffer_of_[to_size(id)] = -1;
     if (--shared.users == 0) release(shared.buffer);
-  }
+    return true;
+  });
 }
 
 void StepContext::finish(const RowWork& work) {

@@ -171,6 +171,7 @@ class StepContext {
   /// Keeps a value's buffer until finish() of a work that uses it.
   void hold(ValueId id) { held_.insert(id); }
   const Lifetime& life(ValueId id) const { return lives_[to_size(id)]; }
+  std::span<const Lifetime> lives() const { return lives_; }
 
  private:
   struct Shared {
@@ -183,6 +184,7 @@ class StepContext {
   std::vector<Lifetime> lives_;
   std::vector<std::int32_t> buffer_of_;  ///< by value, index into buffers_
   std::vector<Shared> buffers_;
+  std::vector<ValueId> placed_;  ///< values with a buffer
   std::map<std::pair<WeightId, WeightUse>, Buffer> residents_;
   std::map<std::vector<Bf16>, Buffer> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;

@@ -28,6 +28,8 @@ class CountedModel {
  public:
   CountedModel(const ModelShape& shape, std::int64_t layers) : graph_(shape, layers), phases_(graph_.with({1, 1})) {
     for (const WeightDecl& decl : graph().weights) present_.push_back(decl.required);
+    for (const Segment& segment : segments_)
+      if (segment.first > 0) waiting_.push_back(waiting_values(phases_.lives(), segment.first));
   }
   CountedModel(const CountedModel&) = delete;
   CountedModel& operator=(const CountedModel&) = delete;
@@ -41,26 +43,38 @@ class CountedModel {
   Expected<StepUse> use(const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options) {
     return count_step(graph_.with({spec.rows(), spec.scored()}), layout, spec, options, phases_);
   }
-  /// Of one sequence, its rows in turn, segment by segment, as compile_parts(). Errors: of compile_step().
+  /// Of one sequence whose rows all see the same, its rows in turn, segment by segment, as compile_parts(): as many
+  /// rows take the same. Errors: of compile_step().
   Expected<void> use_rows(const ModelLayout& layout, const StepSpec& spec, std::span<const RowPart> cut,
                           CompileOptions options) {
     options.token_rows = std::max(options.token_rows, options.first_row + spec.rows());
-    std::vector<StepSpec> turns;
-    const std::vector<Segment> all = segments(graph());
+    struct Turns {
+      StepSpec spec;
+      std::uint64_t count = 0;
+    };
+    std::vector<Turns> kinds;
     for (const RowPart& part : cut) {
-      const StepSpec& some = turns.emplace_back(some_rows(spec, part.first, part.rows));
-      std::uint64_t bytes = 0;
-      for (const Segment& segment : all)
-        if (segment.first > 0)
-          bytes = std::max(bytes, spill_bytes(graph_.with({some.rows(), some.scored()}), layout, segment.first));
-      options.step_offset += (bytes + kHbmAlign - 1) / kHbmAlign * kHbmAlign;
+      StepSpec some = some_rows(spec, part.first, part.rows);
+      options.step_offset += spill(layout, some);
+      const auto like = [&](const Turns& t) {
+        return t.spec.rows() == some.rows() && t.spec.scored() == some.scored();
+      };
+      if (const auto found = std::ranges::find_if(kinds, like); found != kinds.end())
+        ++found->count;
+      else
+        kinds.push_back({std::move(some), 1});
     }
-    const std::int64_t before = options.first_row;
-    for (const Segment& segment : all)
-      for (std::size_t i = 0; i < turns.size(); ++i) {
+    for (const Segment& segment : segments_)
+      for (const Turns& turns : kinds) {
         options.segment = segment;
-        options.first_row = before + cut[i].first;
-        DLLM_TRY(const StepUse used, use(layout, turns[i], options));
+        DLLM_TRY(const StepUse used, use(layout, turns.spec, options));
+        if (turns.count == 1) {
+          options.step_offset += used.step_bytes;
+          continue;
+        }
+        // The last of these has the least memory left.
+        options.step_offset += (turns.count - 1) * used.step_bytes;
+        DLLM_CHECK_OK(use(layout, turns.spec, options));
         options.step_offset += used.step_bytes;
       }
     return {};
@@ -74,6 +88,14 @@ class CountedModel {
   }
 
  private:
+  /// Bytes for what waits between segments.
+  std::uint64_t spill(const ModelLayout& layout, const StepSpec& some) {
+    const Graph& graph = graph_.with({some.rows(), some.scored()});
+    std::int64_t bytes = 0;
+    for (const std::vector<ValueId>& waiting : waiting_)
+      bytes = std::max(bytes, waiting_bytes(graph, layout.values, layout.machine.blen, layout.machine.vlen, waiting));
+    return (static_cast<std::uint64_t>(bytes) + kHbmAlign - 1) / kHbmAlign * kHbmAlign;
+  }
   /// Operators, widths of values, elements of weights.
   std::array<std::int64_t, 3> size() {
     std::array<std::int64_t, 3> sum = {static_cast<std::int64_t>(graph().ops.size())};
@@ -89,6 +111,8 @@ class CountedModel {
   GraphTemplate graph_;
   KeptPhases phases_;
   std::vector<bool> present_;
+  std::vector<Segment> segments_ = segments(graph());
+  std::vector<std::vector<ValueId>> waiting_;  ///< before each segment but the first
 };
 
 }  // namespace
@@ -110,9 +134,10 @@ struct Feasibility::State {
     MachineConfig machine;
     std::optional<Mapping> mapping;
     ModelLayout fewer, more;
+    std::optional<ModelLayout> whole = {};  ///< once it was needed
   };
   /// Of the short models, with tables for one position, and as many positions allowed.
-  Expected<const Layouts*> layouts(const MachineConfig& machine, const Mapping* mapping, std::int64_t positions) {
+  Expected<Layouts*> layouts(const MachineConfig& machine, const Mapping* mapping, std::int64_t positions) {
     DLLM_TRY(Layouts * one, any_layouts(machine, mapping));
     one->fewer.positions = one->more.positions = positions;
     return one;
@@ -132,7 +157,7 @@ struct Feasibility::State {
     DLLM_TRY(ModelLayout of_more, more.layout(machine, mapping));
     if (kept.size() >= kMostLayouts) kept.pop_back();
     kept.push_front({machine, mapping != nullptr ? std::optional(*mapping) : std::nullopt, std::move(of_fewer),
-                     std::move(of_more)});
+                     std::move(of_more), std::nullopt});
     return &kept.front();
   }
 
@@ -141,7 +166,10 @@ struct Feasibility::State {
     const std::array key = {size.sequences, size.rows, size.keys, size.scored};
     auto found = specs.find(key);
     if (found == specs.end()) {
-      DLLM_TRY(StepSpec made, step_of(size));
+      StepSize one = size;
+      one.sequences = std::min<std::int64_t>(size.sequences, 1);
+      DLLM_TRY(StepSpec made, step_of(one));
+      made.alike = size.sequences;
       if (specs.size() >= kMostSpecs) specs.clear();
       found = specs.emplace(key, std::move(made)).first;
     }
@@ -188,7 +216,7 @@ namespace {
 /// Sequences that the short models' steps of one size hold.
 class StepFitter {
  public:
-  StepFitter(Feasibility::State& state, const Feasibility::State::Layouts& layouts, const MachineConfig& machine,
+  StepFitter(Feasibility::State& state, Feasibility::State::Layouts& layouts, const MachineConfig& machine,
              const StepSize& step, CompileOptions options)
       : state_(state), layouts_(layouts), machine_(machine), size_(step), options_(std::move(options)) {
     options_.token_rows = step.sequences * step.rows;  // tokens of all parts are in INT_MEM
@@ -254,6 +282,11 @@ class StepFitter {
   /// Whether work overlaps with products in the compiled step. If a short model's first layers do not fit, the whole
   /// model's do not either, with the same error.
   Expected<bool> fits(std::int64_t sequences) const {
+    auto found = fits_.find(sequences);
+    if (found == fits_.end()) found = fits_.emplace(sequences, count(sequences)).first;
+    return found->second;
+  }
+  Expected<bool> count(std::int64_t sequences) const {
     StepSize size = size_;
     size.sequences = sequences;
     DLLM_TRY(const StepSpec* spec, state_.spec(size));
@@ -263,17 +296,20 @@ class StepFitter {
     const std::int64_t rows =
         static_cast<std::int64_t>(machine_.vram_elements) / machine_.vlen - std::int64_t{machine_.blen};
     if (more.vram_rows + state_.left_out * (more.vram_rows - fewer.vram_rows) <= rows) return more.overlapped;
-    DLLM_TRY(ModelLayout whole, state_.all().layout(machine_, layouts_.mapping ? &*layouts_.mapping : nullptr));
-    whole.positions = size_.keys;
-    DLLM_TRY(const StepUse all, state_.all().use(whole, *spec, options_));
+    if (!layouts_.whole) {
+      DLLM_TRY(layouts_.whole, state_.all().layout(machine_, layouts_.mapping ? &*layouts_.mapping : nullptr));
+    }
+    layouts_.whole->positions = size_.keys;
+    DLLM_TRY(const StepUse all, state_.all().use(*layouts_.whole, *spec, options_));
     return all.overlapped;
   }
 
   Feasibility::State& state_;
-  const Feasibility::State::Layouts& layouts_;
+  Feasibility::State::Layouts& layouts_;
   const MachineConfig& machine_;
   StepSize size_;
   CompileOptions options_;
+  mutable std::map<std::int64_t, Expected<bool>> fits_;  ///< by sequences
 };
 
 CompileOptions step_options(const Device& device, const ChoiceAssumption& choices) {
@@ -298,7 +334,7 @@ Expected<MemoryNeed> Feasibility::memory_need(const Device& device, std::int64_t
 Expected<std::vector<RowPart>> Feasibility::step_parts(const Device& device, const StepSize& step,
                                                        const ChoiceAssumption& choices) {
   DLLM_TRY(const MachineConfig machine, machine_config(device));
-  DLLM_TRY(const State::Layouts* layouts, state_->layouts(machine, nullptr, step.keys));
+  DLLM_TRY(State::Layouts * layouts, state_->layouts(machine, nullptr, step.keys));
   std::vector<RowPart> parts;
   const StepFitter fitter(*state_, *layouts, machine, step, step_options(device, choices));
   DLLM_CHECK_OK(fitter.cut(step.sequences, parts));
@@ -309,7 +345,7 @@ Expected<std::vector<FittingParts>> Feasibility::fitting_parts(const Device& dev
                                                                const ChoiceAssumption& choices,
                                                                const Mapping& mapping) {
   DLLM_TRY(const MachineConfig machine, machine_config(device));
-  DLLM_TRY(const State::Layouts* layouts, state_->layouts(machine, &mapping, step.keys));
+  DLLM_TRY(State::Layouts * layouts, state_->layouts(machine, &mapping, step.keys));
   return StepFitter(*state_, *layouts, machine, step, step_options(device, choices)).all(step.sequences);
 }
 

@@ -114,7 +114,7 @@ class Smoother {
   Expected<void> prepare() {
     const std::int64_t each = KvFactors::count(kv_slabs_, q_slabs_);
     // One place for all layers: holes that each would leave may be too small for what follows.
-    const std::int64_t all = each * static_cast<std::int64_t>(c_.spec.sequences.size());
+    const std::int64_t all = each * c_.spec.alike * static_cast<std::int64_t>(c_.spec.sequences.size());
     if (c_.factor_rows.rows < all) {
       DLLM_TRY(c_.factor_rows, c_.acquire_forever(all, "factors of K and V"));
     }

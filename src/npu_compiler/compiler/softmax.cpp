@@ -159,8 +159,8 @@ void emit_softmax(StepContext& c, const SoftmaxRows& r) {
   ShortRows(c, r, 1).run(together, r.count - together);
 }
 
-Expected<std::vector<std::vector<KeyMask>>> key_masks(StepContext& c, std::int64_t tile) {
-  if (const auto found = c.key_masks.find(tile); found != c.key_masks.end()) return found->second;
+Expected<const std::vector<std::vector<KeyMask>>*> key_masks(StepContext& c, std::int64_t tile) {
+  if (const auto found = c.key_masks.find(tile); found != c.key_masks.end()) return &found->second;
   std::vector<std::vector<KeyMask>> masks;
   const std::vector<SequenceTiles>& plans = c.sequence_tiles(tile);
   for (std::size_t s = 0; s < plans.size(); ++s) {
@@ -182,8 +182,7 @@ Expected<std::vector<std::vector<KeyMask>>> key_masks(StepContext& c, std::int64
       of_sequence.push_back({low.row, zero.row});
     }
   }
-  c.key_masks[tile] = masks;
-  return masks;
+  return &(c.key_masks[tile] = std::move(masks));
 }
 
 }  // namespace dllm::npu

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -25,6 +26,8 @@ std::vector<Segment> segments(const Graph& graph);
 
 /// Values that are made before operator `at` and read by it or later, in the order of their numbers.
 std::vector<ValueId> waiting_values(const Graph& graph, std::size_t at);
+/// The same from the graph's lifetimes.
+std::vector<ValueId> waiting_values(std::span<const Lifetime> lives, std::size_t at);
 
 /// Positions that block routing takes together; 1 without it.
 std::int64_t routing_block(const Graph& graph);
