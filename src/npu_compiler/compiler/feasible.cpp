@@ -168,10 +168,11 @@ struct Feasibility::State {
     if (found == specs.end()) {
       StepSize one = size;
       one.sequences = std::min<std::int64_t>(size.sequences, 1);
-      DLLM_TRY(StepSpec made, step_of(one));
-      made.alike = size.sequences;
+      Expected<StepSpec> made = step_of(one);
+      if (!made) return step_of(size).error();  // names all sequences
+      made->alike = size.sequences;
       if (specs.size() >= kMostSpecs) specs.clear();
-      found = specs.emplace(key, std::move(made)).first;
+      found = specs.emplace(key, *std::move(made)).first;
     }
     return &found->second;
   }
