@@ -49,7 +49,7 @@ class AttentionLowering {
     DLLM_CHECK_OK(buffers());
     DLLM_TRY(masks_, key_masks(c_, m_.hlen));
     DLLM_CHECK_OK(used_lanes());
-    if (shares()) DLLM_CHECK_OK(load_ones());
+    if (shares()) DLLM_CHECK_OK(load_ones(c_));
     if (c_.counts) return release();
     plan();
     scale_queries(c_, o_);
@@ -188,29 +188,6 @@ class AttentionLowering {
     return {};
   }
 
-  Expected<void> load_ones() {
-    if (c_.ones_loaded) return {};
-    const MxFormat& format = m_.matrix_kv;
-    const auto count = to_size(m_.hlen * m_.mlen);
-    if (c_.counts) {
-      c_.ones_loaded = true;
-      const Expected<std::uint64_t> at = c_.hbm_area(format.element_bytes(count) + format.scale_bytes(count), "ones");
-      return at ? Expected<void>{} : at.error();
-    }
-    std::vector<std::uint16_t> codes(count);
-    std::vector<std::uint8_t> scales(format.scale_bytes(count));
-    mx_quantize(format, std::vector<float>(count, 1.0f).data(), count, codes.data(), scales.data());
-    const std::size_t elements = format.element_bytes(count);
-    std::vector<std::byte> bytes(elements + scales.size());
-    mx_pack(format.bits(), codes.data(), count, bytes.data());
-    std::ranges::copy(std::as_bytes(std::span(scales)), bytes.begin() + static_cast<std::ptrdiff_t>(elements));
-    DLLM_TRY(const std::uint64_t at, c_.hbm_area(bytes.size(), "ones"));
-    c_.result.constants.push_back({at, std::move(bytes)});
-    c_.load_matrix(c_.layout.mram.ones, m_.hlen, at, elements);
-    c_.ones_loaded = true;
-    return {};
-  }
-
   /// Slots without a head contain averaged V, but lanes without a column must be zero.
   Expected<void> used_lanes() {
     const LaneMap& map = c_.map(o_.q);
@@ -219,11 +196,12 @@ class AttentionLowering {
       slots_.resize(to_size(q_.slabs));
       return {};
     }
+    // A head's columns are in the first lanes of its slot, in any order.
+    std::vector<Bf16> row(to_size(q_.slabs * m_.vlen));
+    for (std::int64_t head = 0; head < map.width / map.head_dim; ++head)
+      std::fill_n(row.begin() + map.first_lane(head), map.head_dim, c_.one());
     for (std::int64_t slab = 0; slab < q_.slabs; ++slab) {
-      std::vector<Bf16> used(to_size(m_.vlen));
-      for (std::int64_t column = 0; column < map.width; ++column)
-        if (const std::int64_t lane = map.lane(column) - slab * m_.vlen; lane >= 0 && lane < m_.vlen)
-          used[to_size(lane)] = c_.one();
+      const std::vector<Bf16> used(row.begin() + slab * m_.vlen, row.begin() + (slab + 1) * m_.vlen);
       const bool all = std::ranges::all_of(used, [](Bf16 v) { return v != 0; });
       std::optional<Buffer> mask;
       if (!all) {

@@ -1,7 +1,5 @@
 #include "npu_compiler/compiler/feasible.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <list>
@@ -359,14 +357,6 @@ Expected<BlockParts> Feasibility::block_parts(const Device& device, const Worklo
 
 Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, std::int64_t positions, bool any_sram) {
   return Feasibility(shape).memory_need(device, positions, any_sram);
-}
-
-Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences) {
-  if (need.weights + static_cast<std::uint64_t>(sequences) * need.cache <= need.room) return {};
-  return Error{
-      ErrorCode::kUsage,
-      fmt::format("{} caches of {} bytes do not fit next to {} bytes of weights", sequences, need.cache, need.weights),
-      "npu compiler", "a smaller batch or context"};
 }
 
 Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const StepSize& step,

@@ -30,6 +30,14 @@ Expected<StepSpec> step_of(const StepSize& size, const NetworkRows& network) {
   return spec;
 }
 
+Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences) {
+  if (need.weights + static_cast<std::uint64_t>(sequences) * need.cache <= need.room) return {};
+  return Error{
+      ErrorCode::kUsage,
+      fmt::format("{} caches of {} bytes do not fit next to {} bytes of weights", sequences, need.cache, need.weights),
+      "npu compiler", "a smaller batch or context"};
+}
+
 Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, const StepSize& size,
                              const NetworkRows& network) {
   DLLM_TRY(StepSpec spec, step_of(size, network));

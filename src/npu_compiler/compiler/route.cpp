@@ -8,13 +8,12 @@
 #include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/compiler/expert_matrices.h"
+#include "npu_compiler/compiler/group_limit.h"
 
 namespace dllm::npu {
 namespace {
 
 constexpr float kSumEps = 1e-20f;  // of op::Route
-
-using InterleavedRows = std::span<const std::vector<Gp>>;
 
 /// Lanes without an expert, and experts that a row may not choose, have the lowest finite key; chosen ones get
 /// -infinity, so the two remain distinct.
@@ -27,7 +26,8 @@ class Router {
         z_(context.place(o.logits)),
         experts_(context.map(o.logits).width),
         slabs_(z_.slabs),
-        rows_(context.value_rows(o.logits)) {
+        rows_(context.value_rows(o.logits)),
+        groups_(context, o, experts_, z_) {
     biased_ = o.bias != kNoId && c_.layout.find(o.bias, WeightUse::kRow) != nullptr;
   }
 
@@ -38,7 +38,7 @@ class Router {
     DLLM_TRY(scores_, c_.acquire(slabs_ * z_.stride, "scores of experts"));
     DLLM_TRY(keys_, c_.acquire(slabs_ * z_.stride, "keys of experts"));
     c_.expert_words.first_row = c_.address(keys_.row);
-    DLLM_TRY(scratch_, c_.acquire(kInterleaved * group_rows(), "rows of intermediate results"));
+    DLLM_TRY(scratch_, c_.acquire(groups_.scratch_rows(), "rows of intermediate results"));
     for (std::int64_t slab = 0; slab < slabs_; ++slab) {
       const std::int64_t here = experts_in(slab);
       DLLM_TRY(const Buffer limit, c_.constant_row(lanes(here, c_.infinity(), c_.lowest())));
@@ -49,13 +49,7 @@ class Router {
     if (biased_) {
       DLLM_TRY(bias_, c_.resident(o_.bias, WeightUse::kRow));
     }
-    if (o_.groups > 1) {
-      DLLM_TRY(others_, c_.constant_row(lanes(group_size(), c_.minus_infinity(), c_.infinity())));
-      DLLM_TRY(own_, c_.constant_row(lanes(group_size(), c_.infinity(), c_.lowest())));
-      if (slabs_ > 1) {
-        DLLM_TRY(none_, c_.constant_row(lanes(0, 0, c_.lowest())));
-      }
-    }
+    if (o_.groups > 1) DLLM_CHECK_OK(groups_.place_constants());
     if (!c_.counts) emit();
     for (const Buffer& buffer : {scores_, keys_, scratch_}) c_.release(buffer);
     c_.routed = o_.out;
@@ -63,23 +57,20 @@ class Router {
   }
 
  private:
-  std::int64_t group_size() const { return experts_ / o_.groups; }
   /// Experts in a row of lanes; a row of the step has `slabs_` of them.
   std::int64_t experts_in(std::int64_t slab) const { return std::min(c_.vlen(), experts_ - slab * c_.vlen()); }
-  /// Of intermediate results of limit_groups(): the two best by slab, and two more.
-  std::int64_t group_rows() const { return 2 * slabs_ + 2; }
 
   void emit() {
     list_places();
     o_.score == GateScore::kSoftmax ? softmax() : sigmoid();
-    if (o_.groups > 1) limit_groups();
+    if (o_.groups > 1) groups_.limit(keys_, scratch_);
     if (o_.capacity > 0) limit_blocks();
     clear_heads();
     choose();
     weigh();
   }
 
-  static constexpr std::int64_t kInterleaved = 2;  // rows at a time
+  static constexpr std::int64_t kInterleaved = GroupLimit::kTogether;
 
   /// In INT_MEM for each expert, the offset of its slab if slabs were a row apart. Experts in lanes of one row need
   /// none.
@@ -95,16 +86,9 @@ class Router {
     }
   }
 
-  /// body(slab) for every slab, while the pointers of all rows move along.
-  template <class Rows, class Body>
-  void by_slab(const Rows& rows, const Body& body) {
-    for (std::int64_t slab = 0; slab < slabs_; ++slab) {
-      body(slab);
-      if (slabs_ == 1) return;
-      const std::int64_t next = slab + 1 < slabs_ ? z_.stride : (1 - slabs_) * z_.stride;
-      for (const auto& row : rows)
-        for (const Gp& pointer : row) e_.add(pointer, pointer, next * c_.vlen());
-    }
+  template <class Body>
+  void by_slab(InterleavedRows rows, const Body& body) {
+    each_slab(e_, slabs_, z_.stride * c_.vlen(), rows, body);
   }
   /// The slab's row of a constant, of which the first slab's is there from the start.
   void of_slab(const Gp& pointer, const Buffer& row, std::int64_t slab = 0) {
@@ -224,110 +208,6 @@ class Router {
         for (const auto& r : rows) vv(Op::V_MIN_VV, r[1], biased_ ? r[1] : r[0], limit);
       });
     });
-  }
-
-  /// Sets keys of groups that are not among the `groups_used` with the largest sums of their two best to the lowest.
-  /// Every lane learns the two best of its section by joining disjoint windows of 1, 2, 4, ... lanes.
-  void limit_groups() {
-    const std::int64_t size = group_size();
-    e_.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(size));
-    if (slabs_ > 1) return limit_groups_by_slab(size);
-    interleave_rows(c_, rows_, kInterleaved, std::array{keys_.row}, [&](InterleavedRows rows) {
-      std::vector<GroupRow> at;
-      for (std::size_t g = 0; g < rows.size(); ++g) at.push_back(group_row(static_cast<std::int64_t>(g)));
-      const auto each = [&](auto emit) {
-        for (std::size_t g = 0; g < at.size(); ++g) emit(at[g], rows[g][0]);
-      };
-      best_two(size, each);
-      if (size > 1) each([&](const GroupRow& r, const Gp&) { vv(Op::V_ADD_VV, r.first, r.first, r.second); });
-      keep_groups(pointer(others_), pointer(own_), each);
-      each([&](const GroupRow& r, const Gp& t) { vv(Op::V_MIN_VV, t, t, r.second); });
-    });
-  }
-
-  /// Rows of intermediate results.
-  struct GroupRow {
-    Gp first, second, a, b;
-  };
-  GroupRow group_row(std::int64_t row) const {
-    const std::int64_t at = row * group_rows();
-    return {pointer(scratch_, at), pointer(scratch_, at + slabs_), pointer(scratch_, at + 2 * slabs_),
-            pointer(scratch_, at + 2 * slabs_ + 1)};
-  }
-
-  /// The same one row at a time: the groups of all slabs compete, and no group is in two.
-  void limit_groups_by_slab(std::int64_t size) {
-    interleave_rows(c_, rows_, 1, std::array{keys_.row}, [&](InterleavedRows rows) {
-      const GroupRow r = group_row(0);
-      const auto both = [&](std::int64_t slabs) {
-        for (const Gp* p : {&r.first, &r.second}) e_.add(*p, *p, slabs * c_.vlen());
-      };
-      const auto each = [&](auto emit) { emit(r, rows[0][0]); };
-      by_slab(rows, [&](std::int64_t slab) {
-        best_two(size, each);
-        if (size > 1) vv(Op::V_ADD_VV, r.first, r.first, r.second);
-        e_.shift(r.second, pointer(none_), Gp(), 1);
-        both(slab + 1 < slabs_ ? 1 : 1 - slabs_);
-      });
-      const Gp out = pointer(others_), in = pointer(own_), lane = e_.reg(0), at = e_.reg();
-      for (std::int32_t i = 0; i < o_.groups_used; ++i) {
-        best_lane(lane, r.first, 1, 1);
-        e_.load_int(at, lane, c_.expert_words.places);
-        e_.add(at, at, r.first);
-        e_.shift(r.a, out, lane, 1);
-        vv(Op::V_MIN_VV, at, at, r.a);
-        e_.add(at, at, slabs_ * c_.vlen());
-        e_.shift(r.b, in, lane, 1);
-        vv(Op::V_MAX_VV, at, at, r.b);
-      }
-      by_slab(rows, [&](std::int64_t slab) {
-        vv(Op::V_MIN_VV, rows[0][0], rows[0][0], r.second);
-        e_.add(r.second, r.second, (slab + 1 < slabs_ ? 1 : 1 - slabs_) * c_.vlen());
-      });
-    });
-  }
-
-  /// lane <- that of the largest of a row's slabs, `step` rows apart; `row` ends where it was.
-  void best_lane(const Gp& lane, const Gp& row, std::int64_t step, std::uint32_t f) {
-    e_.load_fp(f, c_.minus_infinity());
-    const Gp first = e_.reg();
-    for (std::int64_t slab = 0; slab < slabs_; ++slab) {
-      e_.load(first, static_cast<std::uint32_t>(slab * c_.vlen()));
-      e_.max_index(lane, row, first, f);
-      e_.add(row, row, (slab + 1 < slabs_ ? step : (1 - slabs_) * step) * c_.vlen());
-    }
-  }
-
-  /// first, second <- the two best of the section; `first` only, for sections of one lane.
-  template <class Each>
-  void best_two(std::int64_t size, const Each& each) {
-    const Gp distance = e_.reg();
-    if (size == 1) return each([&](const auto& r, const Gp& t) { e_.shift(r.first, t, Gp(), 1); });
-    for (std::int64_t step = 1; step < size; step *= 2) {
-      e_.load(distance, static_cast<std::uint32_t>(step));
-      // in the first step `first` is the keys themselves, and one lane has no second
-      each([&](const auto& r, const Gp& t) { e_.shift(r.a, step == 1 ? t : r.first, distance, 2); });
-      if (step > 1) each([&](const auto& r, const Gp&) { e_.shift(r.b, r.second, distance, 2); });
-      if (step > 1) each([&](const auto& r, const Gp&) { vv(Op::V_MAX_VV, r.b, r.b, r.second); });
-      each([&](const auto& r, const Gp& t) { vv(Op::V_MIN_VV, r.second, step == 1 ? t : r.first, r.a); });
-      if (step > 1) each([&](const auto& r, const Gp&) { vv(Op::V_MAX_VV, r.second, r.second, r.b); });
-      each([&](const auto& r, const Gp& t) { vv(Op::V_MAX_VV, r.first, step == 1 ? t : r.first, r.a); });
-    }
-  }
-
-  /// second <- +infinity in the lanes of the best groups, the lowest elsewhere.
-  template <class Each>
-  void keep_groups(const Gp& out, const Gp& in, const Each& each) {
-    const Gp lane = e_.reg(0);
-    for (std::int32_t i = 0; i < o_.groups_used; ++i)
-      each([&](const auto& r, const Gp&) {
-        e_.load_fp(1, c_.minus_infinity());
-        e_.max_index(lane, r.first, Gp(), 1);  // its group's first lane
-        e_.shift(r.a, out, lane, 1);
-        e_.shift(i == 0 ? r.second : r.b, in, lane, 1);
-        vv(Op::V_MIN_VV, r.first, r.first, r.a);
-        if (i > 0) vv(Op::V_MAX_VV, r.second, r.second, r.b);
-      });
   }
 
   /// Sets keys of experts that are not among the `capacity` best of a block's maxima to the lowest.
@@ -491,7 +371,8 @@ class Router {
   std::int64_t experts_, slabs_, rows_;
   bool biased_ = false;
   std::vector<Buffer> limits_, counts_;  ///< by slab
-  Buffer scores_, keys_, scratch_, chosen_, bias_, others_, own_, none_;
+  Buffer scores_, keys_, scratch_, chosen_, bias_;
+  GroupLimit groups_;
 };
 
 }  // namespace

@@ -244,4 +244,27 @@ void scale_queries(StepContext& c, const op::Attention& o) {
   }
 }
 
+Expected<void> load_ones(StepContext& c) {
+  if (c.ones_loaded) return {};
+  const MxFormat& format = c.machine.matrix_kv;
+  const auto count = to_size(c.machine.hlen * c.machine.mlen);
+  if (c.counts) {
+    c.ones_loaded = true;
+    const Expected<std::uint64_t> at = c.hbm_area(format.element_bytes(count) + format.scale_bytes(count), "ones");
+    return at ? Expected<void>{} : at.error();
+  }
+  std::vector<std::uint16_t> codes(count);
+  std::vector<std::uint8_t> scales(format.scale_bytes(count));
+  mx_quantize(format, std::vector<float>(count, 1.0f).data(), count, codes.data(), scales.data());
+  const std::size_t elements = format.element_bytes(count);
+  std::vector<std::byte> bytes(elements + scales.size());
+  mx_pack(format.bits(), codes.data(), count, bytes.data());
+  std::ranges::copy(std::as_bytes(std::span(scales)), bytes.begin() + static_cast<std::ptrdiff_t>(elements));
+  DLLM_TRY(const std::uint64_t at, c.hbm_area(bytes.size(), "ones"));
+  c.result.constants.push_back({at, std::move(bytes)});
+  c.load_matrix(c.layout.mram.ones, c.machine.hlen, at, elements);
+  c.ones_loaded = true;
+  return {};
+}
+
 }  // namespace dllm::npu
