@@ -20,6 +20,14 @@ std::vector<std::int32_t> largest(std::span<const float> keys, const std::vector
   return order;
 }
 
+/// Row of `vlen` lanes after row.
+float sum_of(std::span<const float> lanes, std::int64_t vlen) {
+  float running = 0;
+  for (std::size_t at = 0; at < lanes.size(); at += to_size(vlen))
+    running = sum_tree(lanes.subspan(at, std::min(lanes.size() - at, to_size(vlen))), running);
+  return running;
+}
+
 std::vector<bool> chosen_of(std::size_t size, const std::vector<std::int32_t>& indices) {
   std::vector<bool> allowed(size, false);
   for (const std::int32_t i : indices) allowed[to_size(i)] = true;
@@ -68,7 +76,7 @@ void Executor::run(const op::Route& o) {
     if (o.score == GateScore::kSoftmax) {
       const float top = *std::ranges::max_element(z);
       for (std::size_t e = 0; e < count; ++e) s[e] = vector_exp(profile_.vector, round(z[e] - top));
-      const float factor = vector_reciprocal(profile_.vector, round(sum_tree(s, 0.0f)));
+      const float factor = vector_reciprocal(profile_.vector, round(sum_of(s, layout_.machine.vlen)));
       for (float& lane : s) lane = round(lane * factor);
     } else {
       for (std::size_t e = 0; e < count; ++e)
@@ -89,7 +97,7 @@ void Executor::run(const op::Route& o) {
     for (const std::int32_t e : chosen.back()) w[e] = scores.row(r)[e];
     float factor = round(o.scale);
     if (o.normalize) {
-      const float sum = round(round(sum_tree(value(o.out).lanes(r), 0.0f)) + round(1e-20f));
+      const float sum = round(round(sum_of(value(o.out).lanes(r), layout_.machine.vlen)) + round(1e-20f));
       factor = round(vector_reciprocal(profile_.vector, sum) * factor);
     }
     for (const std::int32_t e : chosen.back()) w[e] = round(w[e] * factor);

@@ -44,6 +44,11 @@ std::vector<std::int64_t> kind_of(const Graph& graph, const Op& any) {
   return kind;
 }
 
+/// Scored rows of some that take turns; the last ones of a sequence are.
+std::int64_t scored_of(const StepSize& step, const RowPart& part) {
+  return std::clamp<std::int64_t>(part.first + part.rows - (step.rows - step.scored), 0, part.rows);
+}
+
 }  // namespace
 
 GraphTemplate::GraphTemplate(const ModelShape& shape, std::int64_t layers) : graph_(marked_graph(shape, layers)) {
@@ -69,13 +74,17 @@ ModelSchedule::ModelSchedule(const ModelShape& shape)
 Expected<double> ModelSchedule::cycles(const Device& device, const StepSize& step, const ScheduleAssumptions& like,
                                        std::span<const RowPart> parts) {
   if (parts.empty()) return part_cycles(device, step, like);
-  double sum = 0, last = 0;
+  double sum = 0, last = 0, last_rows = 0;
+  const RowPart* turn = nullptr;  // whose time is `last_rows`
   StepSize part = step;
   part.sequences = 0;
   for (const RowPart& rows : parts) {
     if (rows.rows > 0) {
-      DLLM_TRY(const double some, row_cycles(device, step, rows, like));
-      sum += some;
+      if (turn == nullptr || turn->rows != rows.rows || scored_of(step, *turn) != scored_of(step, rows)) {
+        DLLM_TRY(last_rows, row_cycles(device, step, rows, like));
+      }
+      turn = &rows;
+      sum += last_rows;
       continue;
     }
     if (rows.sequences != part.sequences) {
@@ -89,8 +98,7 @@ Expected<double> ModelSchedule::cycles(const Device& device, const StepSize& ste
 
 Expected<double> ModelSchedule::row_cycles(const Device& device, const StepSize& step, const RowPart& part,
                                            ScheduleAssumptions load) {
-  const std::int64_t scored =
-      std::clamp<std::int64_t>(part.first + part.rows - (step.rows - step.scored), 0, part.rows);
+  const std::int64_t scored = scored_of(step, part);
   load.sequences = 1;
   load.keys = step.keys;
   load.phases = false;

@@ -52,6 +52,23 @@ double pool_cycles(const LatencyKeys& t, const op::Route& o, std::int64_t rows, 
          blocks * static_cast<double>(experts + t.vector_add + t.vector_mul);
 }
 
+/// What is added if a row's experts fill several rows of lanes: each step for each of them, with their pointers; rounds
+/// of two rows instead of four, and the place of each chosen key; a table of places.
+double slab_cycles(const LatencyKeys& t, const op::Route& o, std::int64_t rows, std::int64_t experts, double slabs) {
+  const double pairs = static_cast<double>(ceil_div(rows, 2)), more = slabs - 1;
+  const bool softmax = o.score == GateScore::kSoftmax;
+  constexpr double kRows = 2, kPointers = 3 * kRows;
+  const double scores = softmax ? 3 * kPointers + 7 * kRows : kPointers + 5 * kRows;
+  const double weigh = 2 * kPointers + 6 * kRows;
+  const double round = more * (kRows + kRows + 1) + 2 + static_cast<double>(t.vector_max) + 3 * kRows;
+  double row = 0;
+  if (o.groups > 1)
+    row = more * (group_pair_cycles(t, experts / o.groups, 0) + 10) +
+          o.groups_used * (3 * slabs + static_cast<double>(t.vector_max) + static_cast<double>(t.shift));
+  return pairs * (more * (scores + weigh) + o.used * round) + static_cast<double>(rows) * row +
+         2 * static_cast<double>(experts);
+}
+
 }  // namespace
 
 double route_cycles(const Device& device, const op::Route& o, std::int64_t rows, std::int64_t experts, bool biased) {
@@ -90,6 +107,8 @@ double route_cycles(const Device& device, const op::Route& o, std::int64_t rows,
   const double round = kRows / 2 + std::max(kRows, maximum) + kRows * kLists + 0.5;
   const double choose = std::ceil(static_cast<double>(rows) / kRows) * (o.used * round + kPointers);
   double cycles = pairs * pair + choose + 2 * static_cast<double>(experts);
+  if (const auto slabs = static_cast<double>(ceil_div(experts, device.array.vlen)); slabs > 1)
+    cycles += slab_cycles(t, o, rows, experts, slabs);
   if (o.capacity > 0) cycles += pool_cycles(t, o, rows, experts);
   return cycles;
 }

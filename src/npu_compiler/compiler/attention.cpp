@@ -36,15 +36,22 @@ struct Job {
 class AttentionLowering {
  public:
   AttentionLowering(StepContext& context, const op::Attention& o)
-      : c_(context), e_(context.e), m_(context.machine), o_(o), q_(context.place(o.q)) {}
+      : c_(context),
+        e_(context.e),
+        m_(context.machine),
+        o_(o),
+        q_(context.place(o.q)),
+        tiles_(context.sequence_tiles(context.machine.hlen)),
+        block_(score_rows(sram_shape(context.machine))) {}
 
   Expected<void> run() {
     DLLM_TRY(out_, c_.place_output(o_.out));
-    plan();
     DLLM_CHECK_OK(buffers());
-    DLLM_TRY(masks_, key_masks(c_, tiles_));
+    DLLM_TRY(masks_, key_masks(c_, m_.hlen));
     DLLM_CHECK_OK(used_lanes());
-    if (shares()) DLLM_CHECK_OK(load_ones());
+    if (shares()) DLLM_CHECK_OK(load_ones(c_));
+    if (c_.counts) return release();
+    plan();
     scale_queries(c_, o_);
     if (c_.stores_pending) e_.fence(kKeyStoreTag);
     e_.set_csr(Csr::kSegmentLength, hlen());
@@ -76,11 +83,14 @@ class AttentionLowering {
       multiply_values(i);
     }
     collect(blocks_.size() - 1);
-    for (const Buffer& b : {scores_, values_, sums_, shares_, maxima_, scratch_}) c_.release(b);
-    return {};
+    return release();
   }
 
  private:
+  Expected<void> release() {
+    for (const Buffer& b : {scores_, values_, sums_, shares_, maxima_, scratch_}) c_.release(b);
+    return {};
+  }
   /// Whether V is smoothed: its centre is added to averages whose weights, the quantized probabilities, sum to 1. The
   /// array adds them up, as products with ones, in all lanes of a head.
   bool shares() const { return m_.smoothing.values != SmoothingCentre::kNone; }
@@ -99,12 +109,10 @@ class AttentionLowering {
 
   void plan() {
     lanes_ = plan_lanes(c_.map(o_.q), kv_place(c_.spec.sequences.front()).map, m_);
-    block_ = score_rows(sram_shape(m_));
     const auto chunk = to_size(c_.layout.chunk_tiles);
     for (std::size_t s = 0; s < c_.spec.sequences.size(); ++s) {
-      tiles_.push_back(plan_tiles(c_.spec.sequences[s], m_.hlen));
       const auto n = static_cast<std::int64_t>(c_.spec.sequences[s].positions.size());
-      const std::size_t count = tiles_.back().tiles.size();
+      const std::size_t count = tiles_[s].tiles.size();
       for (std::int64_t slab = 0; slab < q_.slabs;) {
         Job job{.sequence = s, .first_slab = slab, .slabs = 1, .kv_groups = kv_groups(slab)};
         // Slabs that need the same keys share a job.
@@ -162,10 +170,12 @@ class AttentionLowering {
 
   Expected<void> buffers() {
     std::int64_t rows = 0, tiles = 1;
-    for (const Job& job : jobs_) {
-      rows = std::max(rows, std::min(block_, round_up(job.rows, m_.blen)));
-      tiles = std::max(tiles, static_cast<std::int64_t>(job.tiles));
-      running_ = running_ || !job.last_chunk;
+    for (std::size_t s = 0; s < tiles_.size(); ++s) {
+      const auto n = static_cast<std::int64_t>(c_.spec.sequences[s].positions.size()),
+                 count = static_cast<std::int64_t>(tiles_[s].tiles.size());
+      rows = std::max(rows, std::min(block_, round_up(n, m_.blen)));
+      tiles = std::max(tiles, std::min(count, c_.layout.chunk_tiles));
+      running_ = running_ || count > c_.layout.chunk_tiles;
     }
     rows_ = rows;
     tiles_most_ = tiles;
@@ -178,32 +188,20 @@ class AttentionLowering {
     return {};
   }
 
-  Expected<void> load_ones() {
-    if (c_.ones_loaded) return {};
-    const MxFormat& format = m_.matrix_kv;
-    const auto count = to_size(m_.hlen * m_.mlen);
-    std::vector<std::uint16_t> codes(count);
-    std::vector<std::uint8_t> scales(format.scale_bytes(count));
-    mx_quantize(format, std::vector<float>(count, 1.0f).data(), count, codes.data(), scales.data());
-    const std::size_t elements = format.element_bytes(count);
-    std::vector<std::byte> bytes(elements + scales.size());
-    mx_pack(format.bits(), codes.data(), count, bytes.data());
-    std::ranges::copy(std::as_bytes(std::span(scales)), bytes.begin() + static_cast<std::ptrdiff_t>(elements));
-    DLLM_TRY(const std::uint64_t at, c_.hbm_area(bytes.size(), "ones"));
-    c_.result.constants.push_back({at, std::move(bytes)});
-    c_.load_matrix(c_.layout.mram.ones, m_.hlen, at, elements);
-    c_.ones_loaded = true;
-    return {};
-  }
-
   /// Slots without a head contain averaged V, but lanes without a column must be zero.
   Expected<void> used_lanes() {
     const LaneMap& map = c_.map(o_.q);
+    // A lane has at most one column.
+    if (map.width == q_.slabs * m_.vlen) {
+      slots_.resize(to_size(q_.slabs));
+      return {};
+    }
+    // A head's columns are in the first lanes of its slot, in any order.
+    std::vector<Bf16> row(to_size(q_.slabs * m_.vlen));
+    for (std::int64_t head = 0; head < map.width / map.head_dim; ++head)
+      std::fill_n(row.begin() + map.first_lane(head), map.head_dim, c_.one());
     for (std::int64_t slab = 0; slab < q_.slabs; ++slab) {
-      std::vector<Bf16> used(to_size(m_.vlen));
-      for (std::int64_t column = 0; column < map.width; ++column)
-        if (const std::int64_t lane = map.lane(column) - slab * m_.vlen; lane >= 0 && lane < m_.vlen)
-          used[to_size(lane)] = c_.one();
+      const std::vector<Bf16> used(row.begin() + slab * m_.vlen, row.begin() + (slab + 1) * m_.vlen);
       const bool all = std::ranges::all_of(used, [](Bf16 v) { return v != 0; });
       std::optional<Buffer> mask;
       if (!all) {
@@ -311,7 +309,7 @@ class AttentionLowering {
       if (!job.first_chunk) rows.out = out_.row + b.slab * out_.stride + b.base + first;
       for (std::size_t t = 0; t < job.tiles; ++t) {
         const std::int32_t pattern = run.patterns[job.first_tile + t];
-        rows.masks.push_back(pattern == kAllVisible ? SoftmaxRows::Mask{} : masks_[job.sequence][to_size(pattern)]);
+        rows.masks.push_back(pattern == kAllVisible ? KeyMask{} : (*masks_)[job.sequence][to_size(pattern)]);
       }
       emit_softmax(c_, rows);
     }
@@ -376,12 +374,12 @@ class AttentionLowering {
   const op::Attention& o_;
   ValuePlace q_, out_;
   std::vector<LaneGroup> lanes_;
-  std::vector<SequenceTiles> tiles_;
+  const std::vector<SequenceTiles>& tiles_;
   std::vector<Job> jobs_;
   std::vector<Block> blocks_;
-  std::vector<std::vector<SoftmaxRows::Mask>> masks_;
+  const std::vector<std::vector<KeyMask>>* masks_ = nullptr;  ///< by sequence and pattern
   std::vector<std::optional<Buffer>> slots_;
-  std::int64_t block_ = 0, rows_ = 0, tiles_most_ = 1;
+  std::int64_t block_, rows_ = 0, tiles_most_ = 1;
   bool running_ = false;
   Buffer scores_, values_, sums_, shares_, maxima_, scratch_;
 };

@@ -6,6 +6,10 @@
 
 namespace dllm::npu {
 
+bool sees_alike(const SequenceSpec& a, const SequenceSpec& b) {
+  return a.causal_block == b.causal_block && a.visible == b.visible && a.positions == b.positions;
+}
+
 SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen) {
   SequenceTiles plan;
   std::int64_t end = 0;
@@ -23,6 +27,14 @@ SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen) {
       plan.runs.push_back({static_cast<std::int64_t>(row), 1, {}});
   }
   for (std::int64_t tile = 0; tile * hlen < end; ++tile) {
+    const auto within = [&](const PositionRange& range) {
+      return range.begin <= tile * hlen && (tile + 1) * hlen <= range.end;
+    };
+    if (sequence.causal_block == 0 && std::ranges::any_of(sequence.visible, within)) {
+      plan.tiles.push_back(tile);
+      for (RowRun& run : plan.runs) run.patterns.push_back(kAllVisible);
+      continue;
+    }
     std::vector<std::int32_t> of_run;
     bool any = false;
     for (const RowRun& run : plan.runs) {

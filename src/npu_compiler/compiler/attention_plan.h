@@ -25,6 +25,8 @@ struct SequenceTiles {
   std::vector<RowRun> runs;                 ///< patterns by index into tiles
 };
 SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen);
+/// Whether the rows of both see the same keys.
+bool sees_alike(const SequenceSpec& a, const SequenceSpec& b);
 
 /// The lanes of K and V that the heads of one group of MLEN query lanes need.
 struct LaneGroup {

@@ -33,13 +33,15 @@ class WideAttention {
         q_(context.place(o.q)),
         pieces_(o.head_dim / context.machine.mlen),
         head_slabs_(o.head_dim / context.machine.vlen),
-        key_groups_(context.machine.vlen / context.machine.mlen) {}
+        key_groups_(context.machine.vlen / context.machine.mlen),
+        tiles_(context.sequence_tiles(context.machine.vlen)) {}
 
   Expected<void> run() {
     DLLM_TRY(out_, c_.place_output(o_.out));
     DLLM_CHECK_OK(plan());
     DLLM_CHECK_OK(buffers());
-    DLLM_TRY(masks_, key_masks(c_, tiles_));
+    DLLM_TRY(masks_, key_masks(c_, m_.vlen));
+    if (c_.counts) return release();
     if (c_.stores_pending) e_.fence(kKeyStoreTag);
     e_.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(m_.vlen));
     e_.set_csr(Csr::kBmmCols, static_cast<std::uint32_t>(m_.mlen));
@@ -66,11 +68,14 @@ class WideAttention {
       multiply_values(i);
     }
     collect(blocks_.size() - 1);
-    for (const Buffer& b : {scores_, values_, sums_, scratch_}) c_.release(b);
-    return {};
+    return release();
   }
 
  private:
+  Expected<void> release() {
+    for (const Buffer& b : {scores_, values_, sums_, scratch_}) c_.release(b);
+    return {};
+  }
   /// A KV head of a sequence: the contents of one buffer of matrix SRAM.
   struct Job {
     std::size_t sequence = 0;
@@ -87,17 +92,14 @@ class WideAttention {
     const std::int64_t most = score_rows(sram_shape(m_)), share = o_.heads / o_.kv_heads;
     std::int64_t base = 0;
     for (std::size_t s = 0; s < c_.spec.sequences.size(); ++s) {
-      const SequenceSpec& sequence = c_.spec.sequences[s];
-      tiles_.push_back(plan_tiles(sequence, m_.vlen));
-      tiles_most_ = std::max(tiles_most_, static_cast<std::int64_t>(tiles_.back().tiles.size()));
-      const auto n = static_cast<std::int64_t>(sequence.positions.size());
-      for (std::int64_t kv = 0; kv < o_.kv_heads; ++kv) {
+      tiles_most_ = std::max(tiles_most_, static_cast<std::int64_t>(tiles_[s].tiles.size()));
+      const auto n = static_cast<std::int64_t>(c_.spec.sequences[s].positions.size());
+      rows_ = std::max(rows_, round_up(std::min(most, n), m_.blen));
+      for (std::int64_t kv = 0; kv < o_.kv_heads && !c_.counts; ++kv) {
         const std::size_t first = blocks_.size();
         for (std::int64_t head = kv * share; head < (kv + 1) * share; ++head)
-          for (std::int64_t row = 0; row < n; row += most) {
-            rows_ = std::max(rows_, round_up(std::min(most, n - row), m_.blen));
+          for (std::int64_t row = 0; row < n; row += most)
             blocks_.push_back({jobs_.size(), head, row, std::min(most, n - row), base, false, false});
-          }
         blocks_[first].first_of_job = blocks_.back().last_of_job = true;
         jobs_.push_back({s, kv});
       }
@@ -212,8 +214,7 @@ class WideAttention {
                        .masks = {}};
       for (std::int64_t t = 0; t < rows.tiles; ++t) {
         const std::int32_t pattern = run.patterns[to_size(t)];
-        rows.masks.push_back(pattern == kAllVisible ? SoftmaxRows::Mask{}
-                                                    : masks_[jobs_[b.job].sequence][to_size(pattern)]);
+        rows.masks.push_back(pattern == kAllVisible ? KeyMask{} : (*masks_)[jobs_[b.job].sequence][to_size(pattern)]);
       }
       emit_softmax(c_, rows);
     }
@@ -244,10 +245,10 @@ class WideAttention {
   const op::Attention& o_;
   ValuePlace q_, out_;
   std::int64_t pieces_, head_slabs_, key_groups_;
-  std::vector<SequenceTiles> tiles_;
+  const std::vector<SequenceTiles>& tiles_;
   std::vector<Job> jobs_;
   std::vector<Block> blocks_;
-  std::vector<std::vector<SoftmaxRows::Mask>> masks_;
+  const std::vector<std::vector<KeyMask>>* masks_ = nullptr;  ///< by sequence and pattern
   std::int64_t rows_ = 0, tiles_most_ = 1;
   Buffer scores_, values_, sums_, scratch_;
 };
@@ -261,6 +262,10 @@ Expected<void> lower_wide(StepContext& c, const op::Rope& o, const RopePlace& ro
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
   DLLM_TRY(const Buffer tables, c.rope_rows(rope));
   DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
+  if (c.counts) {
+    c.release(scratch);
+    return {};
+  }
   const auto count = static_cast<std::int64_t>(c.rows.size());
   Emitter& e = c.e;
   const Gp low = e.reg(c.address(x.row)), high = e.reg(c.address(x.row + x.stride)), to_low = e.reg(c.address(out.row)),

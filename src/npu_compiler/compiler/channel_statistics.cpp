@@ -142,7 +142,7 @@ Expected<void> channel_statistics(StepContext& c, SmoothingCentre centre, const 
   DLLM_TRY(const Buffer zero, c.constant_row(std::vector<Bf16>(vlen)));
   DLLM_TRY(const Buffer one, c.constant_row(std::vector<Bf16>(vlen, c.one())));
   DLLM_TRY(const Buffer scratch, c.acquire(SlabStatistics::kRows, "statistics of channels"));
-  for (std::int64_t slab = 0; slab < x.slabs; ++slab)
+  for (std::int64_t slab = 0; slab < x.slabs && !c.counts; ++slab)
     SlabStatistics(c, x.row + slab * x.stride, count, scratch, zero, one)
         .run(centre, c.machine.smoothing.alpha, out.centre.row + slab, out.factor.row + slab, out.inverse.row + slab);
   c.release(scratch);

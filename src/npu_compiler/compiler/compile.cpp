@@ -1,31 +1,43 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "graph/patterns.h"
 #include "npu_compiler/compiler/context.h"
+#include "npu_compiler/compiler/step_count.h"
 #include "npu_compiler/lowering/lanes.h"
 #include "npu_compiler/lowering/phases.h"
 
 namespace dllm::npu {
 namespace {
 
-Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
-                     const CompileOptions& options) {
-  const auto wrong = [](std::string what) { return Error{ErrorCode::kUsage, std::move(what), "npu compiler", ""}; };
-  if (std::string fault = validate(graph); !fault.empty()) return wrong("the graph is unsound: " + fault);
-  if (graph.shape.rows != spec.rows() || graph.shape.scored != spec.scored() || spec.rows() == 0)
-    return wrong(fmt::format("a graph of {} rows, {} of them scored, for a step of {} and {}", graph.shape.rows,
-                             graph.shape.scored, spec.rows(), spec.scored()));
+Error wrong(std::string what) { return {ErrorCode::kUsage, std::move(what), "npu compiler", ""}; }
+
+Expected<void> check_sizes(const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options) {
   const std::int64_t tokens = std::max(options.token_rows, options.first_row + spec.rows());
   if (static_cast<std::uint64_t>(tokens) + kScratchWords > layout.machine.int_words)
     return wrong(fmt::format("{} rows have more tokens than INT_MEM has words", tokens));
-  for (const SequenceSpec& s : spec.sequences)
-    for (const Position p : s.positions)
+  for (const SequenceSpec& s : spec.sequences) {
+    if (s.positions.empty()) continue;
+    for (const Position p : {s.positions.front(), s.positions.back()})  // ascending
       if (p < 0 || p >= layout.positions || p >= s.capacity)
         return wrong(fmt::format("position {} in a cache of {} and tables of {}", p, s.capacity, layout.positions));
+  }
   return {};
+}
+
+Expected<void> check(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                     const CompileOptions& options) {
+  if (std::string fault = validate(graph); !fault.empty()) return wrong("the graph is unsound: " + fault);
+  if (spec.alike != 1) return wrong("only counted steps have sequences that stand for others");
+  if (graph.shape.rows != spec.rows() || graph.shape.scored != spec.scored() || spec.rows() == 0)
+    return wrong(fmt::format("a graph of {} rows, {} of them scored, for a step of {} and {}", graph.shape.rows,
+                             graph.shape.scored, spec.rows(), spec.scored()));
+  return check_sizes(layout, spec, options);
 }
 
 std::size_t end_of(const StepContext& c) {
@@ -38,9 +50,9 @@ PhaseRules phase_rules(const StepContext& c) {
                    .fuse = c.options.fuse && !c.options.keep_values,
                    .overlap = c.overlap,
                    .smooth = c.machine.smoothing.any(),
-                   .absent = std::vector<bool>(c.graph.weights.size())};
-  for (std::size_t i = 0; i < rules.absent.size(); ++i)
-    rules.absent[i] = c.layout.find(static_cast<WeightId>(i), WeightUse::kRow) == nullptr;
+                   .absent = std::vector<bool>(c.graph.weights.size(), true)};
+  for (const WeightPlace& place : c.layout.weights)
+    if (place.use == WeightUse::kRow) rules.absent[to_size(place.weight)] = false;
   return rules;
 }
 
@@ -84,14 +96,14 @@ Expected<void> load_waiting(StepContext& c) {
   const std::size_t first = c.options.segment.first;
   if (first == 0) return {};
   c.current = static_cast<std::int32_t>(first);
-  c.e.begin_region("load");
+  if (!c.counts) c.e.begin_region("load");
   std::uint64_t at = c.options.spill;
-  for (const ValueId id : waiting_values(c.graph, first)) {
+  for (const ValueId id : waiting_values(c.lives(), first)) {
     if (c.value_rows(id) == 0) continue;
     DLLM_TRY(const ValuePlace place, c.place_output(id));
-    at += c.move_rows(Op::H_PREFETCH_V, place, at);
+    if (!c.counts) at += c.move_rows(Op::H_PREFETCH_V, place, at);
   }
-  c.e.end_region();
+  if (!c.counts) c.e.end_region();
   return {};
 }
 
@@ -99,7 +111,7 @@ void store_waiting(StepContext& c) {
   if (end_of(c) == c.graph.ops.size()) return;
   c.e.begin_region("store");
   std::uint64_t at = c.options.spill;
-  for (const ValueId id : waiting_values(c.graph, end_of(c)))
+  for (const ValueId id : waiting_values(c.lives(), end_of(c)))
     if (c.value_rows(id) > 0) at += c.move_rows(Op::H_STORE_V, c.place(id), at);
   c.e.end_region();
 }
@@ -126,52 +138,68 @@ bool SequenceSpec::sees(std::size_t row, std::int64_t key) const {
 std::int64_t StepSpec::rows() const {
   std::int64_t n = 0;
   for (const SequenceSpec& s : sequences) n += static_cast<std::int64_t>(s.positions.size());
-  return n;
+  return n * alike;
 }
 
 std::int64_t StepSpec::scored() const {
   std::int64_t n = 0;
   for (const SequenceSpec& s : sequences) n += static_cast<std::int64_t>(s.scored.size());
-  return n;
+  return n * alike;
 }
 
 namespace {
 
-Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
-                                   const CompileOptions& options) {
-  StepContext c(graph, layout, spec, options);
-  c.overlap = options.overlap && options.fuse && !options.keep_values;
+Expected<void> prepare(StepContext& c) {
+  c.overlap = c.options.overlap && c.options.fuse && !c.options.keep_values;
   if (c.overlap) {
     DLLM_TRY(c.row_scratch, c.acquire_forever(2, "rows of intermediate results"));
   }
+  return {};
+}
+
+/// A phase's region of the program.
+Expected<void> emit_phase(StepContext& c, const Phase& phase) {
+  OperatorRegion region{{}, phase_name(c.graph, phase), c.e.position(), 0};
+  for (std::size_t k = 0; k < phase.count; ++k) region.ops.push_back(static_cast<std::int32_t>(phase.first + k));
+  c.e.begin_region(region.name);
+  DLLM_CHECK_OK(lower_phase(c, phase));
+  if (phase.streamed != Phase::kNone) {
+    DLLM_CHECK_OK(stream_rope(c, phase));
+    region.ops.push_back(static_cast<std::int32_t>(phase.streamed));
+  }
+  c.e.end_region();
+  region.end = c.e.position();
+  c.result.operators.push_back(std::move(region));
+  return {};
+}
+
+Expected<void> count_phase(StepContext& c, const Phase& phase) {
+  DLLM_CHECK_OK(lower_phase(c, phase));
+  return phase.streamed != Phase::kNone ? stream_rope(c, phase) : Expected<void>{};
+}
+
+Expected<void> lower_all(StepContext& c, const std::vector<Phase>& all) {
+  DLLM_CHECK_OK(load_waiting(c));
+  for (const Phase& phase : all) {
+    c.current = static_cast<std::int32_t>(phase.first + phase.count - 1);
+    if (!phase.in_stream) DLLM_CHECK_OK(c.counts ? count_phase(c, phase) : emit_phase(c, phase));
+    c.release_dead();
+  }
+  c.flush_streams();
+  c.flush_carry();
+  return store_values(c);
+}
+
+Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                                   const CompileOptions& options) {
+  StepContext c(graph, layout, spec, options, lifetimes(graph));
+  DLLM_CHECK_OK(prepare(c));
   const std::vector<Phase> all = phases(graph, GraphPatterns(graph), phase_rules(c));
   list_matrices(c, all);
   c.e.begin_region("weights");
   if (!c.matrices.empty()) prefetch_first_panel(c, 0, 0);
   c.e.end_region();
-  DLLM_CHECK_OK(load_waiting(c));
-  for (const Phase& phase : all) {
-    c.current = static_cast<std::int32_t>(phase.first + phase.count - 1);
-    if (phase.in_stream) {
-      c.release_dead();
-      continue;
-    }
-    OperatorRegion region{{}, phase_name(graph, phase), c.e.position(), 0};
-    for (std::size_t k = 0; k < phase.count; ++k) region.ops.push_back(static_cast<std::int32_t>(phase.first + k));
-    c.e.begin_region(region.name);
-    DLLM_CHECK_OK(lower_phase(c, phase));
-    if (phase.streamed != Phase::kNone) {
-      DLLM_CHECK_OK(stream_rope(c, phase));
-      region.ops.push_back(static_cast<std::int32_t>(phase.streamed));
-    }
-    c.e.end_region();
-    region.end = c.e.position();
-    c.result.operators.push_back(std::move(region));
-    c.release_dead();
-  }
-  c.flush_streams();
-  c.flush_carry();
-  DLLM_CHECK_OK(store_values(c));
+  DLLM_CHECK_OK(lower_all(c, all));
   store_waiting(c);
   c.e.fence(0);
   c.prologue.end_region();
@@ -189,20 +217,47 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
   return result;
 }
 
+Expected<StepUse> count_with(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                             const CompileOptions& options, KeptPhases& kept) {
+  StepContext c(graph, layout, spec, options, kept.lives(), true);
+  DLLM_CHECK_OK(prepare(c));
+  DLLM_CHECK_OK(lower_all(c, kept.phases(graph, phase_rules(c))));
+  return StepUse{c.vram_used(), c.overlap, c.step_used()};
+}
+
+/// With overlap, and without it if that does not fit.
+template <class Compile>
+auto with_room(const CompileOptions& options, const Compile& compile) {
+  auto first = compile(options);
+  if (first || !options.overlap || first.error().code != ErrorCode::kUsage) return first;
+  CompileOptions plain = options;
+  plain.overlap = false;
+  return compile(plain);
+}
+
 }  // namespace
 
 std::uint64_t spill_bytes(const Graph& graph, const ModelLayout& layout, std::size_t at) {
   return static_cast<std::uint64_t>(waiting_bytes(graph, layout.values, layout.machine.blen, layout.machine.vlen, at));
 }
 
+const std::vector<Phase>& KeptPhases::phases(const Graph& graph, const PhaseRules& rules) {
+  const auto found = std::ranges::find(kept_, rules, [](const auto& one) -> const PhaseRules& { return one.first; });
+  if (found != kept_.end()) return found->second;
+  kept_.emplace_back(rules, npu::phases(graph, patterns_, rules));
+  return kept_.back().second;
+}
+
+Expected<StepUse> count_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                             const CompileOptions& options, KeptPhases& kept) {
+  DLLM_CHECK_OK(check_sizes(layout, spec, options));
+  return with_room(options, [&](const CompileOptions& o) { return count_with(graph, layout, spec, o, kept); });
+}
+
 Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options) {
   DLLM_CHECK_OK(check(graph, layout, spec, options));
-  Expected<StepProgram> first = compile_with(graph, layout, spec, options);
-  if (first || !options.overlap || first.error().code != ErrorCode::kUsage) return first;
-  CompileOptions plain = options;
-  plain.overlap = false;
-  return compile_with(graph, layout, spec, plain);
+  return with_room(options, [&](const CompileOptions& o) { return compile_with(graph, layout, spec, o); });
 }
 
 }  // namespace dllm::npu

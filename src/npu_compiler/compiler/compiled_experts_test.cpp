@@ -60,6 +60,20 @@ std::vector<ExpertsCase> experts_cases() {
       {"plain_sigmoid", {.routed = sigmoid([](TinyExperts& r) { r.groups = 0, r.bias = false; })}, small},
       {"block_routing", {.routed = sigmoid([](TinyExperts& r) { r.groups = 0, r.capacity = 6, r.block = 8; })}, small},
       {"as_many_experts_as_lanes", {.routed = softmax([](TinyExperts& r) { r.count = 64, r.used = 8; })}, small},
+      {"twice_as_many_experts_as_lanes",
+       {.routed = softmax([](TinyExperts& r) { r.count = 128, r.used = 4, r.normalize = true, r.scale = 0.7f; })},
+       machine([](MachineConfig& m) { m.mram_elements *= 4, m.int_words = 4096; })},
+      {"half_a_row_more_experts",
+       {.routed = softmax([](TinyExperts& r) { r.count = 160, r.used = 5; })},
+       machine([](MachineConfig& m) { m.int_words = 4096; })},
+      {"groups_in_several_rows",
+       {.routed = sigmoid([](TinyExperts& r) { r.count = 256, r.used = 4, r.groups = 8, r.groups_used = 4; })},
+       machine([](MachineConfig& m) { m.int_words = 4096; })},
+      {"groups_of_a_row",
+       {.routed = sigmoid(
+            [](TinyExperts& r) { r.count = 128, r.used = 4, r.groups = 2, r.groups_used = 1, r.bias = false; })},
+       small},
+      {"sigmoid_in_several_rows", {.routed = sigmoid([](TinyExperts& r) { r.count = 96, r.groups = 0; })}, small},
       {"one_of_two", {.routed = softmax([](TinyExperts& r) { r.count = 2, r.used = 1; })}, small},
       {"wide", {.width = 160, .routed = softmax([](TinyExperts& r) { r.width = 72; })}, machine([](MachineConfig& m) {
          m.mram_elements *= 4;
@@ -206,29 +220,41 @@ TEST(CompiledExperts, ChunksKeepTheMatrices) {
   }
 }
 
+/// Experts whose matrices a run without data reads, by stack.
+std::vector<std::size_t> touched_experts(const TinyShape& shape, const MachineConfig& config,
+                                         const ChoiceAssumption& assumption, std::int64_t rows) {
+  const Bench bench(shape, config);
+  SequenceSpec sequence;
+  sequence.positions = range(0, static_cast<Position>(rows));
+  sequence.visible = {{0, static_cast<Position>(rows)}};
+  sequence.cache = bench.layout().weight_bytes;
+  sequence.capacity = rows;
+  const StepSpec spec{{sequence}};
+  const auto step = compile_step(test::tiny_graph(shape, {rows, 0}), bench.layout(), spec, {.choices = assumption});
+  EXPECT_TRUE(step.has_value()) << step.error().message();
+  Machine machine = *Machine::create(config);
+  StackReads observer(bench.layout());
+  RunOptions options;
+  options.data = false, options.observer = &observer;
+  const auto ran = machine.run(step->program, options);
+  EXPECT_TRUE(ran.has_value()) << ran.error().message();
+  std::vector<std::size_t> counts;
+  for (const auto& [weight, experts] : observer.reads) counts.push_back(experts.size());
+  return counts;
+}
+
 /// Without data rows choose by assumption, round-robin or at random, and the cost follows the touched experts.
 TEST(CompiledExperts, AssumedChoices) {
-  const TinyShape shape{.routed = kSoftmax};
-  const Bench bench(shape, small_machine());
-  const auto touched = [&](const ChoiceAssumption& assumption, std::int64_t rows) {
-    SequenceSpec sequence;
-    sequence.positions = range(0, static_cast<Position>(rows));
-    sequence.visible = {{0, static_cast<Position>(rows)}};
-    sequence.cache = bench.layout().weight_bytes;
-    sequence.capacity = rows;
-    const StepSpec spec{{sequence}};
-    const auto step = compile_step(test::tiny_graph(shape, {rows, 0}), bench.layout(), spec, {.choices = assumption});
-    EXPECT_TRUE(step.has_value()) << step.error().message();
-    Machine machine = *Machine::create(small_machine());
-    StackReads observer(bench.layout());
-    RunOptions options;
-    options.data = false, options.observer = &observer;
-    const auto ran = machine.run(step->program, options);
-    EXPECT_TRUE(ran.has_value()) << ran.error().message();
-    std::vector<std::size_t> counts;
-    for (const auto& [weight, experts] : observer.reads) counts.push_back(experts.size());
-    return counts;
+  const auto touched = [](const ChoiceAssumption& assumption, std::int64_t rows) {
+    return touched_experts({.routed = kSoftmax}, small_machine(), assumption, rows);
   };
+  const auto of_many = [](std::int64_t rows) {
+    const TinyShape many{.routed = with(kSoftmax, [](TinyExperts& r) { r.count = 160; })};
+    return touched_experts(many, with(small_machine(), [](MachineConfig& m) { m.int_words = 4096; }),
+                           {.balanced = true}, rows);
+  };
+  EXPECT_EQ(of_many(20), (std::vector<std::size_t>(6, 60)));
+  EXPECT_EQ(of_many(60), (std::vector<std::size_t>(6, 160)));
   EXPECT_EQ(touched({.balanced = true}, 2), (std::vector<std::size_t>(6, 6)));
   EXPECT_EQ(touched({.balanced = true}, 5), (std::vector<std::size_t>(6, 12)));
   EXPECT_EQ(touched({.balanced = false, .seed = 3}, 40), (std::vector<std::size_t>(6, 12)));
@@ -246,8 +272,11 @@ TEST(CompiledExperts, WhatDoesNotFitIsSaid) {
     return layout ? std::string() : layout.error().message();
   };
   EXPECT_EQ(refusal(kSoftmax, small_machine()), "");
-  EXPECT_NE(refusal(with(kSoftmax, [](TinyExperts& r) { r.count = 65; }), small_machine()).find("row of 64 lanes"),
-            std::string::npos);
+  EXPECT_EQ(refusal(with(kSoftmax, [](TinyExperts& r) { r.count = 65; }), small_machine()), "");
+  const auto of_blocks = [](TinyExperts& r) { r.count = 65, r.capacity = 6, r.block = 8; };
+  EXPECT_NE(refusal(with(kSoftmax, of_blocks), small_machine()).find("row of 64 lanes"), std::string::npos);
+  const auto of_groups = [](TinyExperts& r) { r.count = 256, r.groups = 2, r.groups_used = 1; };
+  EXPECT_NE(refusal(with(kSigmoid, of_groups), small_machine()).find("groups of 128 experts"), std::string::npos);
   EXPECT_NE(refusal(with(kSoftmax, [](TinyExperts& r) { r.width = 4000; }), small_machine()).find("sram.matrix_tiles"),
             std::string::npos);
   EXPECT_NE(refusal(with(kSigmoid, [](TinyExperts& r) { r.count = 12; }), small_machine()).find("powers of two"),

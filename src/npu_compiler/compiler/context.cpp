@@ -40,21 +40,23 @@ std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index) {
 }
 
 StepContext::StepContext(const Graph& graph_, const ModelLayout& layout_, const StepSpec& spec_,
-                         const CompileOptions& options_)
-    : graph(graph_),
+                         const CompileOptions& options_, std::vector<Lifetime> lives, bool counts_)
+    : counts(counts_),
+      graph(graph_),
       layout(layout_),
       machine(layout_.machine),
       spec(spec_),
       options(options_),
       // M_BMM and M_BTMM read whole blocks of BLEN rows, including rows after the last one of a value.
       vram_(static_cast<std::int64_t>(layout_.machine.vram_elements) / layout_.machine.vlen - layout_.machine.blen),
-      lives_(lifetimes(graph_)),
+      lives_(std::move(lives)),
       buffer_of_(graph_.values.size(), -1),
       step_next_(layout_.step_base + options_.step_offset) {
+  result.values.resize(graph.values.size());
+  if (counts) return;
   for (std::size_t s = 0; s < spec.sequences.size(); ++s)
     for (std::size_t i = 0; i < spec.sequences[s].positions.size(); ++i)
       rows.push_back({s, i, spec.sequences[s].positions[i]});
-  result.values.resize(graph.values.size());
   prologue.begin_region("constants");
   prologue.set_csr(Csr::kFormatActivation, mx_format_number(machine.lane_format()));
 }
@@ -93,6 +95,7 @@ Expected<ValuePlace> StepContext::place_output(ValueId out, std::span<const Valu
   }
   DLLM_TRY(const Buffer buffer, acquire(place.stride * place.slabs, graph.values[index].name));
   place.row = buffer.row;
+  placed_.push_back(out);
   buffer_of_[index] = static_cast<std::int32_t>(buffers_.size());
   buffers_.push_back({buffer, 1});
   result.values[index] = place;
@@ -102,18 +105,20 @@ Expected<ValuePlace> StepContext::place_output(ValueId out, std::span<const Valu
 void StepContext::alias(ValueId out, ValueId x) {
   const auto index = to_size(out), from = to_size(x);
   result.values[index] = result.values[from];
+  placed_.push_back(out);
   buffer_of_[index] = buffer_of_[from];
   ++buffers_[to_size(buffer_of_[from])].users;
 }
 
 void StepContext::release_dead() {
   if (options.keep_values) return;
-  for (std::size_t id = 0; id < lives_.size(); ++id) {
-    if (lives_[id].last > current || buffer_of_[id] < 0 || held_.contains(static_cast<ValueId>(id))) continue;
-    Shared& shared = buffers_[to_size(buffer_of_[id])];
-    buffer_of_[id] = -1;
+  std::erase_if(placed_, [&](ValueId id) {
+    if (life(id).last > current || held_.contains(id)) return false;
+    Shared& shared = buffers_[to_size(buffer_of_[to_size(id)])];
+    buffer_of_[to_size(id)] = -1;
     if (--shared.users == 0) release(shared.buffer);
-  }
+    return true;
+  });
 }
 
 void StepContext::finish(const RowWork& work) {
@@ -124,7 +129,7 @@ void StepContext::finish(const RowWork& work) {
 
 void StepContext::flush_carry() {
   if (!carry) return;
-  emit_rows(*this, *carry, carry->rows);
+  if (!counts) emit_rows(*this, *carry, carry->rows);
   finish(*carry);
   carry.reset();
 }
@@ -195,28 +200,30 @@ Expected<Buffer> StepContext::resident(WeightId weight, WeightUse use) {
   assert(place != nullptr);
   const std::int64_t count = static_cast<std::int64_t>(place->tensor.elements) / vlen();
   DLLM_TRY(const Buffer buffer, acquire_forever(count, graph.weight(weight).name));
-  load_rows(buffer.row, count, place->tensor.base, 0);
+  if (!counts) load_rows(buffer.row, count, place->tensor.base, 0);
   residents_[{weight, use}] = buffer;
   return buffer;
 }
 
 Expected<Buffer> StepContext::constant_row(const std::vector<Bf16>& lanes) {
   if (const auto found = constant_rows_.find(lanes); found != constant_rows_.end()) return found->second;
-  std::vector<std::byte> bytes(2 * lanes.size());
-  std::memcpy(bytes.data(), lanes.data(), bytes.size());
-  DLLM_TRY(const std::uint64_t at, hbm_area(bytes.size(), "a row of constants"));
-  result.constants.push_back({at, std::move(bytes)});
+  DLLM_TRY(const std::uint64_t at, hbm_area(2 * lanes.size(), "a row of constants"));
   DLLM_TRY(const Buffer buffer, acquire_forever(1, "a row of constants"));
-  load_rows(buffer.row, 1, at, 0);
+  if (!counts) {
+    std::vector<std::byte> bytes(2 * lanes.size());
+    std::memcpy(bytes.data(), lanes.data(), bytes.size());
+    result.constants.push_back({at, std::move(bytes)});
+    load_rows(buffer.row, 1, at, 0);
+  }
   constant_rows_[lanes] = buffer;
   return buffer;
 }
 
 Expected<Buffer> StepContext::rope_rows(const RopePlace& rope) {
   if (const auto found = ropes_.find(&rope); found != ropes_.end()) return found->second;
-  const auto count = static_cast<std::int64_t>(rows.size());
+  const std::int64_t count = graph.shape.rows;
   DLLM_TRY(const Buffer buffer, acquire_forever(rope.tables * count, "the rows of RoPE's factors"));
-  for (std::int64_t first = 0; first < count;) {
+  for (std::int64_t first = 0; first < count && !counts;) {
     std::int64_t end = first + 1;
     while (end < count &&
            rows[to_size(end)].position == rows[to_size(first)].position + static_cast<Position>(end - first))
@@ -240,6 +247,16 @@ Expected<KvPlace> StepContext::kv_place(std::int64_t capacity, std::int32_t laye
   for (const KvPlace& place : found->second.layers)
     if (place.layer == layer) return place;
   return Error{ErrorCode::kUnsupported, fmt::format("nothing stores K and V of layer {}", layer), "npu compiler", ""};
+}
+
+const std::vector<SequenceTiles>& StepContext::sequence_tiles(std::int64_t tile) {
+  const auto [found, added] = tiles_.try_emplace(tile);
+  std::vector<SequenceTiles>& plans = found->second;
+  for (std::size_t s = 0; added && s < spec.sequences.size(); ++s)
+    plans.push_back(s > 0 && sees_alike(spec.sequences[s], spec.sequences[s - 1])
+                        ? plans.back()
+                        : plan_tiles(spec.sequences[s], tile));
+  return plans;
 }
 
 Expected<std::uint64_t> StepContext::hbm_area(std::uint64_t bytes, std::string_view what) {

@@ -9,6 +9,7 @@
 
 #include "base/free_ranges.h"
 #include "base/to_size.h"
+#include "npu_compiler/compiler/attention_plan.h"
 #include "npu_compiler/compiler/emitter.h"
 #include "npu_compiler/compiler/kv_factors.h"
 #include "npu_compiler/compiler/row_work.h"
@@ -35,6 +36,11 @@ class VramAllocator {
   FreeRanges<std::int64_t> free_;
 };
 
+/// VRAM rows that hide keys; -1: all are visible.
+struct KeyMask {
+  std::int64_t limit = -1, factor = -1;
+};
+
 /// A row of the step: sequence and index into its positions.
 struct StepRow {
   std::size_t sequence = 0, index = 0;
@@ -48,13 +54,18 @@ struct ExpertWords {
   std::uint32_t heads = 0;      ///< [experts]: the first node, 0 if no row chose the expert
   std::uint32_t touched = 0;    ///< the chosen experts plus one, ascending, then zeros: one per slot of the ring
   std::uint32_t state = 0;      ///< kExpertStateWords of op::Experts
+  std::uint32_t places = 0;     ///< [experts]: a slab's number times VLEN, if their lanes fill several; 0: one row
   std::uint32_t first_row = 0;  ///< address of the first row's keys
 };
 inline constexpr std::uint32_t kExpertStateWords = 28;
 
 class StepContext {
  public:
-  StepContext(const Graph& graph, const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options);
+  /// `counts`: only room is decided, in the order in which a program's would be; a lowering returns before it emits.
+  StepContext(const Graph& graph, const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options,
+              std::vector<Lifetime> lives, bool counts = false);
+
+  const bool counts;
 
   Emitter e;
   Emitter prologue;  ///< code before the first operator: loads of constants
@@ -63,7 +74,7 @@ class StepContext {
   const MachineConfig& machine;
   const StepSpec& spec;
   const CompileOptions& options;
-  std::vector<StepRow> rows;  ///< of all sequences, concatenated
+  std::vector<StepRow> rows;  ///< of all sequences, concatenated; none if the step is only counted
   StepProgram result;
 
   // Vector SRAM.
@@ -108,6 +119,9 @@ class StepContext {
   /// Addresses of a layer's K and V in a cache with that many positions. Errors: as kv_layout().
   Expected<KvPlace> kv_place(std::int64_t capacity, std::int32_t layer);
   bool ones_loaded = false;  ///< MramPlan::ones
+  /// Keys that each sequence sees, in tiles of so many.
+  const std::vector<SequenceTiles>& sequence_tiles(std::int64_t tile);
+  std::map<std::int64_t, std::vector<std::vector<KeyMask>>> key_masks;  ///< of key_masks(), by tile
   /// In the prologue: rows of MLEN elements of matrix SRAM <- rows in the format of K and V, their scales
   /// `scale_offset` bytes after them.
   void load_matrix(std::uint64_t to, std::int64_t count, std::uint64_t base, std::uint64_t scale_offset);
@@ -151,14 +165,13 @@ class StepContext {
   std::int64_t vram_used() const { return vram_.used(); }
   std::uint64_t step_used() const { return step_next_ - layout.step_base - options.step_offset; }
   /// INT_MEM words of the tokens of all parts.
-  std::int64_t token_words() const {
-    return std::max(options.token_rows, options.first_row + static_cast<std::int64_t>(rows.size()));
-  }
+  std::int64_t token_words() const { return std::max(options.token_rows, options.first_row + graph.shape.rows); }
   std::int32_t current = 0;  ///< operator being lowered
   void release_dead();
   /// Keeps a value's buffer until finish() of a work that uses it.
   void hold(ValueId id) { held_.insert(id); }
   const Lifetime& life(ValueId id) const { return lives_[to_size(id)]; }
+  std::span<const Lifetime> lives() const { return lives_; }
 
  private:
   struct Shared {
@@ -171,11 +184,13 @@ class StepContext {
   std::vector<Lifetime> lives_;
   std::vector<std::int32_t> buffer_of_;  ///< by value, index into buffers_
   std::vector<Shared> buffers_;
+  std::vector<ValueId> placed_;  ///< values with a buffer
   std::map<std::pair<WeightId, WeightUse>, Buffer> residents_;
   std::map<std::vector<Bf16>, Buffer> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;
-  std::map<std::int64_t, KvLayout> kv_layouts_;  ///< by capacity
-  std::multiset<ValueId> held_;                  ///< by unfinished work
+  std::map<std::int64_t, KvLayout> kv_layouts_;               ///< by capacity
+  std::map<std::int64_t, std::vector<SequenceTiles>> tiles_;  ///< by their length
+  std::multiset<ValueId> held_;                               ///< by unfinished work
   static constexpr std::uint32_t kFirstWorkWord = 6, kWorkWords = 5;
   std::uint32_t next_work_word_ = 0;
   std::uint64_t step_next_ = 0;

@@ -15,6 +15,7 @@ namespace dllm::npu {
 Expected<void> lower(StepContext& c, const op::Add& o) {
   const ValuePlace a = c.place(o.a), b = c.place(o.b);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.a, o.b}));
+  if (c.counts) return {};
   c.for_rows(c.value_rows(o.out), std::array{a, b, out}, {},
              [&](std::span<const Gp> p) { c.e.vector_vv(Op::V_ADD_VV, p[2], p[0], p[1]); });
   return {};
@@ -67,6 +68,10 @@ Expected<void> lower(StepContext& c, const op::Glu& o) {
   const ValuePlace gate = c.place(o.gate), up = c.place(o.up);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.gate, o.up}));
   DLLM_TRY(const Buffer scratch, c.acquire(1, "a row of intermediate results"));
+  if (c.counts) {
+    c.release(scratch);
+    return {};
+  }
   swiglu_constants(c);
   const Gp t = c.e.reg(c.address(scratch.row));
   c.for_rows(c.value_rows(o.out), std::array{gate, up, out}, {},
@@ -110,6 +115,7 @@ Expected<void> stream_rope(StepContext& c, const Phase& phase) {
   const auto rope = std::ranges::find_if(c.layout.ropes, [&](const RopePlace& place) { return place.serves(o); });
   DLLM_TRY(const Buffer tables, c.rope_rows(*rope));
   c.alias(o.out, o.x);
+  if (c.counts) return {};
   c.streams.push_back(rope_work(c, c.place(o.x), rope->distance, tables, c.work_word()));
   if (phase.stored_by != Phase::kNone) {
     const auto* const store = &std::get<op::StoreKv>(c.graph.ops[phase.stored_by]);
@@ -150,6 +156,7 @@ Expected<void> lower(StepContext& c, const op::Hadamard& o) {
         "npu compiler", "dllm quantize --rotate-order N, or --rotate offline"};
   const ValuePlace x = c.place(o.x);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
+  if (c.counts) return {};
   c.e.set_csr(Csr::kSegmentLength, order);
   c.for_rows(c.value_rows(o.out), std::array{x, out}, {},
              [&](std::span<const Gp> p) { c.e.vector_v(Op::C_HADAMARD_TRANSFORM, p[1], p[0]); });
@@ -166,6 +173,10 @@ Expected<void> lower(StepContext& c, const op::Rope& o) {
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
   DLLM_TRY(const Buffer tables, c.rope_rows(*rope));
   DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
+  if (c.counts) {
+    c.release(scratch);
+    return {};
+  }
   const auto count = static_cast<std::int64_t>(c.rows.size());
   Emitter& e = c.e;
   e.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(rope->segment));

@@ -99,6 +99,11 @@ void ExpertRows::initial_state() {
 void ExpertRows::select(const Gp& expert) {
   const Gp from = e_.reg(c_.address(lane_.row)), to = e_.reg(c_.address(scratch_.row + kExpertLane));
   e_.shift(to, from, expert, 1);
+  if (w_.slabs == 1) return;
+  const Gp place = e_.reg(), stride = e_.reg(static_cast<std::uint32_t>(w_.stride));
+  e_.load_int(place, expert, c_.expert_words.places);
+  e_.multiply(place, place, stride);
+  words_.put(kLanes, place);
 }
 
 void ExpertRows::gather() {
@@ -111,7 +116,9 @@ void ExpertRows::gather_rows(const Gp& node) {
   const Gp to = e_.reg(c_.address(x_rows_.row)), blocks = e_.reg(static_cast<std::uint32_t>(chunk_ / m_.blen)),
            room = e_.reg(), flag = e_.reg(), weight = words_.get(kWeights), offset = e_.reg(), from = e_.reg(),
            lane = e_.reg(c_.address(scratch_.row + kExpertLane)), t = e_.reg(c_.address(scratch_.row + kProduct)),
-           weights = e_.reg(from_keys(w_)), rows = e_.reg(from_keys(x_)), one = e_.reg(1);
+           weights = w_.slabs == 1 ? e_.reg(from_keys(w_)) : words_.get(kLanes), rows = e_.reg(from_keys(x_)),
+           one = e_.reg(1);
+  if (w_.slabs > 1) e_.add(weights, weights, from_keys(w_));
   e_.repeat(flag, [&] {
     e_.load(room, static_cast<std::uint32_t>(m_.blen));
     e_.repeat(flag, [&] {

@@ -39,8 +39,9 @@ enum ExpertState : std::uint32_t {
   kFrom,        ///< address of the next row's result
   kWeight,      ///< FP_MEM word of its weight
   kOldWeights,  ///< of its first weight
+  kLanes,       ///< elements from a row's first weights to those of the expert's slab, if they fill several
 };
-static_assert(kOldWeights < kExpertStateWords);
+static_assert(kLanes < kExpertStateWords);
 
 /// Access to these words.
 class ExpertWordAccess {

@@ -34,6 +34,10 @@ class ExpertLayer {
       return Error{ErrorCode::kUnsupported, "experts whose routing is not the latest", "npu compiler", ""};
     DLLM_TRY(const ValuePlace out, c_.place_output(o_.out));
     DLLM_CHECK_OK(rows_.place_buffers(out));
+    if (c_.counts) {
+      rows_.release_buffers();
+      return {};
+    }
     list_touched();
     fill_ring();
     rows_.prepare();

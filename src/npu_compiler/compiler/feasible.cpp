@@ -1,65 +1,225 @@
 #include "npu_compiler/compiler/feasible.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <array>
+#include <list>
+#include <map>
 #include <optional>
 
+#include "base/to_size.h"
 #include "base/try.h"
+#include "npu_compiler/analytic/model_schedule.h"
 #include "npu_compiler/compiler/layout.h"
 #include "npu_compiler/compiler/make_step.h"
 #include "npu_compiler/compiler/split_step.h"
+#include "npu_compiler/compiler/step_count.h"
 #include "npu_core/device/device.h"
 #include "npu_core/machine/device_machine.h"
 
 namespace dllm::npu {
 namespace {
 
-/// A laid-out model of some layers, whose steps are compiled to see whether they fit.
-struct LaidOut {
-  ModelShape shape;
-  Graph graph;
-  ModelLayout layout;
+constexpr std::int64_t kFewLayers = 2;
 
-  static Expected<LaidOut> create(ModelShape shape, const MachineConfig& machine, std::int64_t positions,
-                                  const Mapping* mapping) {
-    Graph graph = shape.architecture->build(shape.desc, {1, 1});
-    std::vector<bool> present;
-    for (const WeightDecl& decl : graph.weights) present.push_back(decl.required);
-    DLLM_TRY(ModelLayout layout, make_layout(graph, present, machine, positions, mapping));
-    return LaidOut{std::move(shape), std::move(graph), std::move(layout)};
+/// A model of some layers, whose steps are counted.
+class CountedModel {
+ public:
+  CountedModel(const ModelShape& shape, std::int64_t layers) : graph_(shape, layers), phases_(graph_.with({1, 1})) {
+    for (const WeightDecl& decl : graph().weights) present_.push_back(decl.required);
+    for (const Segment& segment : segments_)
+      if (segment.first > 0) waiting_.push_back(waiting_values(phases_.lives(), segment.first));
   }
-  struct Use {
-    std::int64_t rows = 0;  ///< of vector SRAM, the most at once
-    bool overlapped = false;
-  };
+  CountedModel(const CountedModel&) = delete;
+  CountedModel& operator=(const CountedModel&) = delete;
+  const Graph& graph() { return graph_.with({1, 1}); }
+
+  /// For one position. Errors: those of the layout, but weights may exceed the memory.
+  Expected<ModelLayout> layout(const MachineConfig& machine, const Mapping* mapping) {
+    return place_model(graph(), present_, machine, 1, mapping);
+  }
   /// Errors: of compile_step().
-  Expected<Use> use(const StepSize& size, const CompileOptions& options) const {
-    DLLM_TRY(const StepSpec spec, make_step(graph, layout, size));
-    const Graph step = shape.architecture->build(shape.desc, {spec.rows(), spec.scored()});
-    DLLM_TRY(const StepProgram program, compile_step(step, layout, spec, options));
-    return Use{program.vram_rows, program.overlapped};
+  Expected<StepUse> use(const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options) {
+    return count_step(graph_.with({spec.rows(), spec.scored()}), layout, spec, options, phases_);
   }
+  /// Of one sequence whose rows all see the same, its rows in turn, segment by segment, as compile_parts(): as many
+  /// rows take the same. Errors: of compile_step().
+  Expected<void> use_rows(const ModelLayout& layout, const StepSpec& spec, std::span<const RowPart> cut,
+                          CompileOptions options) {
+    options.token_rows = std::max(options.token_rows, options.first_row + spec.rows());
+    struct Turns {
+      StepSpec spec;
+      std::uint64_t count = 0;
+    };
+    std::vector<Turns> kinds;
+    for (const RowPart& part : cut) {
+      StepSpec some = some_rows(spec, part.first, part.rows);
+      options.step_offset += spill(layout, some);
+      const auto like = [&](const Turns& t) {
+        return t.spec.rows() == some.rows() && t.spec.scored() == some.scored();
+      };
+      if (const auto found = std::ranges::find_if(kinds, like); found != kinds.end())
+        ++found->count;
+      else
+        kinds.push_back({std::move(some), 1});
+    }
+    for (const Segment& segment : segments_)
+      for (const Turns& turns : kinds) {
+        options.segment = segment;
+        DLLM_TRY(const StepUse used, use(layout, turns.spec, options));
+        if (turns.count == 1) {
+          options.step_offset += used.step_bytes;
+          continue;
+        }
+        // The last of these has the least memory left.
+        options.step_offset += (turns.count - 1) * used.step_bytes;
+        DLLM_CHECK_OK(use(layout, turns.spec, options));
+        options.step_offset += used.step_bytes;
+      }
+    return {};
+  }
+  /// Whether `longer` has `layers` more than this one, each like that which `one_more` has.
+  bool repeats(CountedModel& one_more, CountedModel& longer, std::int64_t layers) {
+    const std::array<std::int64_t, 3> sizes[] = {size(), one_more.size(), longer.size()};
+    for (std::size_t i = 0; i < 3; ++i)
+      if (sizes[2][i] != sizes[1][i] + layers * (sizes[1][i] - sizes[0][i])) return false;
+    return true;
+  }
+
+ private:
+  /// Bytes for what waits between segments.
+  std::uint64_t spill(const ModelLayout& layout, const StepSpec& some) {
+    const Graph& graph = graph_.with({some.rows(), some.scored()});
+    std::int64_t bytes = 0;
+    for (const std::vector<ValueId>& waiting : waiting_)
+      bytes = std::max(bytes, waiting_bytes(graph, layout.values, layout.machine.blen, layout.machine.vlen, waiting));
+    return (static_cast<std::uint64_t>(bytes) + kHbmAlign - 1) / kHbmAlign * kHbmAlign;
+  }
+  /// Operators, widths of values, elements of weights.
+  std::array<std::int64_t, 3> size() {
+    std::array<std::int64_t, 3> sum = {static_cast<std::int64_t>(graph().ops.size())};
+    for (const Value& value : graph().values) sum[1] += value.width;
+    for (const WeightDecl& decl : graph().weights) {
+      std::int64_t elements = 1;
+      for (const std::int64_t length : decl.shape) elements *= length;
+      sum[2] += elements;
+    }
+    return sum;
+  }
+
+  GraphTemplate graph_;
+  KeptPhases phases_;
+  std::vector<bool> present_;
+  std::vector<Segment> segments_ = segments(graph());
+  std::vector<std::vector<ValueId>> waiting_;  ///< before each segment but the first
 };
 
+}  // namespace
+
+struct Feasibility::State {
+  explicit State(const ModelShape& of)
+      : shape(of), fewer(of, layers(of, 0)), more(of, layers(of, 1)), left_out(of.desc.layers - layers(of, 1)) {
+    if (left_out > 0) alike = fewer.repeats(more, all(), left_out);
+  }
+  static std::int64_t layers(const ModelShape& of, std::int64_t more) {
+    return std::min(of.desc.layers, of.desc.experts.leading_dense + kFewLayers + more);
+  }
+  CountedModel& all() {
+    if (!whole) whole.emplace(shape, std::int64_t{0});
+    return *whole;
+  }
+
+  struct Layouts {
+    MachineConfig machine;
+    std::optional<Mapping> mapping;
+    ModelLayout fewer, more;
+    std::optional<ModelLayout> whole = {};  ///< once it was needed
+  };
+  /// Of the short models, with tables for one position, and as many positions allowed.
+  Expected<Layouts*> layouts(const MachineConfig& machine, const Mapping* mapping, std::int64_t positions) {
+    DLLM_TRY(Layouts * one, any_layouts(machine, mapping));
+    one->fewer.positions = one->more.positions = positions;
+    return one;
+  }
+  Expected<Layouts*> any_layouts(const MachineConfig& machine, const Mapping* mapping) {
+    constexpr std::size_t kMostLayouts = 16;
+    const auto same = [&](const Layouts& one) {
+      return one.machine == machine && one.mapping.has_value() == (mapping != nullptr) &&
+             (mapping == nullptr || *one.mapping == *mapping);
+    };
+    const auto found = std::ranges::find_if(kept, same);
+    if (found != kept.end()) {
+      kept.splice(kept.begin(), kept, found);
+      return &kept.front();
+    }
+    DLLM_TRY(ModelLayout of_fewer, fewer.layout(machine, mapping));
+    DLLM_TRY(ModelLayout of_more, more.layout(machine, mapping));
+    if (kept.size() >= kMostLayouts) kept.pop_back();
+    kept.push_front({machine, mapping != nullptr ? std::optional(*mapping) : std::nullopt, std::move(of_fewer),
+                     std::move(of_more), std::nullopt});
+    return &kept.front();
+  }
+
+  Expected<const StepSpec*> spec(const StepSize& size) {
+    constexpr std::size_t kMostSpecs = 64;
+    const std::array key = {size.sequences, size.rows, size.keys, size.scored};
+    auto found = specs.find(key);
+    if (found == specs.end()) {
+      StepSize one = size;
+      one.sequences = std::min<std::int64_t>(size.sequences, 1);
+      Expected<StepSpec> made = step_of(one);
+      if (!made) return step_of(size).error();  // names all sequences
+      made->alike = size.sequences;
+      if (specs.size() >= kMostSpecs) specs.clear();
+      found = specs.emplace(key, *std::move(made)).first;
+    }
+    return &found->second;
+  }
+
+  Expected<MemoryNeed> need(const MachineConfig& machine, std::int64_t positions) {
+    if (!alike) return whole_need(machine, positions);
+    DLLM_TRY(const Layouts* one, layouts(machine, nullptr, positions));
+    const auto sum = [&](std::uint64_t less, std::uint64_t more_) {
+      return more_ + static_cast<std::uint64_t>(left_out) * (more_ - less);
+    };
+    const std::uint64_t weights = sum(one->fewer.weight_bytes, one->more.weight_bytes) - rope_bytes(one->more, 1) +
+                                  rope_bytes(one->more, positions);
+    DLLM_CHECK_OK(check_weights(one->more, weights));
+    DLLM_TRY(const std::uint64_t fewer_bytes, cache_bytes(fewer, one->fewer, positions));
+    DLLM_TRY(const std::uint64_t more_bytes, cache_bytes(more, one->more, positions));
+    return MemoryNeed{weights, sum(fewer_bytes, more_bytes), one->more.step_base};
+  }
+  Expected<MemoryNeed> whole_need(const MachineConfig& machine, std::int64_t positions) {
+    DLLM_TRY(ModelLayout layout, all().layout(machine, nullptr));
+    layout.positions = positions;
+    const std::uint64_t weights = layout.weight_bytes - rope_bytes(layout, 1) + rope_bytes(layout, positions);
+    DLLM_CHECK_OK(check_weights(layout, weights));
+    DLLM_TRY(const std::uint64_t bytes, cache_bytes(all(), layout, positions));
+    return MemoryNeed{weights, bytes, layout.step_base};
+  }
+  static Expected<std::uint64_t> cache_bytes(CountedModel& model, const ModelLayout& layout, std::int64_t positions) {
+    DLLM_TRY(const KvLayout kv, kv_layout(model.graph(), layout, positions));
+    return kv.bytes;
+  }
+
+  ModelShape shape;
+  CountedModel fewer, more;
+  std::optional<CountedModel> whole = {};
+  std::int64_t left_out = 0;
+  bool alike = true;             ///< layers that the short models leave out are like their last one
+  std::list<Layouts> kept = {};  ///< the latest first
+  std::map<std::array<std::int64_t, 4>, StepSpec> specs = {};
+};
+
+namespace {
+
+/// Sequences that the short models' steps of one size hold.
 class StepFitter {
  public:
-  static Expected<StepFitter> create(const Device& device, const ModelShape& shape, const StepSize& step,
-                                     const ChoiceAssumption& choices, const Mapping* mapping) {
-    StepFitter fitter;
-    if (mapping != nullptr) fitter.mapping_ = *mapping;
-    DLLM_TRY(fitter.machine_, machine_config(device));
-    fitter.shape_ = shape;
-    fitter.size_ = step;
-    fitter.size_.sequences = 1, fitter.size_.scored = std::min(step.scored, step.rows);
-    fitter.options_.choices = choices;
-    if (const auto format = mx_format_from_name(device.numerics.logits)) fitter.options_.logits = *format;
-    for (int i = 0; i < 2; ++i) {
-      ModelShape few = shape;
-      few.desc.layers = std::min(shape.desc.layers, shape.desc.experts.leading_dense + kFewLayers + i);
-      DLLM_TRY(fitter.few_[i], LaidOut::create(std::move(few), fitter.machine_, step.keys, mapping));
-    }
-    return fitter;
+  StepFitter(Feasibility::State& state, Feasibility::State::Layouts& layouts, const MachineConfig& machine,
+             const StepSize& step, CompileOptions options)
+      : state_(state), layouts_(layouts), machine_(machine), size_(step), options_(std::move(options)) {
+    options_.token_rows = step.sequences * step.rows;  // tokens of all parts are in INT_MEM
+    size_.sequences = 1, size_.scored = std::min(step.scored, step.rows);
   }
 
   /// Appends the parts of that many sequences, as compile_split() cuts them. Errors: a single one does not fit.
@@ -103,21 +263,17 @@ class StepFitter {
   }
 
  private:
-  static constexpr std::int64_t kFewLayers = 2;
-
   /// Segments of other layers use as much vector SRAM as those of the first ones.
   Expected<void> cut_rows(const Error& whole, std::vector<RowPart>& parts) const {
     if (whole.code != ErrorCode::kUsage) return whole;
-    const LaidOut& few = few_[1];
-    DLLM_TRY(const StepSpec spec, make_step(few.graph, few.layout, size_));
-    const auto build = [&few](StepShape rows) { return few.shape.architecture->build(few.shape.desc, rows); };
-    for (const std::vector<RowPart>& cut : row_cuts(few.graph, machine_, spec.sequences.front().positions)) {
-      const Expected<SplitStep> step = compile_parts(build, few.layout, spec, cut, options_);
-      if (step) {
+    DLLM_TRY(const StepSpec* spec, state_.spec(size_));
+    for (const std::vector<RowPart>& cut : row_cuts(state_.more.graph(), machine_, spec->sequences.front().positions)) {
+      const Expected<void> used = state_.more.use_rows(layouts_.more, *spec, cut, options_);
+      if (used) {
         parts.insert(parts.end(), cut.begin(), cut.end());
         return {};
       }
-      if (step.error().code != ErrorCode::kUsage) return step.error();
+      if (used.error().code != ErrorCode::kUsage) return used;
     }
     return whole;
   }
@@ -125,82 +281,112 @@ class StepFitter {
   /// Whether work overlaps with products in the compiled step. If a short model's first layers do not fit, the whole
   /// model's do not either, with the same error.
   Expected<bool> fits(std::int64_t sequences) const {
+    auto found = fits_.find(sequences);
+    if (found == fits_.end()) found = fits_.emplace(sequences, count(sequences)).first;
+    return found->second;
+  }
+  Expected<bool> count(std::int64_t sequences) const {
     StepSize size = size_;
     size.sequences = sequences;
-    DLLM_TRY(const LaidOut::Use fewer, few_[0].use(size, options_));
-    DLLM_TRY(const LaidOut::Use more, few_[1].use(size, options_));
-    const std::int64_t left_out = shape_.desc.layers - few_[1].shape.desc.layers;
+    DLLM_TRY(const StepSpec* spec, state_.spec(size));
+    DLLM_TRY(const StepUse fewer, state_.fewer.use(layouts_.fewer, *spec, options_));
+    DLLM_TRY(const StepUse more, state_.more.use(layouts_.more, *spec, options_));
     // The allocator reserves BLEN rows, into which the last block of a product may write padding.
     const std::int64_t rows =
         static_cast<std::int64_t>(machine_.vram_elements) / machine_.vlen - std::int64_t{machine_.blen};
-    if (more.rows + left_out * (more.rows - fewer.rows) <= rows) return more.overlapped;
-    DLLM_TRY(const LaidOut whole, LaidOut::create(shape_, machine_, size_.keys, mapping_ ? &*mapping_ : nullptr));
-    DLLM_TRY(const LaidOut::Use all, whole.use(size, options_));
+    if (more.vram_rows + state_.left_out * (more.vram_rows - fewer.vram_rows) <= rows) return more.overlapped;
+    if (!layouts_.whole) {
+      DLLM_TRY(layouts_.whole, state_.all().layout(machine_, layouts_.mapping ? &*layouts_.mapping : nullptr));
+    }
+    layouts_.whole->positions = size_.keys;
+    DLLM_TRY(const StepUse all, state_.all().use(*layouts_.whole, *spec, options_));
     return all.overlapped;
   }
 
-  MachineConfig machine_;
-  std::optional<Mapping> mapping_;
-  ModelShape shape_;
+  Feasibility::State& state_;
+  Feasibility::State::Layouts& layouts_;
+  const MachineConfig& machine_;
   StepSize size_;
   CompileOptions options_;
-  LaidOut few_[2];
+  mutable std::map<std::int64_t, Expected<bool>> fits_;  ///< by sequences
 };
+
+CompileOptions step_options(const Device& device, const ChoiceAssumption& choices) {
+  CompileOptions options;
+  options.choices = choices;
+  if (const auto format = mx_format_from_name(device.numerics.logits)) options.logits = *format;
+  return options;
+}
 
 }  // namespace
 
-Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, std::int64_t positions, bool any_sram) {
+Feasibility::Feasibility(const ModelShape& shape) : state_(std::make_unique<State>(shape)) {}
+Feasibility::Feasibility(Feasibility&&) noexcept = default;
+Feasibility::~Feasibility() = default;
+
+Expected<MemoryNeed> Feasibility::memory_need(const Device& device, std::int64_t positions, bool any_sram) {
   DLLM_TRY(MachineConfig machine, machine_config(device));
   if (any_sram) machine.mram_elements = machine.vram_elements = kAnySram;
-  const Graph graph = shape.architecture->build(shape.desc, {1, 1});
-  std::vector<bool> present;
-  for (const WeightDecl& decl : graph.weights) present.push_back(decl.required);
-  DLLM_TRY(const ModelLayout layout, make_layout(graph, present, machine, positions));
-  DLLM_TRY(const KvLayout kv, kv_layout(graph, layout, positions));
-  return MemoryNeed{layout.weight_bytes, kv.bytes, layout.step_base};
+  return state_->need(machine, positions);
 }
 
-Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences) {
-  if (need.weights + static_cast<std::uint64_t>(sequences) * need.cache <= need.room) return {};
-  return Error{
-      ErrorCode::kUsage,
-      fmt::format("{} caches of {} bytes do not fit next to {} bytes of weights", sequences, need.cache, need.weights),
-      "npu compiler", "a smaller batch or context"};
-}
-
-Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const StepSize& step,
-                                          const ChoiceAssumption& choices) {
-  DLLM_TRY(const StepFitter fitter, StepFitter::create(device, shape, step, choices, nullptr));
+Expected<std::vector<RowPart>> Feasibility::step_parts(const Device& device, const StepSize& step,
+                                                       const ChoiceAssumption& choices) {
+  DLLM_TRY(const MachineConfig machine, machine_config(device));
+  DLLM_TRY(State::Layouts * layouts, state_->layouts(machine, nullptr, step.keys));
   std::vector<RowPart> parts;
+  const StepFitter fitter(*state_, *layouts, machine, step, step_options(device, choices));
   DLLM_CHECK_OK(fitter.cut(step.sequences, parts));
   return parts;
 }
 
+Expected<std::vector<FittingParts>> Feasibility::fitting_parts(const Device& device, const StepSize& step,
+                                                               const ChoiceAssumption& choices,
+                                                               const Mapping& mapping) {
+  DLLM_TRY(const MachineConfig machine, machine_config(device));
+  DLLM_TRY(State::Layouts * layouts, state_->layouts(machine, &mapping, step.keys));
+  return StepFitter(*state_, *layouts, machine, step, step_options(device, choices)).all(step.sequences);
+}
+
+Expected<BlockParts> Feasibility::block_parts(const Device& device, const Workload& workload) {
+  BlockParts parts;
+  DLLM_TRY(parts.warm, step_parts(device, warm_step(workload), workload.choices));
+  DLLM_TRY(parts.refine, step_parts(device, refine_step(workload), workload.choices));
+  return parts;
+}
+
+Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, std::int64_t positions, bool any_sram) {
+  return Feasibility(shape).memory_need(device, positions, any_sram);
+}
+
+Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const StepSize& step,
+                                          const ChoiceAssumption& choices) {
+  return Feasibility(shape).step_parts(device, step, choices);
+}
+
 Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const ModelShape& shape, const StepSize& step,
                                                   const ChoiceAssumption& choices, const Mapping& mapping) {
-  DLLM_TRY(const StepFitter fitter, StepFitter::create(device, shape, step, choices, &mapping));
-  return fitter.all(step.sequences);
+  return Feasibility(shape).fitting_parts(device, step, choices, mapping);
 }
 
 Expected<BlockParts> block_parts(const Device& device, const ModelShape& shape, const Workload& workload) {
-  BlockParts parts;
-  DLLM_TRY(parts.warm, step_parts(device, shape, warm_step(workload), workload.choices));
-  DLLM_TRY(parts.refine, step_parts(device, shape, refine_step(workload), workload.choices));
-  return parts;
+  return Feasibility(shape).block_parts(device, workload);
 }
 
 Expected<std::vector<RowPart>> check_feasible(const Device& device, const ModelShape& shape, const StepSize& step,
                                               const ChoiceAssumption& choices) {
-  DLLM_TRY(const MemoryNeed need, memory_need(device, shape, step.keys));
+  Feasibility one(shape);
+  DLLM_TRY(const MemoryNeed need, one.memory_need(device, step.keys));
   DLLM_CHECK_OK(check_caches(need, step.sequences));
-  return step_parts(device, shape, step, choices);
+  return one.step_parts(device, step, choices);
 }
 
 Expected<BlockParts> check_feasible(const Device& device, const ModelShape& shape, const Workload& workload) {
+  Feasibility one(shape);
   const StepSize warm = warm_step(workload);
-  DLLM_TRY(const MemoryNeed need, memory_need(device, shape, warm.keys));
+  DLLM_TRY(const MemoryNeed need, one.memory_need(device, warm.keys));
   DLLM_CHECK_OK(check_caches(need, warm.sequences));
-  return block_parts(device, shape, workload);
+  return one.block_parts(device, workload);
 }
 
 }  // namespace dllm::npu

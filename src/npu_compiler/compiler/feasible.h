@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -19,6 +20,40 @@ struct MemoryNeed {
   std::uint64_t room = 0;   ///< available for weights and caches
 };
 
+/// Parts that fit the device's memories.
+struct FittingParts {
+  std::vector<RowPart> parts;
+  bool overlapped = true;  ///< vector SRAM also holds what CompileOptions::overlap keeps alive; of rows in turn unknown
+};
+
+/// Of both kinds of steps of a block.
+struct BlockParts {
+  std::vector<RowPart> warm, refine;
+  std::optional<Mapping> mapping = {};  ///< of both; none: by rule
+};
+
+/// Whether steps of one model fit devices, and in which parts. Keeps the model's graphs, their phases and the latest
+/// layouts: a step that is asked about costs microseconds, because its phases are counted (step_count.h) and no
+/// instruction is emitted. Not thread-safe. The functions below answer a single question.
+class Feasibility {
+ public:
+  explicit Feasibility(const ModelShape& shape);
+  Feasibility(Feasibility&&) noexcept;
+  ~Feasibility();
+
+  Expected<MemoryNeed> memory_need(const Device& device, std::int64_t positions, bool any_sram = false);
+  Expected<std::vector<RowPart>> step_parts(const Device& device, const StepSize& step,
+                                            const ChoiceAssumption& choices);
+  Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const StepSize& step,
+                                                    const ChoiceAssumption& choices, const Mapping& mapping);
+  Expected<BlockParts> block_parts(const Device& device, const Workload& workload);
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
 /// Lays the model out as the compiler does, with the compiler's errors: heads and blocks that the array cannot process,
 /// matrices that no SRAM holds, weights beyond the memory. Formats that programs do not support (q4_0, fp16) are
 /// replaced by the nearest supported ones. `positions`: per sequence. `any_sram`: as if all matrices, keys and values
@@ -32,25 +67,14 @@ inline constexpr std::uint64_t kAnySram = std::uint64_t{1} << 32;
 Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences);
 
 /// The parts of a step that compile_split() would compile, with logits to memory; one part if the step fits at once.
-/// Two short models that differ by one layer show what all layers keep in vector SRAM; the whole model is compiled only
+/// Two short models that differ by one layer show what all layers keep in vector SRAM; the whole model is counted only
 /// if that does not fit. Errors: those of compile_step() for a single sequence.
 Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const StepSize& step,
                                           const ChoiceAssumption& choices);
 
-/// Parts that fit the device's memories.
-struct FittingParts {
-  std::vector<RowPart> parts;
-  bool overlapped = true;  ///< vector SRAM also holds what CompileOptions::overlap keeps alive; of rows in turn unknown
-};
 /// All at once, in halves, in quarters, ... under a mapping: those that fit. Errors: as step_parts().
 Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const ModelShape& shape, const StepSize& step,
                                                   const ChoiceAssumption& choices, const Mapping& mapping);
-
-/// Of both kinds of steps of a block.
-struct BlockParts {
-  std::vector<RowPart> warm, refine;
-  std::optional<Mapping> mapping = {};  ///< of both; none: by rule
-};
 
 /// Errors: those of step_parts().
 Expected<BlockParts> block_parts(const Device& device, const ModelShape& shape, const Workload& workload);

@@ -62,11 +62,6 @@ class LayoutBuilder {
     const std::uint64_t all = layout_.machine.hbm_bytes;
     layout_.step_base = all / 16 * 15 / kHbmAlign * kHbmAlign;
     layout_.step_bytes = all - layout_.step_base;
-    if (layout_.weight_bytes > layout_.step_base)
-      return Error{ErrorCode::kUsage,
-                   fmt::format("the weights take {} bytes, the device's memory has {} for them", layout_.weight_bytes,
-                               layout_.step_base),
-                   "npu compiler", "a device with more stacks, or a narrower weight format"};
     return std::move(layout_);
   }
 
@@ -203,8 +198,13 @@ class LayoutBuilder {
   }
   Expected<void> add(const op::Route& o) {
     const std::int64_t experts = map(o.logits).width;
-    if (experts > vlen())
-      return unsupported(fmt::format("{} experts, whose scores do not fit into a row of {} lanes", experts, vlen()),
+    if (experts > vlen() && o.capacity > 0)
+      return unsupported(
+          fmt::format("blocks of rows that choose {} of {} experts, whose scores do not fit into a row of {} lanes",
+                      o.capacity, experts, vlen()),
+          "a device with more lanes");
+    if (o.groups > 1 && experts / o.groups > vlen())
+      return unsupported(fmt::format("groups of {} experts in rows of {} lanes", experts / o.groups, vlen()),
                          "a device with more lanes");
     if (o.groups > 1 && experts / o.groups != power_of_two(experts / o.groups))
       return unsupported(
@@ -288,10 +288,32 @@ const WeightPlace* ModelLayout::find(WeightId weight, WeightUse use) const {
   return nullptr;
 }
 
-Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
+Expected<ModelLayout> place_model(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
                                   std::int64_t positions, const Mapping* mapping) {
   DLLM_CHECK_OK(machine.validate());
   return LayoutBuilder(graph, present, machine, positions, mapping).build();
+}
+
+Expected<void> check_weights(const ModelLayout& layout, std::uint64_t bytes) {
+  if (bytes <= layout.step_base) return {};
+  return Error{ErrorCode::kUsage,
+               fmt::format("the weights take {} bytes, the device's memory has {} for them", bytes, layout.step_base),
+               "npu compiler", "a device with more stacks, or a narrower weight format"};
+}
+
+std::uint64_t rope_bytes(const ModelLayout& layout, std::int64_t positions) {
+  Allocator hbm;
+  for (const RopePlace& place : layout.ropes)
+    hbm.tensor(static_cast<std::uint64_t>(positions * place.tables * layout.machine.vlen),
+               layout.machine.lane_format());
+  return hbm.next();
+}
+
+Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
+                                  std::int64_t positions, const Mapping* mapping) {
+  DLLM_TRY(ModelLayout layout, place_model(graph, present, machine, positions, mapping));
+  DLLM_CHECK_OK(check_weights(layout, layout.weight_bytes));
+  return layout;
 }
 
 static std::int64_t query_slabs(const Graph& graph, const ModelLayout& layout, std::int32_t layer) {

@@ -120,6 +120,13 @@ void plan_experts(ModelLayout& layout);
 /// kUnsupported, naming what does not fit.
 Expected<ModelLayout> make_layout(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
                                   std::int64_t positions, const Mapping* mapping = nullptr);
+/// The same for weights that need not fit the device's memory.
+Expected<ModelLayout> place_model(const Graph& graph, const std::vector<bool>& present, const MachineConfig& machine,
+                                  std::int64_t positions, const Mapping* mapping = nullptr);
+/// Errors: kUsage: so many bytes of weights do not fit.
+Expected<void> check_weights(const ModelLayout& layout, std::uint64_t bytes);
+/// Bytes of the tables of RoPE's factors for that many positions.
+std::uint64_t rope_bytes(const ModelLayout& layout, std::int64_t positions);
 /// Errors: kUsage.
 Expected<KvLayout> kv_layout(const Graph& graph, const ModelLayout& layout, std::int64_t capacity);
 

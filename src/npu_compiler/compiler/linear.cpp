@@ -16,14 +16,21 @@ void clear_tail(StepContext& c, std::int64_t written, std::int64_t slabs, std::i
   });
 }
 
+/// Of the next product's result.
+static void clear_last_slab(StepContext& c, const ValuePlace& y) {
+  if (c.counts) return;
+  clear_tail(c, c.matrices[c.next_matrix]->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+}
+
 Expected<void> lower(StepContext& c, const op::Linear& o) {
   const ValuePlace x = c.place(o.x);
   DLLM_TRY(const ValuePlace y, c.place_output(o.out));
-  clear_tail(c, c.matrices[c.next_matrix]->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+  clear_last_slab(c, y);
   const MatrixSink sink{c.address(y.row), {}, [&](const Gp& slab) { c.e.add(slab, slab, y.stride * c.vlen()); }};
   lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
   if (o.bias != kNoId && c.layout.find(o.bias, WeightUse::kRow) != nullptr) {
     DLLM_TRY(const Buffer bias, c.resident(o.bias, WeightUse::kRow));
+    if (c.counts) return {};
     c.for_rows(c.value_rows(o.out), std::array{y}, std::array{bias},
                [&](std::span<const Gp> p) { c.e.vector_vv(Op::V_ADD_VV, p[0], p[0], p[1]); });
   }
@@ -47,7 +54,7 @@ Expected<void> lower(StepContext& c, const ResidualProduct& o) {
     DLLM_TRY(rows.gain, c.resident(o.norm->gain, WeightUse::kRow));
   }
   c.current = last;
-  clear_tail(c, c.matrices[c.next_matrix]->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
+  clear_last_slab(c, y);
   RowWork work = residual_work(c, rows, c.work_word());
   work.holds = {o.sum->a, o.sum->b};
   for (const ValueId id : work.holds) c.hold(id);
@@ -59,13 +66,19 @@ Expected<void> lower(StepContext& c, const ResidualProduct& o) {
   return {};
 }
 
+/// SwiGLU of the slab after which no product follows.
+static void last_slab(StepContext& c, const ValuePlace& y, std::int64_t rows, const Buffer& up, const Buffer& scratch) {
+  const Gp p = c.e.reg(c.address(y, y.slabs - 1, 0)), q = c.e.reg(c.address(up.row));
+  swiglu_rows(c, rows, p, q, scratch.row);
+}
+
 Expected<void> lower(StepContext& c, const GatedProducts& o) {
   const ValuePlace x = c.place(o.gate->x);
   DLLM_TRY(const ValuePlace y, c.place_output(o.unit->out));
   DLLM_TRY(const Buffer up, c.acquire(y.stride, "one slab of the second factor"));
   DLLM_TRY(const Buffer scratch, c.acquire(2, "rows of intermediate results"));
-  clear_tail(c, c.matrices[c.next_matrix]->matrix.n, y.slabs, y.row + (y.slabs - 1) * y.stride, y.stride);
-  swiglu_constants(c);
+  clear_last_slab(c, y);
+  if (!c.counts) swiglu_constants(c);
   const std::int64_t slab_lanes = y.stride * c.vlen();
   MatrixSink sink{c.address(y.row),
                   c.address(up.row),
@@ -95,8 +108,7 @@ Expected<void> lower(StepContext& c, const GatedProducts& o) {
   }
   lower_matrix(c, c.address(x.row), x.stride, x.stride / c.machine.blen, sink);
   if (c.overlap) return {};
-  const Gp p = c.e.reg(c.address(y, y.slabs - 1, 0)), q = c.e.reg(c.address(up.row));
-  swiglu_rows(c, c.value_rows(o.unit->out), p, q, scratch.row);
+  if (!c.counts) last_slab(c, y, c.value_rows(o.unit->out), up, scratch);
   c.release(up);
   c.release(scratch);
   return {};

@@ -15,6 +15,9 @@ struct NetworkRows {
   std::int32_t causal_block = 0;          ///< as SequenceSpec::causal_block
 };
 
+/// A step of equal sequences, without addresses of caches. Errors: kUsage (contradictory numbers).
+Expected<StepSpec> step_of(const StepSize& size, const NetworkRows& network = {});
+
 /// The spec of a step of equal sequences, with caches of `size.keys` positions after the weights. Errors: kUsage
 /// (contradictory numbers, caches that do not fit into memory).
 Expected<StepSpec> make_step(const Graph& graph, const ModelLayout& layout, const StepSize& size,

@@ -65,10 +65,10 @@ class MappingSearch {
   MappingSearch(const Device& device, const ModelShape& shape, const MappingQuestion& question, MappingChoices choices,
                 double gbps)
       : device_(device),
-        shape_(shape),
         question_(question),
         choices_(std::move(choices)),
         sram_(sram_shape(device)),
+        feasibility_(shape),
         pricer_(device, shape, question, gbps) {}
 
   Expected<FoundMapping> run() {
@@ -94,10 +94,11 @@ class MappingSearch {
   std::int64_t unit() const { return std::max(sram_.blen, sram_.hlen); }
 
   /// In the words of the mapping by rule, which name the memory that is too small.
-  Error nothing_fits() const {
+  Error nothing_fits() {
     if (error_) return *error_;
     for (const MappedStep& one : question_.steps)
-      if (const auto parts = step_parts(device_, shape_, one.step, question_.choices); !parts) return parts.error();
+      if (const auto parts = feasibility_.step_parts(device_, one.step, question_.choices); !parts)
+        return parts.error();
     return {ErrorCode::kUsage, "no mapping fits the device's memories", "npu mapper",
             "--set sram.matrix_tiles=N or sram.vector_rows=N with a larger N, or --mapping rule"};
   }
@@ -109,7 +110,7 @@ class MappingSearch {
     mapping.expert_slots = kMostSlots;
     fitting_.clear();
     for (const MappedStep& one : question_.steps) {
-      auto parts = fitting_parts(device_, shape_, one.step, question_.choices, mapping);
+      auto parts = feasibility_.fitting_parts(device_, one.step, question_.choices, mapping);
       if (!parts) {
         error_ = parts.error();
         return false;
@@ -184,10 +185,10 @@ class MappingSearch {
   }
 
   const Device& device_;
-  const ModelShape& shape_;
   const MappingQuestion& question_;
   const MappingChoices choices_;
   const SramShape sram_;
+  Feasibility feasibility_;
   MappingPricer pricer_;
   std::vector<std::vector<FittingParts>> fitting_;  ///< by step
   std::int64_t room_ = 0;                           ///< rows of one of the two buffers for panels, at most

@@ -330,7 +330,9 @@ void prefetch_first_panel(StepContext& c, std::size_t use, std::int64_t parity) 
 }
 
 void lower_matrix(StepContext& c, std::uint32_t x, std::int64_t x_stride, std::int64_t blocks, const MatrixSink& sink) {
-  Product(c, x, x_stride, blocks, sink).run();
+  if (!c.counts) return Product(c, x, x_stride, blocks, sink).run();
+  if (c.carry) c.finish(*std::exchange(c.carry, std::nullopt));
+  if (sink.tail) c.carry = sink.tail;
 }
 
 }  // namespace dllm::npu

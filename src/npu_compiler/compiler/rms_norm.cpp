@@ -178,6 +178,10 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   const bool by_head = o.groups > 1, by_long_head = by_head && c.map(o.x).hlen > c.machine.hlen;
   DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
   DLLM_TRY(const Buffer scratch, c.acquire(kTurns, "rows of intermediate results"));
+  if (c.counts) {
+    c.release(scratch);
+    return {};
+  }
   const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
   norm_constants(c, n, o.eps, kShrink);
   const Gp g = c.e.reg(c.address(gain.row)), t = by_head && !by_long_head ? Gp() : c.e.reg(c.address(scratch.row));

@@ -28,6 +28,7 @@ void for_runs(const SequenceSpec& s, Body body) {
 /// Token ids come from INT_MEM: successive diffusion steps have different tokens but the same program.
 Expected<void> lower(StepContext& c, const op::Embed& o) {
   DLLM_TRY(const ValuePlace out, c.place_output(o.out));
+  if (c.counts) return {};
   Emitter& e = c.e;
   e.set_csr(Csr::kFormatActivation, mx_format_number(c.machine.lane_format()));
   e.set_csr(Csr::kPrefetchVRows, 1);
@@ -53,6 +54,7 @@ Expected<void> lower(StepContext& c, const op::Embed& o) {
 }
 
 Expected<void> store_rows(StepContext& c, const op::StoreKv& o, bool value) {
+  if (c.counts) return {};
   Emitter& e = c.e;
   const ValuePlace x = c.place(value ? o.v : o.k);
   std::int64_t first_row = 0;
@@ -82,6 +84,7 @@ Expected<void> store_values(StepContext& c) {
 
 Expected<void> lower(StepContext& c, const op::StoreKv& o) {
   if (c.machine.smoothing.any()) return store_smoothed(c, o);
+  if (c.counts) return {};
   if (c.keys_stored.erase(&o) == 0) DLLM_CHECK_OK(store_rows(c, o, false));
   if (!c.overlap) return store_rows(c, o, true);
   c.values_unstored = &o;
@@ -97,7 +100,7 @@ Expected<void> lower(StepContext& c, const op::HiddenIn& o) {
   DLLM_TRY(const ValuePlace out, c.place_output(o.out));
   DLLM_TRY(const std::uint64_t at, c.hbm_area(bytes_of_rows(c, out), "rows from outside"));
   c.result.hidden_in.push_back({o.first, o.out, at, out.stride});
-  c.move_rows(Op::H_PREFETCH_V, out, at);
+  if (!c.counts) c.move_rows(Op::H_PREFETCH_V, out, at);
   return {};
 }
 
@@ -105,7 +108,7 @@ Expected<void> lower(StepContext& c, const op::HiddenOut& o) {
   const ValuePlace x = c.place(o.x);
   DLLM_TRY(const std::uint64_t at, c.hbm_area(bytes_of_rows(c, x), "rows as a result"));
   c.result.hidden_out.push_back({o.first, o.x, at, x.stride});
-  c.move_rows(Op::H_STORE_V, x, at);
+  if (!c.counts) c.move_rows(Op::H_STORE_V, x, at);
   return {};
 }
 
@@ -116,6 +119,7 @@ Expected<void> lower(StepContext& c, const op::GatherScored& o) {
   }
   const ValuePlace x = c.place(o.x);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out));
+  if (c.counts) return {};
   Emitter& e = c.e;
   // Runs of scored rows, in the order of the plan.
   std::vector<std::int64_t> from;

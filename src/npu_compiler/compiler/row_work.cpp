@@ -134,6 +134,7 @@ RowWork residual_work(StepContext& c, const ResidualRows& r, std::uint32_t word)
   const std::int64_t shrunk = norm_shrink(c.machine.lanes) != 1.0f ? 2 : 0;
   const std::int64_t accesses = r.norm != nullptr ? kResidualNormAccesses + shrunk : kAddAccesses;
   RowWork work{.rows = r.h.stride, .port_cycles = accesses * r.h.slabs, .word = word, .emit = {}};
+  if (c.counts) return work;
   work.emit = [&c, r](Gp offset, std::int64_t count) {
     const std::int64_t group = in_pairs(count, r.h.slabs) ? 2 : 1;
     ResidualEmitter(c, r, group).run(std::move(offset), count);
@@ -170,6 +171,7 @@ RowWork rope_work(StepContext& c, const ValuePlace& x, std::int64_t distance, co
 
 RowWork swiglu_work(StepContext& c, std::int64_t gate_row, std::int64_t up_row, std::int64_t rows, std::uint32_t word) {
   RowWork work{.rows = rows, .port_cycles = kSwigluAccesses, .word = word, .emit = {}};
+  if (c.counts) return work;
   work.emit = [&c, gate_row, up_row](Gp offset, std::int64_t count) {
     Emitter& e = c.e;
     const Gp p = pointer(c, offset, gate_row), q = pointer(c, offset, up_row);

@@ -32,6 +32,12 @@ class Head {
     }
     const bool reduced = c_.options.head == HeadMode::kReduced;
     DLLM_CHECK_OK(reduced ? prepare_reduction() : prepare_store());
+    if (c_.counts) {
+      lower_matrix(c_, 0, 0, 0, {});  // finishes the work before it
+      if (reduced) c_.release(scratch_);
+      c_.release(buffers_);
+      return {};
+    }
     e_.store_int(Gp(), Gp(), offset_word());
     if (has_bias_) e_.store_int(e_.reg(c_.address(bias_.row)), Gp(), bias_word());
     const auto finish = [&](const Gp& slab, bool last) {
@@ -119,6 +125,7 @@ class Head {
       DLLM_TRY(limit_, c_.constant_row(limit));
       DLLM_TRY(factor_, c_.constant_row(factor));
     }
+    if (c_.counts) return {};
     e_.load_fp(kMax, c_.minus_infinity());
     if (draws()) set_up_draws();
     const Gp word = e_.reg(0);

@@ -64,6 +64,7 @@ class Spreader {
     std::vector<Bf16> mask(to_size(c_.vlen()));
     for (const std::int64_t p : slots) std::fill_n(mask.begin() + p * q_.hlen, q_.hlen, c_.one());
     DLLM_TRY(const Buffer kept, c_.constant_row(mask));
+    if (c_.counts) return {};
     Emitter& e = c_.e;
     const Gp source = e.reg(c_.address(from.row + move.slab)), t = e.reg(c_.address(moved)),
              out = e.reg(c_.address(to)), keep = e.reg(c_.address(kept.row)),
@@ -74,6 +75,7 @@ class Spreader {
     return {};
   }
   void copy(std::int64_t to, std::int64_t from) {
+    if (c_.counts) return;
     const Gp target = c_.e.reg(c_.address(to)), source = c_.e.reg(c_.address(from));
     c_.e.shift(target, source, Gp(), 1);
   }
@@ -112,7 +114,7 @@ class Smoother {
   Expected<void> prepare() {
     const std::int64_t each = KvFactors::count(kv_slabs_, q_slabs_);
     // One place for all layers: holes that each would leave may be too small for what follows.
-    const std::int64_t all = each * static_cast<std::int64_t>(c_.spec.sequences.size());
+    const std::int64_t all = each * c_.spec.alike * static_cast<std::int64_t>(c_.spec.sequences.size());
     if (c_.factor_rows.rows < all) {
       DLLM_TRY(c_.factor_rows, c_.acquire_forever(all, "factors of K and V"));
     }
@@ -171,6 +173,7 @@ class Smoother {
   /// Between the cache and vector SRAM.
   Expected<void> move(const SequenceSpec& s, bool store) {
     DLLM_TRY(const KvPlace place, c_.kv_place(s.capacity, o_.layer));
+    if (c_.counts) return {};
     Emitter& e = c_.e;
     const Buffer& rows = c_.kv_factors.back().rows;
     e.set_address(kFactorAddress, s.cache + place.factors);
@@ -216,6 +219,7 @@ Expected<void> store_smoothed(StepContext& c, const op::StoreKv& o) {
                  "set both to none, or a device with longer heads"};
   Smoother smoother(c, o);
   DLLM_CHECK_OK(smoother.prepare());
+  if (c.counts) return {};
   smoother.smooth(false);
   DLLM_CHECK_OK(store_rows(c, o, false));
   smoother.smooth(true);
@@ -238,6 +242,29 @@ void scale_queries(StepContext& c, const op::Attention& o) {
     }
     q.row += count;
   }
+}
+
+Expected<void> load_ones(StepContext& c) {
+  if (c.ones_loaded) return {};
+  const MxFormat& format = c.machine.matrix_kv;
+  const auto count = to_size(c.machine.hlen * c.machine.mlen);
+  if (c.counts) {
+    c.ones_loaded = true;
+    const Expected<std::uint64_t> at = c.hbm_area(format.element_bytes(count) + format.scale_bytes(count), "ones");
+    return at ? Expected<void>{} : at.error();
+  }
+  std::vector<std::uint16_t> codes(count);
+  std::vector<std::uint8_t> scales(format.scale_bytes(count));
+  mx_quantize(format, std::vector<float>(count, 1.0f).data(), count, codes.data(), scales.data());
+  const std::size_t elements = format.element_bytes(count);
+  std::vector<std::byte> bytes(elements + scales.size());
+  mx_pack(format.bits(), codes.data(), count, bytes.data());
+  std::ranges::copy(std::as_bytes(std::span(scales)), bytes.begin() + static_cast<std::ptrdiff_t>(elements));
+  DLLM_TRY(const std::uint64_t at, c.hbm_area(bytes.size(), "ones"));
+  c.result.constants.push_back({at, std::move(bytes)});
+  c.load_matrix(c.layout.mram.ones, c.machine.hlen, at, elements);
+  c.ones_loaded = true;
+  return {};
 }
 
 }  // namespace dllm::npu

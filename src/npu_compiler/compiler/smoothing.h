@@ -10,6 +10,8 @@ namespace dllm::npu {
 
 /// Smooths the rows of K and V and stores them. Their factors are in StepContext::kv_factors until the next layer.
 Expected<void> store_smoothed(StepContext& c, const op::StoreKv& o);
+/// Rows of ones in matrix SRAM, with which the array adds up quantized probabilities. Errors: no room.
+Expected<void> load_ones(StepContext& c);
 /// queries <- queries times the factors of K.
 void scale_queries(StepContext& c, const op::Attention& o);
 

@@ -9,7 +9,7 @@ namespace dllm::npu {
 namespace {
 
 /// Limits of a score: the lowest is finite, so that lowest - lowest is 0.
-bool masked(const SoftmaxRows::Mask& mask) { return mask.limit >= 0; }
+bool masked(const KeyMask& mask) { return mask.limit >= 0; }
 
 /// One chunk holds all keys: every tile of `group` rows has a register, and the rows are interleaved instruction by
 /// instruction to hide latency.
@@ -31,7 +31,7 @@ class ShortRows {
       row.sum = e_.reg(c_.address(r_.sums + first + g));
       row.scratch = e_.reg(c_.address(r_.scratch + g));
     }
-    for (const SoftmaxRows::Mask& mask : r_.masks) {
+    for (const KeyMask& mask : r_.masks) {
       limits_.push_back(masked(mask) ? e_.reg(c_.address(mask.limit)) : Gp());
       factors_.push_back(masked(mask) ? e_.reg(c_.address(mask.factor)) : Gp());
     }
@@ -113,7 +113,7 @@ void long_rows(StepContext& c, const SoftmaxRows& r) {
     return t;
   };
   e.loop(r.count, [&] {
-    each_tile([&](const SoftmaxRows::Mask& mask) {
+    each_tile([&](const KeyMask& mask) {
       if (!masked(mask)) return;
       const Gp limit = e.reg(c.address(mask.limit));
       e.vector_vv(Op::V_MIN_VV, p, p, limit);
@@ -130,7 +130,7 @@ void long_rows(StepContext& c, const SoftmaxRows& r) {
       e.vector_vv(Op::V_MUL_VV, o, o, m);
       e.shift(m, t, Gp(), 1);
     }
-    each_tile([&](const SoftmaxRows::Mask& mask) {
+    each_tile([&](const KeyMask& mask) {
       e.vector_vv(Op::V_SUB_VV, p, p, m);
       e.vector_v(Op::V_EXP_V, p, p);
       if (!masked(mask)) return;
@@ -159,10 +159,17 @@ void emit_softmax(StepContext& c, const SoftmaxRows& r) {
   ShortRows(c, r, 1).run(together, r.count - together);
 }
 
-Expected<std::vector<std::vector<SoftmaxRows::Mask>>> key_masks(StepContext& c, std::span<const SequenceTiles> plans) {
-  std::vector<std::vector<SoftmaxRows::Mask>> masks;
-  for (const SequenceTiles& plan : plans) {
-    std::vector<SoftmaxRows::Mask>& of_sequence = masks.emplace_back();
+Expected<const std::vector<std::vector<KeyMask>>*> key_masks(StepContext& c, std::int64_t tile) {
+  if (const auto found = c.key_masks.find(tile); found != c.key_masks.end()) return &found->second;
+  std::vector<std::vector<KeyMask>> masks;
+  const std::vector<SequenceTiles>& plans = c.sequence_tiles(tile);
+  for (std::size_t s = 0; s < plans.size(); ++s) {
+    const SequenceTiles& plan = plans[s];
+    if (s > 0 && plan.patterns == plans[s - 1].patterns) {
+      masks.push_back(masks.back());
+      continue;
+    }
+    std::vector<KeyMask>& of_sequence = masks.emplace_back();
     for (const std::vector<bool>& pattern : plan.patterns) {
       std::vector<Bf16> limit(to_size(c.vlen())), factor(limit.size());
       for (std::size_t lane = 0; lane < limit.size(); ++lane) {
@@ -175,7 +182,7 @@ Expected<std::vector<std::vector<SoftmaxRows::Mask>>> key_masks(StepContext& c, 
       of_sequence.push_back({low.row, zero.row});
     }
   }
-  return masks;
+  return &(c.key_masks[tile] = std::move(masks));
 }
 
 }  // namespace dllm::npu

@@ -15,12 +15,9 @@ struct SoftmaxRows {
   std::int64_t sums = 0;  ///< row r's sums go to VRAM row sums + r
   /// Of later chunks, sums are only rescaled, and nothing is added up: the array does that (attention.cpp).
   bool adds = true;
-  std::int64_t scratch = 0;  ///< kSoftmaxScratch rows
-  std::int64_t count = 0;    ///< rows
-  struct Mask {
-    std::int64_t limit = -1, factor = -1;  ///< VRAM rows that hide keys; -1: all are visible
-  };
-  std::vector<Mask> masks;  ///< by tile
+  std::int64_t scratch = 0;    ///< kSoftmaxScratch rows
+  std::int64_t count = 0;      ///< rows
+  std::vector<KeyMask> masks;  ///< by tile
   /// Over several chunks: running maxima, and from the second chunk on the outputs to be rescaled.
   bool running = false, first_chunk = true;
   std::int64_t maxima = 0, out = 0;
@@ -29,7 +26,8 @@ inline constexpr std::int64_t kSoftmaxScratch = 2;
 
 void emit_softmax(StepContext& c, const SoftmaxRows& rows);
 
-/// Rows of VLEN lanes that hide keys, by sequence and pattern; a pattern repeats along the lanes. Errors: no room.
-Expected<std::vector<std::vector<SoftmaxRows::Mask>>> key_masks(StepContext& c, std::span<const SequenceTiles> plans);
+/// Rows of VLEN lanes that hide keys in tiles of so many, by sequence and pattern; a pattern repeats along the lanes.
+/// Errors: no room.
+Expected<const std::vector<std::vector<KeyMask>>*> key_masks(StepContext& c, std::int64_t tile);
 
 }  // namespace dllm::npu

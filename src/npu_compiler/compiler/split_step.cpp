@@ -11,17 +11,6 @@
 namespace dllm::npu {
 namespace {
 
-/// Rows [first, first + count) of a step of one sequence.
-StepSpec some_rows(const StepSpec& spec, std::int64_t first, std::int64_t count) {
-  SequenceSpec some = spec.sequences.front();
-  const auto begin = some.positions.begin() + static_cast<std::ptrdiff_t>(first);
-  some.positions = {begin, begin + static_cast<std::ptrdiff_t>(count)};
-  some.scored.clear();
-  for (const std::int32_t row : spec.sequences.front().scored)
-    if (row >= first && row < first + count) some.scored.push_back(static_cast<std::int32_t>(row - first));
-  return {{std::move(some)}};
-}
-
 class Cutter {
  public:
   Cutter(const std::function<Graph(StepShape)>& graph, const ModelLayout& layout, const CompileOptions& options)
@@ -142,6 +131,16 @@ CompileOptions with_tokens(CompileOptions options, const StepSpec& spec) {
 }
 
 }  // namespace
+
+StepSpec some_rows(const StepSpec& spec, std::int64_t first, std::int64_t count) {
+  SequenceSpec some = spec.sequences.front();
+  const auto begin = some.positions.begin() + static_cast<std::ptrdiff_t>(first);
+  some.positions = {begin, begin + static_cast<std::ptrdiff_t>(count)};
+  some.scored.clear();
+  for (const std::int32_t row : spec.sequences.front().scored)
+    if (row >= first && row < first + count) some.scored.push_back(static_cast<std::int32_t>(row - first));
+  return {{std::move(some)}};
+}
 
 std::vector<std::vector<RowPart>> row_cuts(const Graph& graph, const MachineConfig& machine,
                                            std::span<const Position> positions) {

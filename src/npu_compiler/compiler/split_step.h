@@ -41,6 +41,9 @@ Expected<SplitStep> compile_parts(const std::function<Graph(StepShape)>& graph, 
                                   const StepSpec& spec, std::span<const RowPart> parts,
                                   const CompileOptions& options = {});
 
+/// Rows [first, first + count) of a step of one sequence.
+StepSpec some_rows(const StepSpec& spec, std::int64_t first, std::int64_t count);
+
 /// Ways to cut a sequence's rows, the fewest parts first; none if rows cannot be cut.
 std::vector<std::vector<RowPart>> row_cuts(const Graph& graph, const MachineConfig& machine,
                                            std::span<const Position> positions);

@@ -30,6 +30,8 @@ struct SequenceSpec {
 };
 struct StepSpec {
   std::vector<SequenceSpec> sequences;
+  /// Of a step that is only counted (count_step()): each sequence stands for so many like it.
+  std::int64_t alike = 1;
   std::int64_t rows() const;
   std::int64_t scored() const;
 };

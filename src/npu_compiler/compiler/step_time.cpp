@@ -125,7 +125,7 @@ Expected<double> StepTimes::waiting(const CostModel& model, const StepQuestion& 
   }
   std::vector<double> seconds;
   for (const OperatorCost& c : cost.operators) seconds.push_back(c.cycles / (device.clock.ghz * 1e9));
-  return found->second.waiting(seconds);
+  return found->second.waiting(seconds, search_places_);
 }
 
 Expected<MemoryProgram> StepTimes::program(const CostModel& model, const StepQuestion& question,

@@ -64,7 +64,10 @@ struct StepQuestion {
 /// Times of one model's steps on any device. Keeps graphs of the model: not thread-safe.
 class StepTimes {
  public:
-  explicit StepTimes(const ModelShape& shape) : whole_(shape), schedule_(shape) {}
+  /// `search_places`: of tensors that an address window does not hold; otherwise they are spread evenly, as
+  /// StagedWaits::waiting().
+  explicit StepTimes(const ModelShape& shape, bool search_places = true)
+      : whole_(shape), schedule_(shape), search_places_(search_places) {}
 
   /// The priced schedule; the bound for operators that have none. `cost`: of the whole step with its parts. Errors:
   /// those of the planner on a device with an address window: a step that it cannot hold.
@@ -81,6 +84,7 @@ class StepTimes {
 
   GraphTemplate whole_;
   ModelSchedule schedule_;
+  bool search_places_;
   std::map<std::vector<double>, StagedWaits> waits_;  ///< by everything about a step but its times
 };
 

@@ -105,8 +105,13 @@ RopeForm rope_form(const op::Rope& rope, std::int64_t hlen, std::int64_t vlen) {
 
 std::int64_t waiting_bytes(const Graph& graph, const std::vector<LaneMap>& lanes, std::int64_t blen, std::int64_t vlen,
                            std::size_t at) {
+  return waiting_bytes(graph, lanes, blen, vlen, waiting_values(graph, at));
+}
+
+std::int64_t waiting_bytes(const Graph& graph, const std::vector<LaneMap>& lanes, std::int64_t blen, std::int64_t vlen,
+                           std::span<const ValueId> waiting) {
   std::int64_t rows = 0;
-  for (const ValueId id : waiting_values(graph, at))
+  for (const ValueId id : waiting)
     rows += round_up(graph.value(id).rows, blen) * ceil_div(lanes[to_size(id)].used(), vlen);
   return 2 * rows * vlen;
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "graph/graph.h"
@@ -53,5 +54,8 @@ RopeForm rope_form(const op::Rope& rope, std::int64_t hlen, std::int64_t vlen);
 /// in blocks of `blen`. `lanes`: by value.
 std::int64_t waiting_bytes(const Graph& graph, const std::vector<LaneMap>& lanes, std::int64_t blen, std::int64_t vlen,
                            std::size_t at);
+/// The same for waiting_values() that are known.
+std::int64_t waiting_bytes(const Graph& graph, const std::vector<LaneMap>& lanes, std::int64_t blen, std::int64_t vlen,
+                           std::span<const ValueId> waiting);
 
 }  // namespace dllm::npu

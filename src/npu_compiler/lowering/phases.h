@@ -35,6 +35,7 @@ struct PhaseRules {
   bool overlap = true;            ///< sums, norms and RoPE run in the shadow of products
   bool smooth = false;            ///< keys or values are smoothed before they are stored
   std::vector<bool> absent = {};  ///< by weight: biases that the model does not have; empty: by WeightDecl::required
+  bool operator==(const PhaseRules&) const = default;
 };
 
 std::vector<Phase> phases(const Graph& graph, const GraphPatterns& patterns, const PhaseRules& rules);

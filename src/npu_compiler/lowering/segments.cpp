@@ -22,8 +22,9 @@ std::vector<Segment> segments(const Graph& graph) {
   return found;
 }
 
-std::vector<ValueId> waiting_values(const Graph& graph, std::size_t at) {
-  const std::vector<Lifetime> lives = lifetimes(graph);
+std::vector<ValueId> waiting_values(const Graph& graph, std::size_t at) { return waiting_values(lifetimes(graph), at); }
+
+std::vector<ValueId> waiting_values(std::span<const Lifetime> lives, std::size_t at) {
   std::vector<ValueId> found;
   const auto op = static_cast<std::int32_t>(at);
   for (std::size_t id = 0; id < lives.size(); ++id)

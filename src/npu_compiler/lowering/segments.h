@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,7 @@ std::string_view beyond_programs(const dllm::Op& op);
 /// rest: between them, values wait in HBM. `end` 0: the last operator.
 struct Segment {
   std::size_t first = 0, end = 0;
+  bool operator==(const Segment&) const = default;
 };
 
 /// Rows depend on each other only through the keys and values that attention reads. So segments begin at attention
@@ -24,6 +26,8 @@ std::vector<Segment> segments(const Graph& graph);
 
 /// Values that are made before operator `at` and read by it or later, in the order of their numbers.
 std::vector<ValueId> waiting_values(const Graph& graph, std::size_t at);
+/// The same from the graph's lifetimes.
+std::vector<ValueId> waiting_values(std::span<const Lifetime> lives, std::size_t at);
 
 /// Positions that block routing takes together; 1 without it.
 std::int64_t routing_block(const Graph& graph);

@@ -227,14 +227,16 @@ Expected<StagedWaits> StagedWaits::create(MemoryProgram program, const MemoryLim
   return StagedWaits(std::move(state));
 }
 
-Expected<double> StagedWaits::waiting(std::span<const double> seconds) {
+Expected<double> StagedWaits::waiting(std::span<const double> seconds, bool search) {
   std::vector<MemoryOp>& ops = state_->program.ops;
   if (seconds.size() != ops.size())
     return Error{ErrorCode::kUsage, fmt::format("{} times of {} operators", seconds.size(), ops.size()), "plan", ""};
   double compute = 0;
   for (std::size_t i = 0; i < ops.size(); ++i) compute += ops[i].seconds = seconds[i];
-  // The sums have rounding errors.
-  if (!state_->timeline || state_->timeline->run(state_->staged).seconds <= compute * (1 + 1e-12)) return 0.0;
+  if (!state_->timeline) return 0.0;
+  const double spread = state_->timeline->run(state_->staged).seconds;
+  if (spread <= compute * (1 + 1e-12)) return 0.0;  // the sums have rounding errors
+  if (!search) return spread - compute;
   DLLM_TRY(const MemoryPlan plan, plan_memory(state_->program, state_->limits));
   return plan.waiting_seconds;
 }

@@ -219,7 +219,7 @@ TEST(MemoryPlan, IsNearTheBestOfAllPlacements) {
 /// With all the times that the same operators may have.
 TEST(StagedWaits, AreThoseOfThePlan) {
   std::mt19937 random(17);
-  int hidden = 0, waiting = 0, whole = 0, refused = 0;
+  int hidden = 0, waiting = 0, whole = 0, refused = 0, longer = 0;
   for (int round = 0; round < 60; ++round) {
     MemoryProgram program = random_program(random, 3 + static_cast<std::int32_t>(random() % 12), 20);
     MemoryLimits limits = limits_of(lasting_bytes(program) / 4 * static_cast<std::int64_t>(1 + random() % 6) + 1024,
@@ -241,6 +241,9 @@ TEST(StagedWaits, AreThoseOfThePlan) {
       const auto found = waits->waiting(seconds);
       ASSERT_TRUE(found);
       EXPECT_NEAR(*found, plan.waiting_seconds, 1e-12 * plan.seconds);
+      const double spread = *waits->waiting(seconds, false);
+      EXPECT_GE(spread, *found - 1e-12 * plan.seconds);
+      longer += spread > *found + 1e-9 ? 1 : 0;
       ++(plan.slot_bytes == 0 && plan.parts.empty() ? whole : plan.waiting_seconds > 1e-9 ? waiting : hidden);
     }
   }
@@ -248,6 +251,7 @@ TEST(StagedWaits, AreThoseOfThePlan) {
   EXPECT_GT(waiting, 20);
   EXPECT_GT(whole, 10);
   EXPECT_GT(refused, 3);
+  EXPECT_GT(longer, 5);
   const MemoryProgram one = random_program(random, 3, 4);
   EXPECT_FALSE(StagedWaits::create(one, limits_of(1 << 20, 0))->waiting(std::vector<double>(3)));
 }

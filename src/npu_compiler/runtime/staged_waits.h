@@ -9,7 +9,8 @@ namespace dllm::npu {
 
 /// MemoryPlan::waiting_seconds of programs that differ only in how long their operators take: what depends on sizes and
 /// limits is done once. A placement is searched only if an even spread of the staged bytes does not hide all transfers:
-/// if it does, nothing waits, and no placement has a shorter wait.
+/// if it does, nothing waits, and no placement has a shorter wait. Without a search the even spread's wait counts,
+/// which is never shorter than the plan's.
 class StagedWaits {
  public:
   /// Errors: those of plan_memory().
@@ -19,7 +20,7 @@ class StagedWaits {
   ~StagedWaits();
 
   /// `seconds`: of each operator. Errors: kUsage (another number of operators); those of plan_memory().
-  Expected<double> waiting(std::span<const double> seconds);
+  Expected<double> waiting(std::span<const double> seconds, bool search = true);
 
  private:
   struct State;

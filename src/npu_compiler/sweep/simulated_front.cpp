@@ -18,12 +18,16 @@ namespace {
 class FrontSimulation {
  public:
   FrontSimulation(SweepSpace& space, const std::string& directory)
-      : space_(space), directory_(directory), device_(space.base()), schedule_(space.shape()) {}
+      : space_(space),
+        directory_(directory),
+        device_(space.base()),
+        schedule_(space.shape()),
+        feasibility_(space.shape()) {}
 
   /// Errors: why a point is none.
   Expected<SimulatedPoint> run(const std::vector<std::uint32_t>& indices) {
     DLLM_CHECK_OK(space_.resolve(indices, device_, workload_));
-    DLLM_TRY(const BlockParts* by_rule, space_.feasible(device_, workload_));
+    DLLM_TRY(const BlockParts* by_rule, space_.feasible(device_, workload_, feasibility_));
     DLLM_TRY(const BlockParts mapped, search_block(device_, space_.shape(), workload_, directory_));
     DLLM_TRY(const double warm,
              step("the warm step", warm_step(workload_), by_rule->warm, mapped.warm, *mapped.mapping));
@@ -70,6 +74,7 @@ class FrontSimulation {
   Device device_;
   Workload workload_;
   ModelSchedule schedule_;
+  Feasibility feasibility_;
 };
 
 }  // namespace

@@ -325,19 +325,24 @@ Expected<double> SweepSpace::bandwidth(const Device& device) {
   return *measured;
 }
 
-Expected<const BlockParts*> SweepSpace::feasible(const Device& device, const Workload& workload) {
+Expected<const BlockParts*> SweepSpace::feasible(const Device& device, const Workload& workload, Feasibility& by) {
   const std::uint64_t arrays = layout_hash(device, workload.context);
   DLLM_TRY(const MemoryNeed* need, kept(needs_, mix(arrays ^ device.memory_config.bytes()),
-                                        [&] { return memory_need(device, shape_, workload.context); }));
+                                        [&] { return by.memory_need(device, workload.context); }));
   DLLM_CHECK_OK(check_caches(*need, workload.batch));
   std::uint64_t step = arrays;
   for (const std::int64_t value : {workload.batch, workload.block, refine_rows(workload)})
     step = mix(step ^ static_cast<std::uint64_t>(value));
-  return kept(parts_, step, [&] { return block_parts(device, shape_, workload); });
+  return kept(parts_, step, [&] { return by.block_parts(device, workload); });
 }
 
 PointEvaluator::PointEvaluator(SweepSpace& space)
-    : space_(space), device_(space.base()), warm_(space.shape()), refine_(space.shape()), times_(space.shape()) {}
+    : space_(space),
+      device_(space.base()),
+      warm_(space.shape()),
+      refine_(space.shape()),
+      times_(space.shape(), false),
+      feasibility_(space.shape()) {}
 
 Expected<SweepMetrics> PointEvaluator::evaluate(const std::vector<std::uint32_t>& indices) {
   DLLM_CHECK_OK(space_.resolve(indices, device_, workload_));
@@ -350,7 +355,7 @@ Expected<SweepMetrics> PointEvaluator::evaluate(std::span<const Override> change
 }
 
 Expected<SweepMetrics> PointEvaluator::evaluate_resolved() {
-  DLLM_TRY(const BlockParts* const parts, space_.feasible(device_, workload_));
+  DLLM_TRY(const BlockParts* const parts, space_.feasible(device_, workload_, feasibility_));
   DLLM_TRY(const double gbps, space_.bandwidth(device_));
   DLLM_TRY(const CostModel model, CostModel::create(device_, gbps));
   DLLM_TRY(const BlockCost block,

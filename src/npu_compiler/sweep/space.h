@@ -43,7 +43,7 @@ class SweepSpace {
   /// GB/s of the device's memory. Errors: of the simulation.
   Expected<double> bandwidth(const Device& device);
   /// As check_feasible(); valid as long as the space.
-  Expected<const BlockParts*> feasible(const Device& device, const Workload& workload);
+  Expected<const BlockParts*> feasible(const Device& device, const Workload& workload, Feasibility& by);
 
   const Device& base() const { return base_; }
 
@@ -107,6 +107,7 @@ class PointEvaluator {
   Workload workload_;
   GraphTemplate warm_, refine_;
   StepTimes times_;
+  Feasibility feasibility_;
 };
 
 }  // namespace dllm::npu

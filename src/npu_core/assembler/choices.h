@@ -14,10 +14,11 @@ struct ChoiceAssumption {
 /// A V_RED_MAX_IDX whose result decides what the program does next.
 struct ChoiceSite {
   std::uint32_t instruction = 0;
-  std::uint32_t slot = 0;   ///< differs between rows that are chosen for at the same time
-  bool first = false;       ///< of a row
-  std::uint32_t count = 0;  ///< choices per row
-  std::uint32_t lanes = 0;  ///< to choose among
+  std::uint32_t slot = 0;    ///< differs between rows that are chosen for at the same time
+  bool first = false;        ///< of a row
+  std::uint32_t count = 0;   ///< choices per row
+  std::uint32_t lanes = 0;   ///< to choose among
+  std::uint32_t before = 0;  ///< of these, in rows that were searched before this one
 };
 struct ProgramChoices {
   ChoiceAssumption assumption;

@@ -24,7 +24,7 @@ std::optional<std::uint32_t> ChoiceSource::lane(std::uint32_t instruction) {
     } while (std::ranges::find(row.chosen, lane) != row.chosen.end());
   }
   row.chosen.push_back(lane);
-  return lane;
+  return lane - site->before;
 }
 
 }  // namespace dllm::npu

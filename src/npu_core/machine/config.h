@@ -54,6 +54,7 @@ struct MachineConfig {
   }
   /// Errors: kUsage with the first rule that is violated.
   Expected<void> validate() const;
+  bool operator==(const MachineConfig&) const = default;
 };
 
 }  // namespace dllm::npu

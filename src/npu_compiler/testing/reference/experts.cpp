@@ -51,7 +51,14 @@ std::vector<bool> Executor::allowed_in_block(const op::Route& o, const Rows& key
 }
 
 void Executor::run(const op::Route& o) {
-  const auto experts = static_cast<std::size_t>(map(o.logits).width), lanes_of_row = static_cast<std::size_t>(m_.vlen);
+  const auto experts = static_cast<std::size_t>(map(o.logits).width), vlen = static_cast<std::size_t>(m_.vlen);
+  const std::size_t lanes_of_row = (experts + vlen - 1) / vlen * vlen;
+  const auto sum_of = [&](const std::vector<Bf16>& row) {
+    float running = 0;
+    Bf16 sum = 0;
+    for (std::size_t slab = 0; slab < lanes_of_row; slab += vlen) sum = sum_tree(row, slab, vlen, running);
+    return sum;
+  };
   const bool biased = o.bias != kNoId && weights_[static_cast<std::size_t>(o.bias)].present();
   const std::vector<float> bias = biased ? weight_row(o.bias, 0) : std::vector<float>();
   Rows scores, keys;
@@ -61,8 +68,7 @@ void Executor::run(const op::Route& o) {
     if (o.score == GateScore::kSoftmax) {
       const Bf16 top = *std::ranges::max_element(z, {}, order_key);
       for (std::size_t e = 0; e < experts; ++e) s[e] = bf16_exp(bf16_sub(z[e], top));
-      float running = 0;
-      const Bf16 factor = bf16_reciprocal(sum_tree(s, 0, lanes_of_row, running));
+      const Bf16 factor = bf16_reciprocal(sum_of(s));
       for (std::size_t e = 0; e < experts; ++e) s[e] = bf16_mul(s[e], factor);
     } else {
       for (std::size_t e = 0; e < experts; ++e) s[e] = bf16_reciprocal(bf16_add(bf16_exp(bf16_sub(0, z[e])), kBf16One));
@@ -84,9 +90,7 @@ void Executor::run(const op::Route& o) {
     for (const std::size_t e : chosen[r]) w[e] = scores[r][e];
     Bf16 factor = f32_to_bf16(o.scale);
     if (o.normalize) {
-      float running = 0;
-      const Bf16 sum = sum_tree(w, 0, lanes_of_row, running);
-      factor = bf16_mul(bf16_reciprocal(bf16_add(sum, f32_to_bf16(1e-20f))), factor);
+      factor = bf16_mul(bf16_reciprocal(bf16_add(sum_of(w), f32_to_bf16(1e-20f))), factor);
     }
     for (const std::size_t e : chosen[r]) w[e] = bf16_mul(w[e], factor);
   }
