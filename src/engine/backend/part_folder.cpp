@@ -18,6 +18,7 @@
 #include "base/file_descriptor.h"
 #include "base/file_lock.h"
 #include "base/human_bytes.h"
+#include "base/os_files.h"
 #include "base/system_error.h"
 #include "base/try.h"
 #include "engine/backend/rank_parts.h"
@@ -50,8 +51,7 @@ std::vector<KeptPart> kept_parts(const std::string& folder) {
     }
     if (it->path().extension() != kKept) continue;
     constexpr std::uint64_t kBlock = 512;
-    all.push_back({it->path(), static_cast<std::uint64_t>(status.st_blocks) * kBlock,
-                   std::int64_t{status.st_atim.tv_sec} * 1'000'000'000 + status.st_atim.tv_nsec});
+    all.push_back({it->path(), static_cast<std::uint64_t>(status.st_blocks) * kBlock, used_at(status)});
   }
   return all;
 }

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+// What differs between systems about whole pages of memory.
+
+namespace dllm {
+
+/// Zeros, in pages of their own. `reserved`: memory is taken page by page on first access, so that a size larger than
+/// the machine's memory is no error. nullptr: the system has none.
+void* map_memory(std::size_t bytes, bool reserved = false);
+
+/// The same content at another address if need be, then zeros; the old address is void. nullptr: as before.
+void* grow_memory(void* memory, std::size_t bytes, std::size_t grown);
+
+void unmap_memory(void* memory, std::size_t bytes);
+
+/// Asks for large pages, which cost fewer TLB misses. If the system has none, only speed is lost.
+void prefer_large_pages(void* memory, std::size_t bytes);
+
+}  // namespace dllm
