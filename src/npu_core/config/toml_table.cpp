@@ -1,9 +1,6 @@
 #include "npu_core/config/toml_table.h"
 
 #include <fmt/format.h>
-
-#include <cfloat>  // before toml++, which takes FLT_RADIX of it without saying so
-
 #include <toml++/toml.h>
 
 #include <algorithm>

@@ -70,6 +70,7 @@ pid_t getpgrp(void);
 void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t at);
 int munmap(void* address, size_t bytes);
 int madvise(void* address, size_t bytes, int advice);
+#undef pthread_atfork
 int pthread_atfork(void (*prepare)(), void (*parent)(), void (*child)());  ///< there is no fork()
 
 }  // extern "C"
