@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -38,6 +39,7 @@ TEST(Os, PipesThatWaitAndPipesThatDoNot) {
   int ends[2] = {-1, -1};
   char byte = 0;
   ASSERT_TRUE(open_pipe(ends, /*blocking=*/false));
+  ASSERT_NE(::fcntl(ends[0], F_GETFL) & O_NONBLOCK, 0);  // else the read would wait for ever
   EXPECT_EQ(::read(ends[0], &byte, 1), -1);
   EXPECT_EQ(errno, EAGAIN);
   for (const int end : ends) ::close(end);
