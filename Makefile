@@ -49,19 +49,19 @@ wheels: libraries  ## wheels of the Python package for glibc >= 2.28, tested in 
 	@scripts/setup --wheels
 	@build/release-tools/bin/python scripts/wheels.py
 
-RELEASE_FORMS ?= deb tarball wheels wasm
+RELEASE_FORMS ?= deb tarball wheels wasm windows
 release: setup  ## everything that a release has, with notes, bills of materials and digests: build/assets
 	@scripts/release.py check
 	@$(MAKE) --no-print-directory release-files
 
 # Without the checks, which may fail for an old commit: what it is made from has newer versions.
 release-files: setup
-	@rm -rf build/dllm-*-linux-* build/dllm-*-browser.tar.gz build/wheels build/release/dllm_*.deb
+	@rm -rf build/dllm-*-linux-* build/dllm-*-windows-* build/dllm-*-browser.tar.gz build/wheels build/release/dllm_*.deb
 	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}; set -e; \
 	  for form in $(RELEASE_FORMS); do $(MAKE) --no-print-directory $$form; done; \
 	  case "$(RELEASE_FORMS)" in *wasm*) scripts/tarball.py --site build/wasm/site;; esac; \
 	  scripts/release.py assets --url "$(RELEASE_URL)" $$(ls build/dllm-*-linux-*.tar.?z build/dllm-*.cdx.json build/dllm-*-browser.tar.gz \
-	    build/release/dllm_*.deb build/wheels/*.whl 2>/dev/null)
+	    build/dllm-*-windows-*.zip build/release/dllm_*.deb build/wheels/*.whl 2>/dev/null)
 
 reproduce:  ## whether two builds in two folders give the same bytes, without a cache of the compiler's
 	@scripts/reproduce.py
@@ -147,11 +147,11 @@ wasm-test: wasm build  ## the WebAssembly build: kernels against the scalar set,
 	@python3 -B tests/wasm/wasm_test.py build/wasm build/release/dllm
 
 windows: setup  ## (unfinished: docs/guide/windows.md) the program for Windows, and a zip file of it with its digest: build/dllm-VERSION-windows-x86_64.zip
-	@scripts/setup --windows
+	@scripts/setup --windows --release
 	@JOBS=$(JOBS) scripts/windows_libraries
 	@cmake --preset windows --log-level=WARNING
 	@cmake --build --preset windows -j $(JOBS) --target dllm
-	@scripts/windows_zip.py build/windows
+	@build/release-tools/bin/python scripts/windows_zip.py build/windows
 
 windows-test: windows build  ## the program for Windows under wine, against the native one: answers, files, server, downloads
 	@scripts/setup --wine

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
-"""Makes a zip file of the program for Windows: program, notices of what is inside, README, licence. The same program gives
-the same bytes.
+"""Makes a zip file of the program for Windows: program, notices of what is inside, a bill of materials (CycloneDX), README,
+licence. The same program gives the same bytes.
 
     scripts/windows_zip.py BUILD [--output FOLDER]      BUILD: a build of cmake --preset windows
 
-Beside it comes its SHA-256, as sha256sum writes it.
+Beside it come its SHA-256, as sha256sum writes it, and the bill.
 """
 
 import argparse
 import hashlib
 import io
 import pathlib
+import re
 import sys
 import time
 import zipfile
 
+from components import Component, Failure, bill_of_materials, licence_of, output_of
 from release import version_of
 from tarball import release_time
 
@@ -23,6 +25,25 @@ LIBRARIES = ROOT / "build" / "windows-libraries"
 PAPERS = ("LICENSE", "NOTICE", "SECURITY.md", "CHANGELOG.md")
 # zig's own parts that are inside: libc++, libunwind and compiler-rt of LLVM, and the start-up code of mingw-w64.
 ZIG_NOTICES = {"libcxx": "libcxx/LICENSE.TXT", "libunwind": "libunwind/LICENSE.TXT", "mingw-w64": "libc/mingw/COPYING"}
+
+# The packages whose source scripts/windows_libraries builds, or whose headers it takes.
+PACKAGES = ("libboost-dev", "libcli11-dev", "libcurl4-openssl-dev", "libfmt-dev", "libpcre2-dev", "libtomlplusplus-dev",
+            "libutf8proc-dev", "nlohmann-json3-dev")
+ZIG_LICENCE = "MIT AND Apache-2.0 WITH LLVM-exception AND ZPL-2.1"
+
+
+def components() -> list[Component]:
+    found = []
+    for package in PACKAGES:
+        source, version = output_of("dpkg-query", "-W", "-f=${source:Package} ${source:Version}", package).split()
+        if source == "boost-defaults":  # a name for the newest; CMake's and the compiler's is that of its headers
+            boost = output_of("dpkg-query", "-W", "-f=${Depends}", package)
+            package = boost.split()[0]
+            source, version = output_of("dpkg-query", "-W", "-f=${source:Package} ${source:Version}", package).split()
+        found.append(Component(source, version, (package,), licence_of(source)))
+    pinned = re.search(r"^ziglang==(\S+)", (ROOT / "scripts/requirements/zig.txt").read_text(), re.M)
+    assert pinned is not None
+    return [*found, Component("ziglang", pinned[1], (), ZIG_LICENCE, "pypi")]
 
 
 def files_of(build: pathlib.Path) -> dict[str, bytes]:
@@ -53,8 +74,10 @@ def packed(files: dict[str, bytes], folder: str, when: int) -> bytes:
 
 def make(build: pathlib.Path, output: pathlib.Path) -> pathlib.Path:
     name = f"dllm-{version_of()}-windows-x86_64"
-    data = packed(files_of(build), name, release_time())
+    bill = bill_of_materials(version_of(), components(), build / "dllm.exe")
+    data = packed({**files_of(build), "doc/sbom.cdx.json": bill.encode()}, name, release_time())
     output.mkdir(parents=True, exist_ok=True)
+    (output / f"{name}.cdx.json").write_text(bill)
     target = output / f"{name}.zip"
     target.write_bytes(data)
     target.with_name(target.name + ".sha256").write_text(f"{hashlib.sha256(data).hexdigest()}  {target.name}\n")
@@ -68,7 +91,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         target = make(arguments.build, arguments.output)
-    except OSError as failure:
+    except (Failure, OSError) as failure:
         sys.exit(f"windows_zip: {failure}")
     print(f"{target} ({target.stat().st_size / 1e6:.1f} MB)")
 

@@ -2,6 +2,8 @@
 
 #if defined(_WIN32)
 #include <windows.h>
+// Its types are those of the header above.
+#include <psapi.h>
 #else
 #include <sys/mman.h>
 #endif
@@ -54,6 +56,19 @@ void unmap_memory(void* memory, std::size_t /*bytes*/) { ::VirtualFree(memory, 0
 
 void prefer_large_pages(void* /*memory*/, std::size_t /*bytes*/) {}  // they need a privilege that users do not have
 
+std::optional<std::int64_t> available_memory() {
+  MEMORYSTATUSEX status{};
+  status.dwLength = sizeof status;
+  if (::GlobalMemoryStatusEx(&status) == 0) return std::nullopt;
+  return static_cast<std::int64_t>(status.ullAvailPhys);
+}
+
+std::int64_t peak_resident_memory() {
+  PROCESS_MEMORY_COUNTERS counters{};
+  if (::K32GetProcessMemoryInfo(::GetCurrentProcess(), &counters, sizeof counters) == 0) return 0;
+  return static_cast<std::int64_t>(counters.PeakWorkingSetSize);
+}
+
 #else
 
 void* map_memory(std::size_t bytes, bool reserved) {
@@ -82,6 +97,10 @@ void prefer_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::siz
   ::madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
 }
+
+std::optional<std::int64_t> available_memory() { return std::nullopt; }
+
+std::int64_t peak_resident_memory() { return 0; }
 
 #endif
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 // What differs between systems about whole pages of memory.
 
@@ -17,5 +19,11 @@ void unmap_memory(void* memory, std::size_t bytes);
 
 /// Asks for large pages, which cost fewer TLB misses. If the system has none, only speed is lost.
 void prefer_large_pages(void* memory, std::size_t bytes);
+
+/// Bytes of main memory that are free; nullopt: the system has files that tell (free_memory.h), or does not tell.
+std::optional<std::int64_t> available_memory();
+
+/// The most main memory that this process ever had, in bytes; 0: as above.
+std::int64_t peak_resident_memory();
 
 }  // namespace dllm

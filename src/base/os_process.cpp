@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #if defined(_WIN32)
+#include <cpuid.h>
 #include <io.h>
 #include <windows.h>
 // Its types are those of the header above.
@@ -23,6 +24,7 @@
 #endif
 
 #include <algorithm>
+#include <string_view>
 
 namespace dllm {
 
@@ -55,6 +57,17 @@ HostSystem host_system() {
           std::to_string(found.dwMajorVersion) + "." + std::to_string(found.dwMinorVersion) + "." +
               std::to_string(found.dwBuildNumber),
           "x86_64"};
+}
+
+std::string processor_name() {
+  constexpr unsigned kBrand = 0x80000002;  // three leaves of 16 characters
+  unsigned words[12] = {};
+  for (unsigned i = 0; i < 3; ++i)
+    if (__get_cpuid(kBrand + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]) == 0) return "";
+  const std::string_view text(reinterpret_cast<const char*>(words), sizeof words);
+  const std::string_view name = text.substr(0, std::min(text.find('\0'), text.size()));
+  const std::size_t begin = std::min(name.find_first_not_of(' '), name.size());
+  return std::string(name.substr(begin, name.find_last_not_of(' ') + 1 - begin));
 }
 
 std::int64_t memory_size() {
@@ -115,6 +128,8 @@ HostSystem host_system() {
   ::uname(&found);
   return {found.sysname, found.release, found.machine};
 }
+
+std::string processor_name() { return ""; }
 
 std::int64_t memory_size() {
   const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);

@@ -23,6 +23,9 @@ struct HostSystem {
 };
 HostSystem host_system();
 
+/// The processor's own name; empty: the system has a file that tells, or does not tell.
+std::string processor_name();
+
 /// The machine's main memory, in bytes; 0: unknown.
 std::int64_t memory_size();
 

@@ -113,7 +113,7 @@ Expected<void> BeastServer::bind_address() {
   const tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor_.open(endpoint.protocol(), error);
   if (error == asio::error::no_descriptors) return system_error("cannot listen", EMFILE, "");
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && kAsksToReuse) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error) return failed("cannot listen");

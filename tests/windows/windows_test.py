@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -27,6 +28,7 @@ EXE = os.path.abspath(sys.argv.pop(1))
 DLLM = os.path.abspath(sys.argv.pop(1))
 sys.argv.insert(1, DLLM)  # cli_case takes it from there
 from cli_hub_test import SHIPPED, Hub  # noqa: E402  (which removes it)
+from cli_test_files import write_llada  # noqa: E402
 
 MODEL = ROOT / "models" / "tiny-llada-f32.gguf"
 README = "Dan has 7 apples. Ann gives Dan 5 more. How many apples does Dan have now?"
@@ -42,6 +44,48 @@ def environment(**more):
 
 def wine(*words, cwd=None, **more):
     return subprocess.run(["wine", EXE, *map(str, words)], capture_output=True, cwd=cwd, env=environment(**more), check=False)
+
+
+class Server:
+    """One under wine, which answers over HTTP."""
+
+    def __init__(self, *words, cwd=None):
+        self.process = subprocess.Popen(["wine", EXE, "serve", "--port", "0", *map(str, words)], stderr=subprocess.PIPE,
+                                        stdout=subprocess.DEVNULL, env=environment(), cwd=cwd)
+        self.port, self.said = None, b""
+        for line in self.process.stderr:
+            self.said += line
+            if found := re.search(rb"http://127\.0\.0\.1:(\d+)", line):
+                self.port = int(found[1])
+                break
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stderr:
+            self.said += line
+
+    def ask(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            return reply.status, json.loads(reply.read() or b"{}")
+        finally:
+            connection.close()
+
+    def answer(self, prompt):
+        status, reply = self.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": prompt}]})
+        return status, reply["choices"][0]["message"]["content"].strip() if status == 200 else reply
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        self.process.stderr.close()
 
 
 def hash_of(output):
@@ -125,33 +169,61 @@ class Files(Case):
         self.assertEqual(result.returncode, 3)
         self.assertIn(b"check the path", result.stderr)
 
-    def test_convert_and_bench(self):
-        self.done(wine("make-model", "--list"))
+    def test_convert(self):
+        (self.folder / "tiny").mkdir()
+        write_llada(self.folder / "tiny")
+        self.done(wine("convert", "tiny", "-o", "out.gguf", "--type", "f32", cwd=self.folder))
+        subprocess.run([DLLM, "convert", "tiny", "-o", "native.gguf", "--type", "f32"], check=True, capture_output=True,
+                       cwd=self.folder)
+        self.assertEqual((self.folder / "out.gguf").read_bytes(), (self.folder / "native.gguf").read_bytes())
+
+    def test_bench(self):
         told = json.loads(self.done(wine("bench", "--json", "-", "--repeat", "1", "-t", "1")).stdout or b"{}")
-        self.assertIsInstance(told, dict)
+        self.assertEqual(told["host"]["system"].split()[0], "Windows")
+
+    def test_two_writers_at_once_do_not_sweep_each_other(self):
+        shutil.copy(MODEL, self.folder / "in.gguf")
+        words = [["wine", EXE, "quantize", "in.gguf", f"out{i}.gguf", "Q8_0"] for i in range(4)]
+        running = [subprocess.Popen(each, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=self.folder, env=environment())
+                   for each in words]
+        for process in running:
+            _, err = process.communicate()
+            self.assertEqual(process.returncode, 0, err.decode("utf-8", "replace"))
+        names = sorted(path.name for path in self.folder.iterdir())
+        self.assertEqual(names, ["in.gguf", *(f"out{i}.gguf" for i in range(4))])
+        self.assertEqual(len({(self.folder / f"out{i}.gguf").read_bytes() for i in range(4)}), 1)
 
 
-class Server(Case):
+class Served(Case):
     def test_an_answer_over_http(self):
-        process = subprocess.Popen(["wine", EXE, "serve", "--port", "0"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                   env=environment())
-        try:
-            port = None
-            for line in process.stderr:
-                if found := re.search(rb"http://127\.0\.0\.1:(\d+)", line):
-                    port = int(found[1])
-                    break
-            self.assertIsNotNone(port, "the server ended")
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
-            body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Solve 17+4."}]})
-            connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
-            answer = json.loads(connection.getresponse().read())
-            self.assertEqual(answer["choices"][0]["message"]["content"].strip(), "21")
-        finally:
-            process.kill()
-            process.wait()
-            process.stderr.close()
+        with Server() as server:
+            self.assertIsNotNone(server.port, server.said)
+            self.assertEqual(server.answer("Solve 17+4."), (200, "21"))
+            self.assertEqual(server.ask("GET", "/health")[0], 200)
+
+    def test_a_model_is_replaced_while_it_is_served(self):
+        shutil.copy(MODEL, self.folder / "model.gguf")
+        shutil.copy(MODEL, self.folder / "in.gguf")
+        with Server("-m", "model.gguf", cwd=self.folder) as server:
+            self.assertEqual(server.answer("Solve 17+4."), (200, "21"))
+            self.done(wine("quantize", "in.gguf", "model.gguf", "Q8_0", "--force", cwd=self.folder))
+            self.assertNotEqual((self.folder / "model.gguf").read_bytes(), MODEL.read_bytes())
+            self.assertEqual(server.answer("Solve 17+4."), (200, "21"))
+
+    def test_pages_that_vanish_end_the_server_with_a_reason(self):
+        shutil.copy(MODEL, self.folder / "model.gguf")
+        with Server("-m", "model.gguf", cwd=self.folder) as server:
+            self.assertEqual(server.answer("Solve 17+4."), (200, "21"))
+            os.truncate(self.folder / "model.gguf", 5000)
+            try:
+                for _ in range(600):
+                    server.answer("Solve 17+4.")
+                    time.sleep(0.05)
+            except OSError:
+                pass
+            self.assertEqual(server.process.wait(timeout=600), 3)
+            server.reader.join()
+            self.assertIn(b"has changed while it was served", server.said)
 
 
 class Downloads(Case):

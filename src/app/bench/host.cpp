@@ -10,6 +10,7 @@
 #include "app/bench/build_info.h"
 #include "app/cli/report.h"
 #include "base/host.h"
+#include "base/os_memory.h"
 #include "base/os_process.h"
 #include "base/parse_text.h"
 #include "base/thread_pool.h"
@@ -73,7 +74,10 @@ nlohmann::ordered_json build_json() {
 
 std::string utc_time() { return utc_text(static_cast<std::int64_t>(std::time(nullptr))); }
 
-std::int64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+std::int64_t peak_resident_bytes() {
+  const std::int64_t told = peak_resident_memory();
+  return told > 0 ? told : status_bytes("VmHWM:");
+}
 
 void reset_peak_resident() { std::ofstream("/proc/self/clear_refs") << "5"; }
 

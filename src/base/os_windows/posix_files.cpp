@@ -131,13 +131,13 @@ int rename_by_handle(const std::wstring& from, const std::wstring& to, bool repl
 }
 
 /// Readers see the old content or the new at every moment. Windows 10 has POSIX' rename for its own file systems, also
-/// where the target is open; older systems and others have ReplaceFile(), which refuses that.
+/// where the target is open; older systems and others have ReplaceFile(), which refuses that, and keeps the target's
+/// lists of users. MoveFileEx() is for what has neither, or where the target is missing.
 int rename_path(const std::wstring& from, const std::wstring& to, bool replace) {
   if (!replace) return ::MoveFileExW(from.c_str(), to.c_str(), MOVEFILE_WRITE_THROUGH) != 0 ? 0 : fail();
   if (rename_by_handle(from, to, true) == 0) return 0;
   constexpr DWORD kHow = REPLACEFILE_IGNORE_MERGE_ERRORS | REPLACEFILE_IGNORE_ACL_ERRORS;
   if (::ReplaceFileW(to.c_str(), from.c_str(), nullptr, kHow, nullptr, nullptr) != 0) return 0;
-  if (::GetLastError() != ERROR_FILE_NOT_FOUND) return fail();
   return ::MoveFileExW(from.c_str(), to.c_str(), MOVEFILE_WRITE_THROUGH | MOVEFILE_REPLACE_EXISTING) != 0 ? 0 : fail();
 }
 

@@ -42,10 +42,20 @@ BOOL WINAPI on_console(DWORD event) {
   return deliver(signal, {}) ? TRUE : FALSE;
 }
 
-/// A page of a mapped file that the disk, or the machine that has it, no longer gives.
+/// Whether a page of a mapped file is what could not be read: the disk, or the machine that has it, no longer gives it.
+/// wine calls it an access violation, as Linux lets files be truncated that are mapped.
+bool is_lost_page(const EXCEPTION_RECORD& record) {
+  if (record.NumberParameters < 2) return false;
+  if (record.ExceptionCode == EXCEPTION_IN_PAGE_ERROR) return true;
+  MEMORY_BASIC_INFORMATION found{};
+  return record.ExceptionCode == EXCEPTION_ACCESS_VIOLATION && record.ExceptionInformation[0] == 0 &&
+         ::VirtualQuery(reinterpret_cast<void*>(record.ExceptionInformation[1]), &found, sizeof found) != 0 &&
+         found.Type == MEM_MAPPED && found.Protect == PAGE_READONLY;
+}
+
 LONG CALLBACK on_fault(EXCEPTION_POINTERS* fault) {
   const EXCEPTION_RECORD& record = *fault->ExceptionRecord;
-  if (record.ExceptionCode != EXCEPTION_IN_PAGE_ERROR || record.NumberParameters < 2) return EXCEPTION_CONTINUE_SEARCH;
+  if (!is_lost_page(record)) return EXCEPTION_CONTINUE_SEARCH;
   return deliver(SIGBUS, {BUS_ADRERR, reinterpret_cast<void*>(record.ExceptionInformation[1])})
              ? EXCEPTION_CONTINUE_EXECUTION
              : EXCEPTION_CONTINUE_SEARCH;
@@ -65,6 +75,7 @@ LONG CALLBACK on_gap(EXCEPTION_POINTERS* fault) {
   MEMORY_BASIC_INFORMATION found{};
   for (;;) {
     if (::VirtualQuery(reinterpret_cast<void*>(address), &found, sizeof found) == 0) return EXCEPTION_CONTINUE_SEARCH;
+    if (found.Type == MEM_MAPPED) return EXCEPTION_CONTINUE_SEARCH;  // of a later file, at the same place
     if (found.State == MEM_COMMIT) return EXCEPTION_CONTINUE_EXECUTION;
     ::Sleep(0);
   }
