@@ -3,12 +3,12 @@ set(DLLM_WINDOWS_LIBRARIES ${PROJECT_SOURCE_DIR}/build/windows-libraries CACHE P
 if(NOT EXISTS ${DLLM_WINDOWS_LIBRARIES}/made-of)
   message(FATAL_ERROR "${DLLM_WINDOWS_LIBRARIES} is missing: run scripts/windows_libraries (make windows does)")
 endif()
-# POSIX' headers that mingw-w64 does not have, or has otherwise.
-include_directories(BEFORE SYSTEM ${PROJECT_SOURCE_DIR}/src/base/os_windows/posix)
+# POSIX' headers that mingw-w64 does not have, or has otherwise. Not SYSTEM: zig's own folders come before those.
+include_directories(BEFORE ${PROJECT_SOURCE_DIR}/src/base/os_windows/posix)
 include_directories(SYSTEM ${DLLM_WINDOWS_LIBRARIES}/include)
 # Asio 1.74 takes std::result_of otherwise, which C++20 removed.
 add_compile_definitions(BOOST_ASIO_HAS_STD_INVOKE_RESULT)
-add_compile_definitions(_FILE_OFFSET_BITS=64 _POSIX_THREAD_SAFE_FUNCTIONS NOMINMAX WIN32_LEAN_AND_MEAN _WIN32_WINNT=0x0A00)
+add_compile_definitions(_FILE_OFFSET_BITS=64 _POSIX_THREAD_SAFE_FUNCTIONS NOMINMAX WIN32_LEAN_AND_MEAN)
 add_compile_options(-g0 -Wno-shorten-64-to-32 -Wno-unused-command-line-argument)
 foreach(name fmt::fmt=fmt PkgConfig::PCRE2=pcre2-8 PkgConfig::UTF8PROC=utf8proc CURL::libcurl=curl)
   string(REPLACE "=" ";" pair ${name})

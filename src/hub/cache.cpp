@@ -81,7 +81,8 @@ Expected<void> RepositoryCache::link(std::string_view commit, std::string_view p
   fs::remove(fresh, failure);
   fs::create_symlink(target, fresh, failure);
   // Some file systems have no symbolic links, users of Windows may not make them, and wine says that it made one.
-  if (std::error_code missing; failure || !fs::is_symlink(fresh, missing)) fs::create_hard_link(blob(etag), fresh, failure);
+  if (std::error_code missing; failure || !fs::is_symlink(fresh, missing))
+    fs::create_hard_link(blob(etag), fresh, failure);
   if (failure) return io_error(fresh.string(), failure);
   fs::rename(fresh, at, failure);
   if (failure) return io_error(at.string(), failure);

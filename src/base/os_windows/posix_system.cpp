@@ -4,6 +4,7 @@
 #include <io.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <termios.h>
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "base/os_windows/posix_path.h"
 
@@ -153,6 +155,24 @@ int sigaddset(sigset_t* set, int signal) {
   *set |= sigset_t{1} << signal;
   return 0;
 }
+/// By Knuth, Morris and Pratt: the time grows with the sum of both sizes, as glibc's does.
+void* memmem(const void* text, size_t size, const void* part, size_t part_size) {
+  const auto* const bytes = static_cast<const unsigned char*>(text);
+  const auto* const wanted = static_cast<const unsigned char*>(part);
+  if (part_size == 0) return const_cast<void*>(text);
+  std::vector<size_t> same(part_size);  // the longest proper beginning of `part` that ends at each place
+  for (size_t i = 1, length = 0; i < part_size; same[i++] = length) {
+    while (length > 0 && wanted[i] != wanted[length]) length = same[length - 1];
+    if (wanted[i] == wanted[length]) ++length;
+  }
+  for (size_t i = 0, length = 0; i < size; ++i) {
+    while (length > 0 && bytes[i] != wanted[length]) length = same[length - 1];
+    if (bytes[i] == wanted[length]) ++length;
+    if (length == part_size) return const_cast<unsigned char*>(bytes + i + 1 - part_size);
+  }
+  return nullptr;
+}
+
 int pthread_atfork(void (*)(), void (*)(), void (*)()) { return 0; }
 pid_t tcgetpgrp(int /*fd*/) { return -1; }  // nothing else has the console
 pid_t getpgrp(void) { return 0; }

@@ -86,14 +86,13 @@ inline F32 fma(const F32& a, const F32& b, const F32& c) {
   return map([&](int i) { return wasm_f32x4_relaxed_madd(a.v[i], b.v[i], c.v[i]); });
 }
 #else
-/// Values of 128 bits as parameters, which are no places in memory: else callers would store all of them before each sum.
-[[gnu::noinline, gnu::cold]] v128_t fma_by_lanes(v128_t a, v128_t b, v128_t c) {
-  float x[4], y[4], z[4];
-  wasm_v128_store(x, a);
-  wasm_v128_store(y, b);
-  wasm_v128_store(z, c);
-  for (int i = 0; i < 4; ++i) z[i] = exact_fma(x[i], y[i], z[i]);
-  return wasm_v128_load(z);
+[[gnu::noinline]] F32 fma_by_lanes(const F32& a, const F32& b, const F32& c) {
+  float x[16], y[16], z[16];
+  store(x, a);
+  store(y, b);
+  store(z, c);
+  for (int i = 0; i < 16; ++i) z[i] = exact_fma(x[i], y[i], z[i]);
+  return load(z);
 }
 
 /// In double precision the products are exact and the sums are rounded. Rounding them once more, to floats, is right
@@ -119,7 +118,7 @@ inline F32 fma(const F32& a, const F32& b, const F32& c) {
   const v128_t tie = wasm_i32x4_eq(lowest, wasm_i32x4_const_splat(INT32_MIN));
   const v128_t small = wasm_u32x4_lt(least, wasm_i32x4_const_splat(0x00800000));
   if (wasm_v128_any_true(wasm_v128_or(tie, small))) [[unlikely]]
-    return map([&](int i) { return fma_by_lanes(a.v[i], b.v[i], c.v[i]); });
+    return fma_by_lanes(a, b, c);
   return sum;
 }
 #endif
