@@ -9,7 +9,8 @@ include_directories(SYSTEM ${DLLM_WINDOWS_LIBRARIES}/include)
 # Asio 1.74 takes std::result_of otherwise, which C++20 removed.
 add_compile_definitions(BOOST_ASIO_HAS_STD_INVOKE_RESULT)
 add_compile_definitions(_FILE_OFFSET_BITS=64 _POSIX_THREAD_SAFE_FUNCTIONS NOMINMAX WIN32_LEAN_AND_MEAN)
-add_compile_options(-g0 -Wno-shorten-64-to-32 -Wno-unused-command-line-argument)
+# zig adds debug information unless it hears -s, also where -g0 asks for none.
+add_compile_options(-s -Wno-shorten-64-to-32 -Wno-implicit-int-conversion -Wno-unused-command-line-argument)
 foreach(name fmt::fmt=fmt PkgConfig::PCRE2=pcre2-8 PkgConfig::UTF8PROC=utf8proc CURL::libcurl=curl)
   string(REPLACE "=" ";" pair ${name})
   list(GET pair 0 target)

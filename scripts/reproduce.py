@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the files of a release twice, in two folders with other names, and compares their bytes.
 
-    scripts/reproduce.py [--forms tarball deb wheels wasm windows] [--cached] [--keep FOLDER]
+    scripts/reproduce.py [--forms tarball deb wheels wasm] [--cached] [--keep FOLDER]
 
 Both builds are of the last commit, from scratch and without the compiler's cache. --cached allows the cache: objects are
 then the same by construction, and what is compared are the libraries, the linking and the packing. Changes that are not
@@ -40,7 +40,7 @@ def compare(one: dict[str, str], other: dict[str, str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--forms", nargs="+", default=["deb", "tarball"], choices=["deb", "tarball", "wheels", "wasm", "windows"])
+    parser.add_argument("--forms", nargs="+", default=["deb", "tarball"], choices=["deb", "tarball", "wheels", "wasm"])
     parser.add_argument("--cached", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, help="where the two folders are, and stay")
     arguments = parser.parse_args()
