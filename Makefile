@@ -18,7 +18,7 @@ TSAN_SERVE = serve serve_limits serve_models serve_loading serve_ranks
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb libraries tarball wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test research figures methods format lint tsan \
+.PHONY: help setup build deb libraries tarball wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test windows windows-test macos research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -56,12 +56,12 @@ release: setup  ## everything that a release has, with notes, bills of materials
 
 # Without the checks, which may fail for an old commit: what it is made from has newer versions.
 release-files: setup
-	@rm -rf build/dllm-*-linux-* build/dllm-*-browser.tar.gz build/wheels build/release/dllm_*.deb
+	@rm -rf build/dllm-*-linux-* build/dllm-*-windows-* build/dllm-*-browser.tar.gz build/wheels build/release/dllm_*.deb
 	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}; set -e; \
 	  for form in $(RELEASE_FORMS); do $(MAKE) --no-print-directory $$form; done; \
 	  case "$(RELEASE_FORMS)" in *wasm*) scripts/tarball.py --site build/wasm/site;; esac; \
 	  scripts/release.py assets --url "$(RELEASE_URL)" $$(ls build/dllm-*-linux-*.tar.?z build/dllm-*.cdx.json build/dllm-*-browser.tar.gz \
-	    build/release/dllm_*.deb build/wheels/*.whl 2>/dev/null)
+	    build/dllm-*-windows-*.zip build/release/dllm_*.deb build/wheels/*.whl 2>/dev/null)
 
 reproduce:  ## whether two builds in two folders give the same bytes, without a cache of the compiler's
 	@scripts/reproduce.py
@@ -145,6 +145,22 @@ wasm-test: wasm build  ## the WebAssembly build: kernels against the scalar set,
 	@scripts/setup --browser
 	@cmake --build --preset wasm -j $(JOBS) --target dllm_kernels_selftest
 	@python3 -B tests/wasm/wasm_test.py build/wasm build/release/dllm
+
+windows: setup  ## (unfinished: docs/guide/windows.md) the program for Windows, and a zip file of it with its digest: build/dllm-VERSION-windows-x86_64.zip
+	@scripts/setup --windows --release
+	@JOBS=$(JOBS) scripts/windows_libraries
+	@cmake --preset windows --log-level=WARNING
+	@cmake --build --preset windows -j $(JOBS) --target dllm
+	@build/release-tools/bin/python scripts/windows_zip.py build/windows
+
+windows-test: windows build  ## the program for Windows under wine, against the native one: answers, files, server, downloads
+	@scripts/setup --wine
+	@python3 -B tests/windows/windows_test.py build/windows/dllm.exe build/release/dllm
+
+macos: setup  ## whether every source is well-formed for macOS, on both of its processors; builds nothing
+	@scripts/setup --zig
+	@scripts/macos_syntax.py --jobs $(JOBS)
+	@scripts/macos_syntax.py --jobs $(JOBS) --target x86_64-macos
 
 bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_filter=Q4_0
 	@scripts/setup --bench

@@ -34,6 +34,8 @@ set(DLLM_HARDENING "")
 set(DLLM_LINK_HARDENING -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "wasm32")
   set(DLLM_LINK_HARDENING "")  # code cannot be written to, and tables of functions are checked by every call
+elseif(WIN32)
+  set(DLLM_LINK_HARDENING "")  # random addresses and pages without code are the linker's default
 endif()
 if(DLLM_HARDEN AND NOT DLLM_SANITIZE AND NOT DLLM_COVERAGE)
   set(optimised $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
@@ -184,7 +186,7 @@ function(dllm_library name)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
   add_library(dllm_${name} STATIC)
   dllm_configure_target(dllm_${name})
-  if(CMAKE_SYSTEM_PROCESSOR STREQUAL "wasm32")
+  if(WIN32 OR CMAKE_SYSTEM_PROCESSOR STREQUAL "wasm32")
     target_compile_options(dllm_${name} PUBLIC -fexperimental-library)  # std::stop_token of libc++ 19
   endif()
   target_include_directories(dllm_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/os_memory.h"
+
 namespace dllm {
 namespace {
 
@@ -64,7 +66,8 @@ void keep_address_space(const std::string& root, std::optional<std::int64_t>& le
 }  // namespace
 
 std::optional<std::int64_t> free_memory(const std::string& root) {
-  std::optional<std::int64_t> least = bytes_in(root + "/proc/meminfo", "MemAvailable:");
+  std::optional<std::int64_t> least = available_memory();
+  if (!least) least = bytes_in(root + "/proc/meminfo", "MemAvailable:");
   keep_address_space(root, least);
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {  // "0::/user.slice", or "4:memory:/docker/abc"

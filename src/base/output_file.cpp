@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/os_files.h"
+#include "base/os_process.h"
 #include "base/system_error.h"
 #include "base/try.h"
 
@@ -101,15 +101,16 @@ struct Place {
 };
 
 Place place_of(const std::string& target) {
-  const auto slash = target.rfind('/');
-  if (slash == std::string::npos) return {".", target};
-  return {slash == 0 ? "/" : target.substr(0, slash), target.substr(slash + 1)};
+  const std::size_t name = file_name_at(target);
+  if (name == 0) return {".", target};
+  // With the separator, which is all that a root has.
+  return {target.substr(0, name), target.substr(name)};
 }
 
 /// -1 and errno. A directory that is writable but not readable can be neither swept nor synchronised.
 int open_directory(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  return fd >= 0 || errno != EACCES ? fd : ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  return fd >= 0 || errno != EACCES ? fd : ::open(path.c_str(), kSearchOnly | O_DIRECTORY | O_CLOEXEC);
 }
 
 std::string_view kind_of(mode_t mode) {
@@ -140,8 +141,7 @@ Expected<bool> examine_target(int directory, const std::string& name, const std:
 
 Expected<void> random_name(char* name) {
   unsigned char bytes[kDigits / 2];
-  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
-    return system_error("cannot draw a name", errno, "getrandom");
+  if (!random_bytes(bytes, sizeof bytes)) return system_error("cannot draw a name", errno, "");
   char* at = std::copy(kPrefix.begin(), kPrefix.end(), name);
   for (const unsigned char byte : bytes) {
     *at++ = "0123456789abcdef"[byte >> 4];

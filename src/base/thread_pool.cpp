@@ -1,13 +1,12 @@
 #include "base/thread_pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cassert>
 #include <chrono>
 #include <functional>
 
 #include "base/background.h"
+#include "base/os_process.h"
 
 namespace dllm {
 namespace {
@@ -164,8 +163,7 @@ void ThreadPool::Crew::work(int worker) {
 }
 
 int default_thread_count() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  if (const int allowed = allowed_processors(); allowed > 0) return allowed;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 

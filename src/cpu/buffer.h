@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <new>
@@ -20,7 +19,7 @@ class Buffer {
     if (rounded < bytes) throw std::bad_alloc();
     data_.reset();
     size_ = 0;
-    data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+    data_.reset(static_cast<std::byte*>(::operator new(rounded, std::align_val_t{kAlignment}, std::nothrow)));
     if (!data_) throw std::bad_alloc();
     size_ = rounded;
   }
@@ -35,7 +34,7 @@ class Buffer {
  private:
   static constexpr std::size_t kAlignment = 64;
   struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
+    void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{kAlignment}); }
   };
   std::unique_ptr<std::byte, Free> data_;
   std::size_t size_ = 0;

@@ -1,19 +1,15 @@
 #include "cpu/peak.h"
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <memory>
+#include <new>
 #include <span>
 #include <system_error>
 
 #include "base/thread_pool.h"
+#include "cpu/page_memory.h"
 
 namespace dllm::cpu {
 namespace {
@@ -44,10 +40,6 @@ double best_rate(ThreadPool& pool, const PeakLoop& loop) {
   for (int i = 1; i < kRuns; ++i) best = std::min(best, run(rounds));
   return static_cast<double>(rounds) * loop.ops_per_round * pool.size() / best;
 }
-
-struct FreeMemory {
-  void operator()(std::byte* data) const { std::free(data); }
-};
 
 double best_read(ThreadPool& pool, const std::byte* data) {
   // The remainder of an uneven split is neither read nor counted.
@@ -90,19 +82,13 @@ Expected<Peaks> measure(int threads) {
     const double found = best_rate(pool, loop);
     if (found > rate.per_second) rate = {found, loop.name};
   }
-  const std::unique_ptr<std::byte, FreeMemory> data(
-      static_cast<std::byte*>(std::aligned_alloc(std::size_t{2} << 20, kReadBytes)));
-  if (!data) return Error{ErrorCode::kResource, "no memory for measuring the bandwidth", "", "256 MiB are needed"};
-#if defined(__linux__)
-  // With small pages this might measure TLB misses rather than memory.
-  madvise(data.get(), kReadBytes, MADV_HUGEPAGE);
-#endif
+  const PageMemory data(kReadBytes);  // of large pages: with small ones this might measure TLB misses
   // Written, so that pages are distinct memory; by the threads, so that each page is near one of them.
   const std::size_t page = std::size_t{2} << 20;
   pool.parallel_for(static_cast<std::int64_t>(kReadBytes / page), [&](std::int64_t i, int) {
-    std::memset(data.get() + static_cast<std::size_t>(i) * page, 1, page);
+    std::memset(data.data() + static_cast<std::size_t>(i) * page, 1, page);
   });
-  peaks.read_bytes_per_second = best_read(pool, data.get());
+  peaks.read_bytes_per_second = best_read(pool, data.data());
   return peaks;
 }
 
@@ -119,6 +105,8 @@ Expected<Peaks> measure_peaks(int threads) {
     return measure(threads);
   } catch (const std::system_error& error) {
     return Error{ErrorCode::kResource, std::string("cannot start threads: ") + error.what(), "", "ask for fewer"};
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kResource, "no memory for measuring the bandwidth", "", "256 MiB are needed"};
   }
 }
 

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 /// Adds one file to the key. A file that cannot be examined adds nothing: opening the model reports it.
 void add_file(const fs::path& path, SourceIdentity& identity) {
   struct stat status{};
-  if (::stat(path.c_str(), &status) != 0) return;
+  if (::stat(path.string().c_str(), &status) != 0) return;
   identity.size += static_cast<std::uint64_t>(status.st_size);
   const auto stamp = static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000u +
                      static_cast<std::uint64_t>(status.st_mtim.tv_nsec);

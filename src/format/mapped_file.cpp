@@ -14,6 +14,7 @@
 #include "base/checksum.h"
 #include "base/file_descriptor.h"
 #include "base/hash.h"
+#include "base/os_files.h"
 #include "base/system_error.h"
 #include "base/try.h"
 
@@ -97,14 +98,6 @@ void MappedFile::Range::install() {
     ::sigaction(SIGBUS, &action, &previous);
   });
 }
-
-namespace {
-
-std::int64_t modified_at(const struct stat& status) {
-  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-}
-
-}  // namespace
 
 Expected<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
   DLLM_TRY(OpenFile file, open_for_reading(path));

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/os_files.h"
 #include "base/try.h"
 #include "format/strict_json.h"
 #include "format/tensor_info.h"
@@ -23,7 +24,7 @@ Expected<std::map<std::string, std::string, std::less<>>> parse_safetensors_inde
   for (const auto& [tensor, file] : json["weight_map"].items()) {
     if (!file.is_string()) return invalid(fmt::format("the file of tensor {} is not a string", quote_name(tensor)));
     const auto& shard = file.template get_ref<const std::string&>();
-    if (shard.empty() || shard == "." || shard == ".." || shard.find('/') != std::string::npos ||
+    if (shard.empty() || shard == "." || shard == ".." || file_name_at(shard) != 0 ||
         shard.find('\0') != std::string::npos)
       return invalid(
           fmt::format("the file {} of tensor {} is not a plain file name", quote_name(shard), quote_name(tensor)));

@@ -64,7 +64,8 @@ std::vector<std::string> RepositoryCache::files(std::string_view commit) const {
   for (fs::recursive_directory_iterator entry(root, failure), end; !failure && entry != end; entry.increment(failure)) {
     std::error_code dangling;
     // Follows the link: its target must exist.
-    if (fs::is_regular_file(entry->path(), dangling)) result.push_back(entry->path().lexically_relative(root).string());
+    if (fs::is_regular_file(entry->path(), dangling))
+      result.push_back(entry->path().lexically_relative(root).generic_string());
   }
   std::ranges::sort(result);
   return result;
@@ -79,6 +80,9 @@ Expected<void> RepositoryCache::link(std::string_view commit, std::string_view p
   const fs::path fresh = at.string() + fmt::format(".{}.link", getpid());
   fs::remove(fresh, failure);
   fs::create_symlink(target, fresh, failure);
+  // Some file systems have no symbolic links, users of Windows may not make them, and wine says that it made one.
+  if (std::error_code missing; failure || !fs::is_symlink(fresh, missing))
+    fs::create_hard_link(blob(etag), fresh, failure);
   if (failure) return io_error(fresh.string(), failure);
   fs::rename(fresh, at, failure);
   if (failure) return io_error(at.string(), failure);

@@ -37,7 +37,8 @@ std::optional<std::string> some_commit(const RepositoryCache& cache, const fs::p
   std::error_code failure;
   for (fs::recursive_directory_iterator ref(folder / "refs", failure), end; !failure && ref != end;
        ref.increment(failure))
-    if (ref->is_regular_file(failure)) names.push_back(ref->path().lexically_relative(folder / "refs").string());
+    if (ref->is_regular_file(failure))
+      names.push_back(ref->path().lexically_relative(folder / "refs").generic_string());
   std::ranges::sort(names);
   for (const std::string& name : names)
     if (auto commit = cache.commit_of(name)) return commit;

@@ -132,6 +132,27 @@ TEST_F(CachedModels, WhatALinkOutsideLeadsToStays) {
   EXPECT_EQ(names(), Names{"o/two"});
 }
 
+TEST_F(CachedModels, ABlobWithAHardLinkGoesWithIt) {
+  add("o/two", "a-Q4_0.gguf", 9);
+  const fs::path blob = folder("models--o--two/blobs/linked"), needed = folder("models--o--two/blobs/needed");
+  const fs::path snapshot = folder("models--o--two/snapshots/c1");
+  write(blob, 20);
+  write(needed, 30);
+  fs::create_hard_link(blob, snapshot / "b-Q8_0.gguf");
+  fs::create_hard_link(needed, snapshot / "c-Q5_0.gguf");
+  const auto removed = remove_model(root(), "o/two:Q8_0");
+  ASSERT_TRUE(removed);
+  EXPECT_EQ(removed->bytes, 20u);
+  EXPECT_FALSE(fs::exists(blob));
+  EXPECT_TRUE(fs::exists(needed));
+  EXPECT_EQ(names(), (Names{"o/two:Q4_0", "o/two:Q5_0"}));
+  ASSERT_TRUE(remove_model(root(), "o/two:Q4_0"));
+  const auto rest = remove_model(root(), names().front());
+  ASSERT_TRUE(rest);
+  EXPECT_GE(rest->bytes, 30u);  // and a branch's commit
+  EXPECT_LT(rest->bytes, 60u);
+}
+
 TEST_F(CachedModels, WhatIsMappedIsNotRemoved) {
   const fs::path blob = add("o/one", "a.gguf", 4096);
   {

@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "base/input_file.h"
+#include "base/os_files.h"
+#include "base/os_home.h"
 #include "base/try.h"
 #include "hub/text.h"
 
@@ -27,7 +29,7 @@ bool is_true(std::string_view value) {
 std::string hf_home(const Environment& environment) {
   if (const std::string home = value_of(environment, "HF_HOME"); !home.empty()) return home;
   if (const std::string cache = value_of(environment, "XDG_CACHE_HOME"); !cache.empty()) return cache + "/huggingface";
-  const std::string home = value_of(environment, "HOME");
+  const std::string home = value_of(environment, kHomeVariable);
   return home.empty() ? "" : home + "/.cache/huggingface";
 }
 
@@ -69,7 +71,7 @@ bool is_inner_path(std::string_view path) {
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('/', begin), path.size());
     const std::string_view part = path.substr(begin, end - begin);
-    if (part.empty() || part == "." || part == "..") return false;
+    if (part.empty() || part == "." || part == ".." || file_name_at(part) != 0) return false;
     begin = end + 1;
   }
   return true;

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/os_sockets.h"
 #include "dllm/version.h"
 #include "hub/certificates.h"
 #include "hub/text.h"
@@ -37,7 +38,7 @@ Certificates certificates_of_this_system() {
   const auto text = [](const char* value) { return std::string(value == nullptr ? "" : value); };
   return find_certificates(process_environment, {text(curl.cainfo), text(curl.capath)}, [](const std::string& path) {
     std::error_code unknown;
-    return std::filesystem::exists(path, unknown);
+    return !kCertificateStore && std::filesystem::exists(path, unknown);
   });
 }
 

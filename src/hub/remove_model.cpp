@@ -37,6 +37,15 @@ fs::path blob_of(const fs::path& file) {
   return failure ? file : real;
 }
 
+/// The same where RepositoryCache::link() could make hard links only.
+fs::path blob_in(const fs::path& folder, const fs::path& file) {
+  std::error_code failure;
+  if (fs::hard_link_count(file, failure) > 1 && !failure && !fs::is_symlink(file, failure))
+    for (fs::directory_iterator one(folder / "blobs", failure), end; !failure && one != end; one.increment(failure))
+      if (std::error_code unknown; fs::equivalent(one->path(), file, unknown)) return blob_of(one->path());
+  return blob_of(file);
+}
+
 struct Doomed {
   Paths links;  ///< of the snapshots
   Paths blobs;  ///< that nothing else refers to
@@ -48,16 +57,17 @@ Doomed doomed_files(const fs::path& folder, const std::vector<std::string>& file
   Paths kept;
   for (const fs::path& file : files_under(folder / "snapshots")) {
     const fs::path inner = file.lexically_relative(folder / "snapshots");
-    const std::string path = inner.lexically_relative(*inner.begin()).string();
+    const std::string path = inner.lexically_relative(*inner.begin()).generic_string();
     const bool goes = std::ranges::find(files, path) != files.end();
     (goes ? doomed.links : kept).insert(file);
   }
   Paths needed;
-  for (const fs::path& file : kept) needed.insert(blob_of(file));
+  for (const fs::path& file : kept) needed.insert(blob_in(folder, file));
   // What a link outside of the cache leads to is not the cache's.
-  const std::string inside = blob_of(folder).string() + "/";
+  const std::string inside = blob_of(folder).generic_string() + "/";
   for (const fs::path& file : doomed.links)
-    if (const fs::path blob = blob_of(file); !needed.contains(blob) && blob.string().starts_with(inside))
+    if (const fs::path blob = blob_in(folder, file);
+        !needed.contains(blob) && blob.generic_string().starts_with(inside))
       doomed.blobs.insert(blob);
   return doomed;
 }
@@ -154,7 +164,8 @@ Expected<Removed> remove_model(const std::string& root, std::string_view name) {
     return in_use(name, fmt::format("process{} {} {} loaded it", users.size() == 1 ? "" : "es", fmt::join(users, ", "),
                                     users.size() == 1 ? "has" : "have"));
   Removed removed;
-  for (const fs::path& file : whole ? files_under(folder) : doomed.blobs) removed.bytes += size_of_file(file);
+  for (const fs::path& file : whole ? files_under(folder) : doomed.blobs)
+    if (blob_in(folder, file) == blob_of(file)) removed.bytes += size_of_file(file);
   if (whole) {
     DLLM_CHECK_OK(remove_path(folder));
     DLLM_CHECK_OK(remove_path(fs::path(cache.lock("x")).parent_path()));

@@ -1,13 +1,13 @@
 #include "serve/api.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <ctime>
 #include <new>
 #include <ostream>
 
+#include "base/os_process.h"
 #include "base/try.h"
 #include "base/utc.h"
 #include "serve/page.h"
@@ -25,7 +25,7 @@ bool same_secret(std::string_view a, std::string_view b) {
 
 std::string random_id() {
   std::uint64_t words[2] = {};
-  if (getrandom(words, sizeof words, 0) != sizeof words) words[0] = static_cast<std::uint64_t>(std::time(nullptr));
+  if (!random_bytes(words, sizeof words)) words[0] = static_cast<std::uint64_t>(std::time(nullptr));
   return fmt::format("{:016x}{:08x}", words[0], static_cast<std::uint32_t>(words[1]));
 }
 

@@ -1,10 +1,9 @@
 #include "serve/file_watch.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <utility>
+
+#include "base/os_process.h"
 
 namespace dllm::serve {
 
@@ -46,7 +45,7 @@ void FileWatch::report_replaced() {
 }
 
 void FileWatch::work(const std::stop_token& stop) {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);  // of this thread; answers come first
+  lower_priority(19);  // answers come first
   bool known = files_.record(stop);
   if (known) log_("the digest of the model's file is known: it may be touched", "");
   while (known && wait(stop)) {

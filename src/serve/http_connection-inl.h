@@ -19,8 +19,6 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -31,6 +29,7 @@
 #include <new>
 #include <optional>
 
+#include "base/os_sockets.h"
 #include "serve/http.h"
 #include "serve/http_head.h"
 
@@ -331,9 +330,9 @@ void Connection::watch() {
 /// from the other only when it is sent something. A closed Unix socket is known.
 void Connection::check_client() {
   if (!answering_ || dead_ || !open_) return;
-  pollfd one{stream_.socket().native_handle(), POLLRDHUP, 0};
-  if (::poll(&one, 1, 0) < 1) return;
-  if ((one.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return abandon();
+  const PeerState state = peer_state(static_cast<std::uintptr_t>(stream_.socket().native_handle()));
+  if (state == PeerState::kGone) return abandon();
+  if (state == PeerState::kSends) return;
   if (Clock::now() >= next_probe_) probe();
 }
 

@@ -6,6 +6,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <set>
 
+#include "base/os_sockets.h"
 #include "base/system_error.h"
 #include "base/try.h"
 #include "serve/http_send-inl.h"
@@ -13,7 +14,9 @@
 namespace dllm::serve {
 namespace {
 
+#if defined(BOOST_ASIO_HAS_LOCAL_SOCKETS)
 using UnixSocket = asio::local::stream_protocol;
+#endif
 
 PeerName peer_of(const tcp::socket& socket) {
   error_code error;
@@ -30,11 +33,12 @@ PeerName peer_of(const tcp::socket& socket) {
   return name;
 }
 
+#if defined(BOOST_ASIO_HAS_LOCAL_SOCKETS)
+
 PeerName peer_of(UnixSocket::socket& socket) {
-  ucred who{};
-  socklen_t size = sizeof who;
-  if (::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return {"unix", "unix"};
-  return {fmt::format("unix:{}:{}", who.uid, who.pid), fmt::format("unix:{}", who.uid)};
+  const auto who = peer_process(socket.native_handle());
+  if (!who) return {"unix", "unix"};
+  return {fmt::format("unix:{}:{}", who->user, who->process), fmt::format("unix:{}", who->user)};
 }
 
 /// A socket file that nobody listens on is left from a server that was killed. Errors: kIo (it is another file, or in
@@ -51,6 +55,8 @@ Expected<void> remove_stale_socket(const std::string& path) {
   if (error == asio::error::connection_refused) ::unlink(path.c_str());
   return {};
 }
+
+#endif
 
 class BeastServer final : public HttpServer, private ConnectionOwner {
  public:
@@ -88,7 +94,9 @@ class BeastServer final : public HttpServer, private ConnectionOwner {
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
   tcp::acceptor acceptor_{io_};
+#if defined(BOOST_ASIO_HAS_LOCAL_SOCKETS)
   UnixSocket::acceptor unix_acceptor_{io_};
+#endif
   asio::signal_set signals_{io_};
   asio::steady_timer retry_{io_}, look_{io_};
 };
@@ -105,12 +113,14 @@ Expected<void> BeastServer::bind_address() {
   const tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor_.open(endpoint.protocol(), error);
   if (error == asio::error::no_descriptors) return system_error("cannot listen", EMFILE, "");
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && kAsksToReuse) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error) return failed("cannot listen");
   return {};
 }
+
+#if defined(BOOST_ASIO_HAS_LOCAL_SOCKETS)
 
 Expected<void> BeastServer::bind_socket() {
   DLLM_CHECK_OK(remove_stale_socket(options_.socket));
@@ -127,6 +137,14 @@ Expected<void> BeastServer::bind_socket() {
   return {};
 }
 
+#else
+
+Expected<void> BeastServer::bind_socket() {
+  return Error{ErrorCode::kUnsupported, "this program has no Unix sockets", "--socket", "use --host and --port"};
+}
+
+#endif
+
 Expected<void> BeastServer::bind() {
   DLLM_CHECK_OK(options_.socket.empty() ? bind_address() : bind_socket());
   error_code error;
@@ -136,10 +154,13 @@ Expected<void> BeastServer::bind() {
   }
   wait_for_signal(false);
   look_after_clients();
-  if (bound_)
+#if defined(BOOST_ASIO_HAS_LOCAL_SOCKETS)
+  if (bound_) {
     accept(unix_acceptor_);
-  else
-    accept(acceptor_);
+    return {};
+  }
+#endif
+  accept(acceptor_);
   return {};
 }
 
@@ -205,7 +226,9 @@ void BeastServer::drain() {
     if (std::exchange(draining_, true)) return;
     error_code ignored;
     acceptor_.close(ignored);
+#if defined(BOOST_ASIO_HAS_LOCAL_SOCKETS)
     unix_acceptor_.close(ignored);
+#endif
     const std::set<Connection*> open = open_;
     for (Connection* connection : open) connection->close_if_idle();
     if (open_.empty()) io_.stop();

@@ -1,8 +1,6 @@
 #include "app/bench/host.h"
 
 #include <fmt/format.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
 #include <ctime>
 #include <fstream>
@@ -12,6 +10,8 @@
 #include "app/bench/build_info.h"
 #include "app/cli/report.h"
 #include "base/host.h"
+#include "base/os_memory.h"
+#include "base/os_process.h"
 #include "base/parse_text.h"
 #include "base/thread_pool.h"
 #include "base/utc.h"
@@ -53,8 +53,6 @@ std::string cpu_family() {
 }  // namespace
 
 nlohmann::ordered_json host_json() {
-  utsname system{};
-  uname(&system);
   nlohmann::ordered_json isas = nlohmann::ordered_json::array();
   for (const CpuIsa& isa : cpu_isas())
     if (isa.available) isas.push_back(isa.name);
@@ -63,10 +61,10 @@ nlohmann::ordered_json host_json() {
   return {{"cpu", cpu_name()},
           {"cpu_family", cpu_family()},
           {"cpus", default_thread_count()},
-          {"memory_bytes", static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE)},
+          {"memory_bytes", memory_size()},
           {"governor", governor.empty() ? "unknown" : governor},
           {"isas", isas},
-          {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+          {"system", host_system().text()},
           {"load_average", parse_double(std::string_view(load).substr(0, load.find(' '))).value_or(0)}};
 }
 
@@ -76,7 +74,10 @@ nlohmann::ordered_json build_json() {
 
 std::string utc_time() { return utc_text(static_cast<std::int64_t>(std::time(nullptr))); }
 
-std::int64_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
+std::int64_t peak_resident_bytes() {
+  const std::int64_t told = peak_resident_memory();
+  return told > 0 ? told : status_bytes("VmHWM:");
+}
 
 void reset_peak_resident() { std::ofstream("/proc/self/clear_refs") << "5"; }
 

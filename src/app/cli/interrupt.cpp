@@ -1,6 +1,5 @@
 #include "app/cli/interrupt.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 
 #include "app/cli/exit_code.h"
 #include "app/cli/process.h"
+#include "base/os_process.h"
 
 namespace dllm::app {
 namespace {
@@ -53,8 +53,8 @@ void close_pipes() {
 
 Interrupt::Interrupt() {
   assert(pipe_ends[0] < 0);
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0) return;  // then SIGINT keeps its default action
-  if (pipe2(held_ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+  if (!open_pipe(pipe_ends, /*blocking=*/true)) return;  // then SIGINT keeps its default action
+  if (!open_pipe(held_ends, /*blocking=*/false)) {
     close_pipes();
     return;
   }

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/os_names.h"
+#include "base/os_process.h"
 #include "base/output_file.h"
 
 namespace dllm::app {
@@ -83,6 +84,7 @@ void prepare_process() {
   for (const int signal : kEnding) handle(signal, on_ending_signal, static_cast<int>(SA_RESETHAND));
   handle(SIGTSTP, on_stop, SA_RESTART);
   signal(SIGXFSZ, SIG_IGN);
+  prepare_standard_streams();
   prepare_name_lookup();
 }
 

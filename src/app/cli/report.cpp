@@ -1,7 +1,6 @@
 #include "app/cli/report.h"
 
 #include <fmt/format.h>
-#include <sys/utsname.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/host.h"
+#include "base/os_process.h"
 #include "base/virtual_parts.h"
 #include "dllm/version.h"
 #include "engine/trace.h"
@@ -84,26 +84,23 @@ nlohmann::ordered_json stats_json(const GenerateStats& stats) {
 
 nlohmann::ordered_json run_config(const LanguageModel& model, const ModelFlags& flags, const ResolvedOptions& options,
                                   const std::string& command) {
-  utsname host{};
-  uname(&host);
-  return {
-      {"options", options_json(options)},
-      {"model",
-       {{"path", flags.path},
-        {"embedded", flags.path.empty()},
-        {"name", model.name()},
-        {"architecture", model.architecture()},
-        {"vocabulary", model.vocab_size()},
-        {"context", model.context_length()}}},
-      {"load",
-       {{"threads", model.threads()},
-        {"isa", model.isa()},
-        {"arithmetic", model.arithmetic()},
-        {"cache_type", flags.load.cache_type},
-        {"activations", flags.load.activations}}},
-      {"version", DLLM_VERSION},
-      {"host", {{"cpu", cpu_name()}, {"system", fmt::format("{} {} {}", host.sysname, host.release, host.machine)}}},
-      {"command", command}};
+  return {{"options", options_json(options)},
+          {"model",
+           {{"path", flags.path},
+            {"embedded", flags.path.empty()},
+            {"name", model.name()},
+            {"architecture", model.architecture()},
+            {"vocabulary", model.vocab_size()},
+            {"context", model.context_length()}}},
+          {"load",
+           {{"threads", model.threads()},
+            {"isa", model.isa()},
+            {"arithmetic", model.arithmetic()},
+            {"cache_type", flags.load.cache_type},
+            {"activations", flags.load.activations}}},
+          {"version", DLLM_VERSION},
+          {"host", {{"cpu", cpu_name()}, {"system", host_system().text()}}},
+          {"command", command}};
 }
 
 nlohmann::ordered_json generation_json(const Generation& generation) {

@@ -1,11 +1,10 @@
 #include "app/npu/flags.h"
 
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/cache_directory.h"
+#include "base/os_process.h"
 #include "base/try.h"
 #include "dllm/version.h"
 #include "model/model.h"
@@ -186,11 +185,7 @@ Expected<npu::ModelShape> NpuModelFlags::load() const {
 }
 
 nlohmann::ordered_json provenance(const std::string& command) {
-  utsname host{};
-  uname(&host);
-  return {{"command", command},
-          {"version", DLLM_VERSION},
-          {"host", fmt::format("{} {} {}", host.sysname, host.release, host.machine)}};
+  return {{"command", command}, {"version", DLLM_VERSION}, {"host", host_system().text()}};
 }
 
 }  // namespace dllm::app

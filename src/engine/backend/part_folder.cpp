@@ -18,6 +18,7 @@
 #include "base/file_descriptor.h"
 #include "base/file_lock.h"
 #include "base/human_bytes.h"
+#include "base/os_files.h"
 #include "base/system_error.h"
 #include "base/try.h"
 #include "engine/backend/rank_parts.h"
@@ -43,15 +44,14 @@ std::vector<KeptPart> kept_parts(const std::string& folder) {
   std::error_code failure;
   for (fs::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
     struct stat status{};
-    if (::lstat(it->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (::lstat(it->path().string().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     if (it->path().extension() == kArriving) {
       const auto lock = FileLock::try_take(it->path().string());
-      if (lock && *lock) ::unlink(it->path().c_str());
+      if (lock && *lock) ::unlink(it->path().string().c_str());
     }
     if (it->path().extension() != kKept) continue;
     constexpr std::uint64_t kBlock = 512;
-    all.push_back({it->path(), static_cast<std::uint64_t>(status.st_blocks) * kBlock,
-                   std::int64_t{status.st_atim.tv_sec} * 1'000'000'000 + status.st_atim.tv_nsec});
+    all.push_back({it->path(), static_cast<std::uint64_t>(status.st_blocks) * kBlock, used_at(status)});
   }
   return all;
 }
@@ -97,7 +97,7 @@ Expected<void> PartFolder::make_room(const FilePart& part) const {
   // Processes that use such a file keep their map of it.
   for (const KeptPart& one : all) {
     if (sum <= most_) break;
-    if (::unlink(one.path.c_str()) == 0) sum -= one.bytes;
+    if (::unlink(one.path.string().c_str()) == 0) sum -= one.bytes;
   }
   return {};
 }

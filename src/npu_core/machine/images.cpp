@@ -46,7 +46,8 @@ std::byte* memory_of(MachineState& state, Space space) {
 /// A copy of a piece of HBM; what nothing has accessed yet is zero.
 std::vector<std::byte> hbm_bytes(const MachineState& state, std::uint64_t address, std::uint64_t count) {
   std::vector<std::byte> bytes(count);
-  const std::uint64_t known = std::min<std::uint64_t>(count, state.hbm.size() - std::min(address, state.hbm.size()));
+  const std::uint64_t known =
+      std::min<std::uint64_t>(count, state.hbm.size() - std::min<std::uint64_t>(address, state.hbm.size()));
   if (known > 0) std::memcpy(bytes.data(), state.hbm.data() + address, known);
   return bytes;
 }

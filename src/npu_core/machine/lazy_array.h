@@ -1,11 +1,11 @@
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <new>
 #include <type_traits>
 #include <utility>
+
+#include "base/os_memory.h"
 
 namespace dllm::npu {
 
@@ -20,9 +20,8 @@ class LazyArray {
   /// Throws std::bad_alloc if the address space is exhausted.
   explicit LazyArray(std::size_t size) : size_(size) {
     if (size == 0) return;
-    void* memory =
-        ::mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
+    void* memory = map_memory(size * sizeof(T), /*reserved=*/true);
+    if (memory == nullptr) throw std::bad_alloc();
     data_ = static_cast<T*>(memory);
   }
   LazyArray(LazyArray&& other) noexcept
@@ -33,7 +32,7 @@ class LazyArray {
     return *this;
   }
   ~LazyArray() {
-    if (data_ != nullptr) ::munmap(data_, size_ * sizeof(T));
+    if (data_ != nullptr) unmap_memory(data_, size_ * sizeof(T));
   }
 
   /// Makes it at least `size` long; pointers into it are then void. Throws std::bad_alloc.
@@ -43,8 +42,8 @@ class LazyArray {
       *this = LazyArray(size);
       return;
     }
-    void* memory = ::mremap(data_, size_ * sizeof(T), size * sizeof(T), MREMAP_MAYMOVE);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
+    void* memory = grow_memory(data_, size_ * sizeof(T), size * sizeof(T));
+    if (memory == nullptr) throw std::bad_alloc();
     data_ = static_cast<T*>(memory);
     size_ = size;
   }

@@ -1,0 +1,25 @@
+# Windows (x86_64, UCRT) from Linux: zig's clang with the headers of mingw-w64, its libc++ and its linker (scripts/setup
+# --windows). zig is one package of PyPI with all of them; Debian 12's mingw-w64 has MSVCRT, whose functions know no UTF-8.
+set(CMAKE_SYSTEM_NAME Windows)
+set(CMAKE_SYSTEM_PROCESSOR x86_64)
+file(GLOB zig ${CMAKE_CURRENT_LIST_DIR}/../build/zig/lib/python3*/site-packages/ziglang/zig)
+if(NOT zig)
+  message(FATAL_ERROR "There is no zig in build/zig: run scripts/setup --windows (make windows does)")
+endif()
+# -mcpu=baseline: zig would take the processor that it runs on.
+foreach(pair C=cc CXX=c++ ASM=cc)
+  string(REPLACE "=" ";" pair ${pair})
+  list(GET pair 0 language)
+  list(GET pair 1 name)
+  set(CMAKE_${language}_COMPILER ${zig} ${name} -target x86_64-windows-gnu -mcpu=baseline)
+endforeach()
+foreach(tool ar ranlib)
+  string(TOUPPER ${tool} name)
+  set(CMAKE_${name} ${CMAKE_CURRENT_LIST_DIR}/../scripts/zig_${tool})
+endforeach()
+set(CMAKE_RC_COMPILER ${zig})  # not used: the program's manifest is compiled by a rule of its own
+set(DLLM_ZIG ${zig})
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)

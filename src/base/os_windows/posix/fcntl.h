@@ -1,0 +1,5 @@
+#pragma once
+
+#include_next <fcntl.h>
+
+#include "windows_posix.h"

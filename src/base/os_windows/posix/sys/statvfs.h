@@ -1,0 +1,5 @@
+#pragma once
+
+#include <fcntl.h>
+
+#include "windows_posix.h"
