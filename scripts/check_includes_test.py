@@ -159,6 +159,18 @@ class Unity(unittest.TestCase):
         self.assertTrue(errors[0].startswith("src/a/y.cpp: 'f' is in an anonymous namespace of x.cpp too"))
 
 
+class Cycles(unittest.TestCase):
+    def errors(self, **includes: list[str]) -> list[str]:
+        return checked.check_cycles({pathlib.Path(f"src/m/{name}.h"): "".join(f'#include "m/{other}.h"\n' for other in others)
+                                     for name, others in includes.items()})
+
+    def test_headers_that_include_each_other_are_named(self) -> None:
+        self.assertEqual(self.errors(a=["b", "c"], b=["c"], c=["missing"]), [])
+        self.assertEqual(self.errors(a=["a"]), ["src/m/a.h: includes itself: a.h -> a.h"])
+        self.assertEqual(self.errors(a=["b"], b=["c"], c=["b"], d=["b", "c"]),
+                         ["src/m/b.h: includes itself: b.h -> c.h -> b.h"])
+
+
 class Tree(unittest.TestCase):
     def test_the_tree_is_clean(self) -> None:
         self.assertEqual(checked.check_tree(), [])

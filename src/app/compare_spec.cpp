@@ -9,12 +9,12 @@
 #include <string>
 
 #include "base/try.h"
-#include "npu_core/config/toml_table.h"
+#include "format/toml_table.h"
 
 namespace dllm::app {
 namespace {
 
-Expected<ComparedOptions> configuration(npu::TomlTable& table) {
+Expected<ComparedOptions> configuration(TomlTable& table) {
   ComparedOptions one;
   DLLM_TRY(one.name, table.text("name"));
   DLLM_TRY(one.options, table.text("options"));
@@ -25,7 +25,7 @@ Expected<ComparedOptions> configuration(npu::TomlTable& table) {
 }  // namespace
 
 Expected<CompareSpec> parse_compare_spec(std::string_view text, const std::string& file) {
-  DLLM_TRY(npu::TomlTable root, npu::TomlTable::parse(text, file));
+  DLLM_TRY(TomlTable root, TomlTable::parse(text, file));
   CompareSpec spec;
   DLLM_TRY(const auto items, root.optional_text("items"));
   DLLM_TRY(const auto choose, root.optional_text("choose"));
@@ -47,7 +47,7 @@ Expected<CompareSpec> parse_compare_spec(std::string_view text, const std::strin
   spec.title = title.value_or("");
   spec.options = options.value_or("");
   std::set<std::string> names;
-  for (npu::TomlTable& table : tables) {
+  for (TomlTable& table : tables) {
     DLLM_TRY(ComparedOptions one, configuration(table));
     if (!names.insert(one.name).second)
       return table.error("name", fmt::format("the name '{}' is given twice", one.name));

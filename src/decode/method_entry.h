@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/latency_table.h"
@@ -77,58 +79,39 @@ struct MethodEntry : MethodDeclaration {
   }
 };
 
-/// "x has no option 'y'"
-Error no_option(const MethodInfo& method, std::string_view key);
+/// Whether this is the method's name or an alias of it; underscores equal hyphens.
+bool is_called(const MethodInfo& method, std::string_view name);
+/// A usage error that lists the known names, or the nearest ones.
+Error unknown_method(std::string_view name, const std::vector<std::string>& known);
 
-namespace detail {
-
-template <class T>
-Expected<T> store_options(const MethodInfo& method, const OptionRows<T>& rows, const OptionMap& given) {
-  T options;
-  for (const auto& [key, value] : given) {
-    const OptionRow<T>* row = nullptr;
-    for (const OptionRow<T>& one : rows)
-      if (one.info.key == key) row = &one;
-    if (row == nullptr) return no_option(method, key);
-    auto fitting = fit_option(row->info, value);
-    if (!fitting) return std::move(fitting).error();
-    row->store(options, *fitting);
-  }
-  return options;
+template <class Entries>
+std::vector<std::string> method_names(const Entries& entries) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries) names.push_back(entry.info.name);
+  return names;
 }
 
-template <class T>
-Expected<OptionMap> complete_options(const MethodInfo& method, const OptionRows<T>& rows, const OptionMap& given,
-                                     const ModelDesc& desc, const MethodContext& context) {
-  auto stored = store_options(method, rows, given);
-  if (!stored) return std::move(stored).error();
-  T options = *std::move(stored);
-  for (const OptionRow<T>& row : rows)
-    if (row.derive && !given.contains(row.info.key))
-      if (const auto value = row.derive(options, desc, context)) row.store(options, *value);
-  OptionMap complete;
-  for (const OptionRow<T>& row : rows) {
-    const bool read = !row.read || row.read(options);
-    if (!read && given.contains(row.info.key)) return option_error(row.info, "is read only " + row.info.condition);
-    if (!read) continue;
-    if (row.check)
-      if (auto fine = row.check(options, desc); !fine) {
-        const Error& error = fine.error();
-        return option_error(row.info, error.what, error.hint);
-      }
-    if (auto value = row.load(options)) complete.emplace(row.info.key, *std::move(value));
-  }
-  return complete;
+/// The entry with that name or alias. Errors: kUsage.
+template <class Entries>
+auto find_method(const Entries& entries, std::string_view name) -> Expected<typename Entries::const_pointer> {
+  for (const auto& entry : entries)
+    if (is_called(entry.info, name)) return &entry;
+  return unknown_method(name, method_names(entries));
 }
 
-}  // namespace detail
+/// What is true of a method with these complete options; of an unknown one, nothing. Constructs no method.
+template <class Object>
+MethodTraits traits_of(const std::vector<MethodEntry<Object>>& entries, const MethodChoice& choice) {
+  const auto entry = find_method(entries, choice.name);
+  return entry && (*entry)->traits ? (*entry)->traits(choice.options) : MethodTraits();
+}
 
 /// Options that do not fit have no traits: nothing can be made of them either.
 template <class Object>
 template <class T, class Facts>
 MethodEntry<Object>&& MethodEntry<Object>::depending_on(OptionRows<T> rows, Facts facts) && {
-  traits = [method = info, rows = std::move(rows), facts](const OptionMap& chosen) {
-    const auto options = detail::store_options(method, rows, chosen);
+  traits = [set = OptionSet<T>(info.name, std::move(rows)), facts](const OptionMap& chosen) {
+    const auto options = set.store(chosen);
     return options ? facts(*options) : MethodTraits();
   };
   return std::move(*this);
@@ -138,19 +121,11 @@ MethodEntry<Object>&& MethodEntry<Object>::depending_on(OptionRows<T> rows, Fact
 /// it.
 template <class Object, class T, class Make>
 MethodEntry<Object> declare_method(std::string name, std::string meaning, OptionRows<T> rows, Make make) {
+  const OptionSet<T> options(name, std::move(rows));
   MethodEntry<Object> entry;
-  entry.info = {std::move(name), {}, std::move(meaning), {}};
-  for (const OptionRow<T>& row : rows) entry.info.options.push_back(row.info);
-  entry.complete = [info = entry.info, rows](const OptionMap& given, const ModelDesc& desc,
-                                             const MethodContext& context) {
-    return detail::complete_options(info, rows, given, desc, context);
-  };
-  entry.make = [info = entry.info, rows, make](const OptionMap& given,
-                                               const MethodContext& context) -> Expected<std::unique_ptr<Object>> {
-    auto options = detail::store_options(info, rows, given);
-    if (!options) return std::move(options).error();
-    return std::unique_ptr<Object>(make(*options, context));
-  };
+  entry.info = {std::move(name), {}, std::move(meaning), options.infos()};
+  entry.complete = std::bind_front(&OptionSet<T>::complete, options);
+  entry.make = options.template maker<Object>(std::move(make));
   return entry;
 }
 

@@ -9,7 +9,6 @@
 
 #include "base/nearest.h"
 #include "base/parse_text.h"
-#include "decode/method_entry.h"
 
 namespace dllm {
 
@@ -21,14 +20,8 @@ Error option_error(const OptionInfo& info, std::string what, std::string hint) {
   return {ErrorCode::kUsage, std::move(what), info.flags.empty() ? info.key : info.flags.front(), std::move(hint)};
 }
 
-Error no_option(const MethodInfo& method, std::string_view key) {
-  return {ErrorCode::kUsage, fmt::format("'{}' has no such option", method.name), std::string(key), ""};
-}
-
-const OptionInfo* MethodDeclaration::option(std::string_view key) const {
-  for (const OptionInfo& one : info.options)
-    if (one.key == key) return &one;
-  return nullptr;
+Error no_option(std::string_view method, std::string_view key) {
+  return {ErrorCode::kUsage, fmt::format("'{}' has no such option", method), std::string(key), ""};
 }
 
 std::string detail::flag_of(std::string_view key) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -206,5 +209,73 @@ OptionRow<T> option(std::string key, V T::* member, std::vector<std::pair<std::s
   row.info.standard = row.load(T{});
   return row;
 }
+
+/// "x has no option 'y'"
+Error no_option(std::string_view method, std::string_view key);
+
+/// The options of one method, by their rows: from values to its struct and back.
+template <class T>
+class OptionSet {
+ public:
+  OptionSet(std::string method, OptionRows<T> rows) : method_(std::move(method)), rows_(std::move(rows)) {}
+
+  std::vector<OptionInfo> infos() const {
+    std::vector<OptionInfo> infos;
+    for (const OptionRow<T>& row : rows_) infos.push_back(row.info);
+    return infos;
+  }
+
+  /// What is absent has the struct's default. Errors: kUsage, with the option's flag.
+  Expected<T> store(const OptionMap& given) const {
+    T options;
+    for (const auto& [key, value] : given) {
+      const auto row =
+          std::ranges::find(rows_, key, [](const OptionRow<T>& one) -> const std::string& { return one.info.key; });
+      if (row == rows_.end()) return no_option(method_, key);
+      auto fitting = fit_option(row->info, value);
+      if (!fitting) return std::move(fitting).error();
+      row->store(options, *fitting);
+    }
+    return options;
+  }
+
+  /// All that are read, with the values that follow from those given. Errors: kUsage, with the option's flag.
+  Expected<OptionMap> complete(const OptionMap& given, const ModelDesc& desc, const MethodContext& context) const {
+    auto stored = store(given);
+    if (!stored) return std::move(stored).error();
+    T options = *std::move(stored);
+    for (const OptionRow<T>& row : rows_)
+      if (row.derive && !given.contains(row.info.key))
+        if (const auto value = row.derive(options, desc, context)) row.store(options, *value);
+    OptionMap complete;
+    for (const OptionRow<T>& row : rows_) {
+      const bool read = !row.read || row.read(options);
+      if (!read && given.contains(row.info.key)) return option_error(row.info, "is read only " + row.info.condition);
+      if (!read) continue;
+      if (row.check)
+        if (auto fine = row.check(options, desc); !fine) {
+          const Error& error = fine.error();
+          return option_error(row.info, error.what, error.hint);
+        }
+      if (auto value = row.load(options)) complete.emplace(row.info.key, *std::move(value));
+    }
+    return complete;
+  }
+
+  /// What makes an `Object` from given or complete options. `make`: see declare_method().
+  template <class Object, class Make>
+  auto maker(Make make) const {
+    return
+        [set = *this, make](const OptionMap& given, const MethodContext& context) -> Expected<std::unique_ptr<Object>> {
+          auto options = set.store(given);
+          if (!options) return std::move(options).error();
+          return std::unique_ptr<Object>(make(*options, context));
+        };
+  }
+
+ private:
+  std::string method_;
+  OptionRows<T> rows_;
+};
 
 }  // namespace dllm

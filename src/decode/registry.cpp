@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
-
-#include "base/nearest.h"
+#include <string>
 
 namespace dllm {
 
@@ -191,10 +190,6 @@ const std::vector<ModeEntry>& modes() {
 const std::vector<CanvasEntry>& canvas_decoders() {
   static const std::vector<CanvasEntry> all = {canvas_entropy_bound(), canvas_threshold()};
   return all;
-}
-
-Error unknown_method(std::string_view name, const std::vector<std::string>& known) {
-  return {ErrorCode::kUsage, fmt::format("'{}' is unknown", name), "", choice_hint(name, known)};
 }
 
 }  // namespace dllm

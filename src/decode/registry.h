@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <memory>
-#include <string>
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
@@ -45,53 +43,5 @@ Expected<void> register_decoder(DecoderEntry entry);
 std::size_t registered_decoders();
 /// Whether the decoder of this name, if there is one, was added at run time.
 bool is_replaceable(std::string_view name);
-
-template <class Entries>
-std::vector<std::string> method_names(const Entries& entries) {
-  std::vector<std::string> names;
-  for (const auto& entry : entries) names.push_back(entry.info.name);
-  return names;
-}
-
-/// A usage error that lists the known names, or the nearest ones.
-Error unknown_method(std::string_view name, const std::vector<std::string>& known);
-
-/// The entry with that name or alias; underscores equal hyphens. Errors: kUsage.
-template <class Entries>
-auto find_method(const Entries& entries, std::string name) -> Expected<typename Entries::const_pointer> {
-  std::replace(name.begin(), name.end(), '_', '-');
-  for (const auto& entry : entries) {
-    const std::vector<std::string>& aliases = entry.info.aliases;
-    if (entry.info.name == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return &entry;
-  }
-  return unknown_method(name, method_names(entries));
-}
-
-/// A method by name with some of its options. Errors: kUsage.
-template <class Object>
-Expected<std::unique_ptr<Object>> make_registered(const std::vector<MethodEntry<Object>>& entries,
-                                                  const MethodChoice& choice, const MethodContext& context) {
-  const auto entry = find_method(entries, choice.name);
-  if (!entry) return entry.error();
-  return (*entry)->make(choice.options, context);
-}
-
-/// What is true of a method with these complete options; of an unknown one, nothing. Constructs no method.
-template <class Object>
-MethodTraits traits_of(const std::vector<MethodEntry<Object>>& entries, const MethodChoice& choice) {
-  const auto entry = find_method(entries, choice.name);
-  return entry && (*entry)->traits ? (*entry)->traits(choice.options) : MethodTraits();
-}
-
-inline Expected<std::unique_ptr<Decoder>> make_decoder(const MethodChoice& choice, const MethodContext& context) {
-  return make_registered(decoders(), choice, context);
-}
-inline Expected<std::unique_ptr<Window>> make_window(const MethodChoice& choice, const MethodContext& context) {
-  return make_registered(windows(), choice, context);
-}
-inline Expected<std::unique_ptr<CachePolicy>> make_cache_policy(const MethodChoice& choice,
-                                                                const MethodContext& context = {}) {
-  return make_registered(caches(), choice, context);
-}
 
 }  // namespace dllm

@@ -9,9 +9,28 @@
 #include "decode/loop/second_path_options.h"
 #include "dllm/error.h"
 #include "dllm/options.h"
+#include "engine/option_parts.h"
 #include "model/model_desc.h"
 
 namespace dllm {
+
+/// What `given` sets, and `base` for the rest: of a preset, of a server. If `given` chooses a method, what `base` sets
+/// for another one does not apply.
+GenerateOptions on_top_of(GenerateOptions base, const GenerateOptions& given);
+
+/// Chooses the method of a part for a model and fills in all of its options, in `resolved`, which has the common ones
+/// already. `decoder`: that of the first part; nullptr: none. Returns nullptr where the part does not apply to the
+/// model. Errors: kUsage, with the option's flag.
+Expected<const MethodDeclaration*> resolve_part(const OptionPart& part, const GenerateOptions& given,
+                                                const ModelDesc& desc, const MethodDeclaration* decoder,
+                                                ResolvedOptions& resolved);
+
+/// For models that refine canvases: an option of models that fill masks.
+Error meaningless_on_canvas(const OptionInfo& info);
+
+/// The methods' view of resolved options. `latency`: borrowed; nullptr: unknown.
+MethodContext method_context(const ResolvedOptions& resolved, const ModelDesc& desc,
+                             const LatencyTable* latency = nullptr);
 
 /// The latency table that the options name: a file's path, or "auto"; empty: no method uses the cost of steps.
 std::string latency_name(const ResolvedOptions& resolved);

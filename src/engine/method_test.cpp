@@ -77,5 +77,33 @@ TEST(Options, TheRegistrySaysWhatAModelIsDecodedBy) {
             "threshold; low-confidence for autoregressive models; native for models of several modes");
 }
 
+// A request's on top of the server's, anyone's on top of a preset's.
+TEST(Options, WhatIsGivenLiesOnTop) {
+  GenerateOptions base, given;
+  base.preset = "exact";
+  base.stop = {"END"};
+  base.temperature = 0.5;
+  base.top_k = 3;
+  base.decoder = {"revision", {{"stable_threshold", 0.9}, {"threshold", 0.8}}};
+  base.cache = {"dual", {{"refresh_every", std::int64_t{4}}}};
+  given.top_k = 5;
+  given.decoder = {"revision", {{"threshold", 0.7}}};
+  GenerateOptions both = on_top_of(base, given);
+  EXPECT_EQ(both.preset, "exact");
+  EXPECT_EQ(both.stop, base.stop);
+  EXPECT_EQ(both.temperature, 0.5);
+  EXPECT_EQ(both.top_k, 5);
+  EXPECT_EQ(both.decoder.options, (OptionMap{{"stable_threshold", 0.9}, {"threshold", 0.7}}));
+  EXPECT_EQ(both.cache.options, base.cache.options);
+  given.preset = "fast";
+  given.stop = {"."};
+  given.decoder.name = "threshold";
+  both = on_top_of(base, given);
+  EXPECT_EQ(both.preset, "fast");
+  EXPECT_EQ(both.stop, given.stop);
+  EXPECT_EQ(both.decoder.name, "threshold");
+  EXPECT_EQ(both.decoder.options, (OptionMap{{"threshold", 0.7}})) << "those of another method do not apply";
+}
+
 }  // namespace
 }  // namespace dllm

@@ -8,7 +8,6 @@
 #include <deque>
 #include <mutex>
 
-#include "base/nearest.h"
 #include "base/try.h"
 #include "decode/loop/canvas_methods.h"
 #include "decode/registry.h"
@@ -72,34 +71,13 @@ std::vector<OptionPart> make_parts() {
   };
 }
 
-Error unknown_key(std::string_view key) {
-  std::vector<std::string> known = {"preset"};
-  const OptionsInfo& all = options_info();
-  for (const OptionInfo& one : all.common) known.push_back(one.key);
-  for (const PartInfo& part : all.parts) {
-    if (!part.selector.key.empty()) known.push_back(part.selector.key);
-    for (const MethodInfo& method : part.methods)
-      for (const OptionInfo& one : method.options) known.push_back(one.key);
-  }
-  const std::string near = nearest(key, known);
-  return {ErrorCode::kUsage, "no method has such an option", std::string(key),
-          near.empty() ? "" : "did you mean '" + near + "'?"};
-}
-
-/// The method's own name, from a name or alias.
-Expected<std::string> method_name(const OptionPart& part, std::string_view text) {
-  std::vector<MethodDeclaration> all;
-  for (const auto* list : {&part.methods, &part.canvas_methods})
-    for (const MethodDeclaration* method : *list) all.push_back(*method);
-  const auto found = find_method(all, std::string(text));
-  if (found) return (*found)->info.name;
-  Error error = found.error();
-  error.where = part.selector.flags.front();
-  error.hint = choice_hint(text, part.selector.choices);
-  return error;
-}
-
 }  // namespace
+
+const MethodDeclaration* named(const std::vector<const MethodDeclaration*>& methods, std::string_view name) {
+  for (const MethodDeclaration* method : methods)
+    if (is_called(method->info, name)) return method;
+  return nullptr;
+}
 
 bool names_option(const OptionInfo& info, std::string_view word) {
   return info.key == word || std::find(info.flags.begin(), info.flags.end(), word) != info.flags.end();
@@ -211,31 +189,6 @@ Expected<void> add_decoder(DecoderEntry entry) {
     }
   }
   return register_decoder(std::move(entry));
-}
-
-Expected<void> GenerateOptions::set(std::string_view key, std::string_view text) {
-  if (key == "preset" || key == "--preset") {
-    DLLM_TRY(const Preset* const found, preset_named(text));
-    preset = found->info.name;
-    return {};
-  }
-  for (const CommonOption& one : common_options()) {
-    if (!names_option(one.info(), key)) continue;
-    DLLM_TRY(const OptionValue value, parse_option(one.info(), text));
-    one.given.store(*this, value);
-    return {};
-  }
-  for (const OptionPart& part : option_parts()) {
-    if (!part.selector.key.empty() && names_option(part.selector, key)) {
-      DLLM_TRY((this->*part.given).name, method_name(part, text));
-      return {};
-    }
-    if (const OptionInfo* info = part.find(key)) {
-      DLLM_TRY((this->*part.given).options[info->key], parse_option(*info, text));
-      return {};
-    }
-  }
-  return unknown_key(key);
 }
 
 }  // namespace dllm

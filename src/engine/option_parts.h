@@ -34,6 +34,9 @@ const std::vector<OptionPart>& option_parts();
 /// the engine's, or if an option has a key or flag of another part or a key that other decoders declare differently.
 Expected<void> add_decoder(DecoderEntry entry);
 
+/// The one with this name or alias; nullptr: there is none.
+const MethodDeclaration* named(const std::vector<const MethodDeclaration*>& methods, std::string_view name);
+
 /// Whether `word` is the option's key or one of its flags.
 bool names_option(const OptionInfo& info, std::string_view word);
 

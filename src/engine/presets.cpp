@@ -6,8 +6,7 @@
 
 #include "base/nearest.h"
 #include "base/try.h"
-#include "engine/common_options.h"
-#include "engine/option_parts.h"
+#include "engine/method.h"
 
 namespace dllm {
 namespace {
@@ -82,7 +81,6 @@ Expected<const Preset*> preset_named(std::string_view name) {
 }
 
 Expected<GenerateOptions> with_preset(const GenerateOptions& given, const ModelDesc& desc) {
-  if (given.preset.empty()) return given;
   DLLM_TRY(const Preset* const preset, preset_named(given.preset));
   if (!preset->fits(desc))
     return Error{ErrorCode::kUsage,
@@ -90,18 +88,7 @@ Expected<GenerateOptions> with_preset(const GenerateOptions& given, const ModelD
                              preset->fits == refines_canvases ? "refine canvases of random tokens"
                                                               : "fill masks and attend to the whole canvas"),
                  "--preset", "leave it out, or give exact"};
-  GenerateOptions merged = preset->info.options;
-  merged.preset = given.preset;
-  merged.stop = given.stop;
-  for (const CommonOption& one : common_options())
-    if (const auto value = one.given.load(given)) one.given.store(merged, *value);
-  for (const OptionPart& part : option_parts()) {
-    const MethodChoice& own = given.*part.given;
-    MethodChoice& base = merged.*part.given;
-    if (!own.name.empty() && own.name != base.name) base = {own.name, {}};
-    for (const auto& [key, value] : own.options) base.options[key] = value;
-  }
-  return merged;
+  return on_top_of(preset->info.options, given);
 }
 
 }  // namespace dllm

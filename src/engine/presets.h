@@ -19,8 +19,8 @@ const std::vector<Preset>& presets();
 /// Errors: kUsage.
 Expected<const Preset*> preset_named(std::string_view name);
 
-/// `given` on top of its preset. If another method is given for a part, the preset's options of that part are dropped.
-/// Errors: kUsage (unknown name, a preset that does not support this model).
+/// `given` on top of the preset that it names (on_top_of()). Errors: kUsage (unknown name, a preset that does not
+/// support this model).
 Expected<GenerateOptions> with_preset(const GenerateOptions& given, const ModelDesc& desc);
 
 }  // namespace dllm

@@ -1,12 +1,10 @@
 #include "engine/resolve.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 
-#include "base/nearest.h"
 #include "base/try.h"
 #include "decode/loop/canvas_methods.h"
 #include "decode/registry.h"
@@ -47,7 +45,7 @@ class Resolution {
   Expected<ResolvedOptions> run() {
     DLLM_CHECK_OK(common());
     DLLM_CHECK_OK(answer());
-    for (const OptionPart& one : option_parts()) DLLM_CHECK_OK(part(one));
+    DLLM_CHECK_OK(parts());
     DLLM_CHECK_OK(unread_by_methods());
     DLLM_CHECK_OK(is_canvas(desc_) ? canvas() : desc_.modes.empty() ? between_parts() : modes());
     list_values();
@@ -134,88 +132,13 @@ class Resolution {
     return {};
   }
 
-  Expected<void> part(const OptionPart& part) {
-    const MethodChoice& choice = given_.*part.given;
-    MethodChoice& result = resolved_.*part.resolved;
-    const auto& methods = is_canvas(desc_) ? part.canvas_methods : part.methods;
-    result.name = choice.name.empty() ? standard(part) : choice.name;
-    if (result.name.empty()) {  // modes, and the model has one way of decoding
-      for (const auto& [key, value] : choice.options) return one_way(*part.find(key));
-      return {};
+  Expected<void> parts() {
+    for (const OptionPart& part : option_parts()) {
+      const MethodDeclaration* const decoder = chosen_.empty() ? nullptr : chosen_.front().method;
+      DLLM_TRY(const MethodDeclaration* const method, resolve_part(part, given_, desc_, decoder, resolved_));
+      if (method != nullptr) chosen_.push_back({&part, method});
     }
-    if (part.standard(desc_).empty()) {
-      const bool fits = std::ranges::any_of(part.methods, [&](const MethodDeclaration* one) {
-        return one->info.name == result.name && one->suits && one->suits(desc_);
-      });
-      if (!fits) return one_way(part.selector);
-      for (const auto& [key, value] : choice.options) return one_way(*part.find(key));
-      result.name.clear();
-      return {};
-    }
-    if (methods.empty()) {
-      if (!choice.name.empty()) return meaningless_on_canvas(part.selector);
-      for (const auto& [key, value] : choice.options) return unread_option(part, nullptr, key);
-      return {};
-    }
-    DLLM_TRY(const MethodDeclaration* const method, find(part, methods, result.name));
-    result.name = method->info.name;
-    if (method->suits)
-      if (const auto fine = method->suits(desc_); !fine)
-        return bad(fine.error().what, part.selector.flags.front(), fine.error().hint);
-    for (const auto& [key, value] : choice.options)
-      if (method->option(key) == nullptr) return unread_option(part, method, key);
-    DLLM_TRY(result.options, method->complete(choice.options, desc_, method_context(resolved_, desc_)));
-    chosen_.push_back({&part, method});
     return {};
-  }
-
-  Error one_way(const OptionInfo& info) const {
-    return option_error(info, "the model was trained for one way of decoding", "leave the option out");
-  }
-
-  /// The name of a part's method where none is given. What the decoder's options ask for, its declaration says.
-  std::string standard(const OptionPart& part) const {
-    if (part.name == "window" && !given_.block_length && !chosen_.empty())
-      if (const MethodDeclaration& decoder = *chosen_.front().method; decoder.implied_window)
-        if (std::string name = decoder.implied_window(given_.decoder.options); !name.empty()) return name;
-    return part.standard(desc_);
-  }
-
-  Expected<const MethodDeclaration*> find(const OptionPart& part, const std::vector<const MethodDeclaration*>& methods,
-                                          std::string name) const {
-    std::replace(name.begin(), name.end(), '_', '-');
-    const auto search = [&](const std::vector<const MethodDeclaration*>& list) -> const MethodDeclaration* {
-      for (const MethodDeclaration* method : list)
-        if (method->info.name == name || std::ranges::count(method->info.aliases, name) > 0) return method;
-      return nullptr;
-    };
-    if (const MethodDeclaration* method = search(methods)) return method;
-    const std::string flag = part.selector.flags.empty() ? part.name : part.selector.flags.front();
-    if (is_canvas(desc_) && search(part.methods) != nullptr)
-      return bad(fmt::format("'{}' fills masks, and the model refines whole canvases of random tokens", name), flag,
-                 fmt::format("leave the option out, or give {}", methods.front()->info.name));
-    std::vector<std::string> known;
-    for (const MethodDeclaration* method : methods) known.push_back(method->info.name);
-    return bad(fmt::format("'{}' is unknown", name), flag, choice_hint(name, known));
-  }
-
-  Error meaningless_on_canvas(const OptionInfo& info) const {
-    return option_error(info, "the model refines whole canvases with its own method, which does not read the option",
-                        "leave the option out");
-  }
-
-  /// `method`: null if the model has no method for this part.
-  Error unread_option(const OptionPart& part, const MethodDeclaration* method, const std::string& key) const {
-    const OptionInfo* info = part.find(key);
-    if (info == nullptr) {
-      std::vector<std::string> known;
-      for (const MethodDeclaration* one : part.methods)
-        for (const OptionInfo& option : one->info.options) known.push_back(option.key);
-      return bad(fmt::format("no {} has an option of this name", part.name), key, choice_hint(key, known));
-    }
-    if (method == nullptr || is_canvas(desc_)) return meaningless_on_canvas(*info);
-    return option_error(*info, fmt::format("{} '{}' does not read it", part.name, method->info.name),
-                        fmt::format("read by {} {}", part.selector.flags.front(), fmt::join(part.readers(key), ", ")));
   }
 
   /// Common options and parts that a chosen method does not use.
@@ -368,18 +291,11 @@ class Resolution {
 
 }  // namespace
 
-MethodContext method_context(const ResolvedOptions& resolved, const ModelDesc& desc, const LatencyTable* latency) {
-  return {.origin = resolved.block_origin == "absolute" ? BlockOrigin::kAbsolute : BlockOrigin::kPromptEnd,
-          // Blocks of a causal model are single tokens on any grid.
-          .block_length = desc.mask ? resolved.block_length : 1,
-          .latency = latency,
-          .length = resolved.length,
-          .newlines = desc.newlines,
-          .compat = resolved.compat};
-}
-
 Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc, std::int32_t canvas) {
-  DLLM_TRY(GenerateOptions given, with_preset(options, desc));
+  GenerateOptions given = options;
+  if (!given.preset.empty()) {
+    DLLM_TRY(given, with_preset(options, desc));
+  }
   if (given.exact_length.value_or(false)) DLLM_CHECK_OK(take_bound_as_canvas(given));
   auto plain = Resolution(given, desc, canvas).run();
   if (!plain || given.length || is_canvas(desc)) return plain;

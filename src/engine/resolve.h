@@ -14,8 +14,4 @@ namespace dllm {
 Expected<ResolvedOptions> resolve_options(const GenerateOptions& options, const ModelDesc& desc,
                                           std::int32_t canvas = 0);
 
-/// The methods' view of resolved options. `latency`: borrowed; nullptr: unknown.
-MethodContext method_context(const ResolvedOptions& resolved, const ModelDesc& desc,
-                             const LatencyTable* latency = nullptr);
-
 }  // namespace dllm

@@ -13,6 +13,7 @@
 #include "engine/answer_length.h"
 #include "engine/common_options.h"
 #include "engine/ends.h"
+#include "engine/method.h"
 #include "engine/option_parts.h"
 #include "serve/foreign_fields.h"
 #include "serve/structure.h"
@@ -150,26 +151,6 @@ Expected<void> limit_length(const LanguageModel& model, const ServerOptions& ser
   return {};
 }
 
-/// A request's options on top of the server's. If the request chooses a method, the options that the server sets for
-/// another method do not apply.
-GenerateOptions over(const GenerateOptions& server, const GenerateOptions& asked) {
-  GenerateOptions result = server;
-  if (!asked.preset.empty()) result.preset = asked.preset;
-  for (const CommonOption& one : common_options())
-    if (const auto value = one.given.load(asked)) one.given.store(result, *value);
-  for (const OptionPart& part : option_parts()) {
-    const MethodChoice& theirs = asked.*part.given;
-    MethodChoice& ours = result.*part.given;
-    if (!theirs.name.empty() && theirs.name != ours.name) {
-      ours = theirs;
-      continue;
-    }
-    for (const auto& [key, value] : theirs.options) ours.options[key] = value;
-  }
-  if (!asked.stop.empty()) result.stop = asked.stop;
-  return result;
-}
-
 }  // namespace
 
 Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& model, const ServerOptions& server,
@@ -209,7 +190,7 @@ Expected<GenerateOptions> read_options(Fields& fields, const LanguageModel& mode
     }
   }
   if (endless) DLLM_CHECK_OK(never_end(model, asked));  // as llama.cpp's `ignore_eos`
-  GenerateOptions options = over(server.defaults, asked);
+  GenerateOptions options = on_top_of(server.defaults, asked);
   if (bound == Bound::kIsCanvas) DLLM_CHECK_OK(bound_to_canvas(asked, options));
   // Other servers ignore these in greedy decoding, and their clients always send them.
   if (options.temperature.value_or(0) == 0)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <functional>
 #include <set>
 
 #include "base/input_file.h"
@@ -56,7 +57,7 @@ Flag flag_of(const OptionInfo& info, const std::vector<std::string>& readers, Ge
           .help = help,
           .default_text = default_text(info),
           .choices = info.choices,
-          .apply = [&options, key = info.key](const std::string& text) { return options.set(key, text); },
+          .apply = std::bind_front(&GenerateOptions::set, &options, info.key),
           .rare = !is_usual(info.key)};
 }
 

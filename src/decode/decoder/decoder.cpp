@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace dllm {
 
@@ -41,6 +42,19 @@ std::int32_t kv_age(const KvCache* cache, Position position) {
 
 Edit commit(const Candidate& candidate) {
   return {candidate.position, candidate.token, EditKind::kCommit, candidate.confidence};
+}
+
+std::vector<Edit> commit_best(std::span<const Candidate> candidates, std::size_t count,
+                              const std::function<double(const Candidate&)>& key) {
+  std::vector<std::pair<double, const Candidate*>> ranked;
+  for (const Candidate& candidate : candidates)
+    if (candidate.eligible) ranked.emplace_back(key(candidate), &candidate);
+  // Candidates are in ascending order of position, so in a stable sort the lower position wins ties.
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  ranked.resize(std::min(count, ranked.size()));
+  std::vector<Edit> edits;
+  for (const auto& [rank, candidate] : ranked) edits.push_back(commit(*candidate));
+  return edits;
 }
 
 std::vector<std::int32_t> transfer_schedule(std::int32_t masks, std::int32_t steps) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -200,8 +201,8 @@ class Decoder {
 
 /// The `count` best eligible candidates as commits: descending `key`, ties by lower position. `key` is called once per
 /// candidate.
-template <class Key>
-std::vector<Edit> commit_best(std::span<const Candidate> candidates, std::size_t count, Key key);
+std::vector<Edit> commit_best(std::span<const Candidate> candidates, std::size_t count,
+                              const std::function<double(const Candidate&)>& key);
 
 /// Tokens to commit in each of `steps` steps (LLaDA's num_transfer_tokens): masks/steps, the remainder first.
 std::vector<std::int32_t> transfer_schedule(std::int32_t masks, std::int32_t steps);
@@ -219,5 +220,3 @@ void leave_the_rest(const Canvas& canvas, std::span<const Candidate> candidates,
 std::vector<Position> generated_positions(const DecodeContext& context);
 
 }  // namespace dllm
-
-#include "decode/decoder/decoder-inl.h"

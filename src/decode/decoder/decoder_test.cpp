@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <set>
@@ -194,12 +195,12 @@ TEST(Timestep, OriginDecidesTheExpectedShare) {
 }
 
 TEST(Registry, UnknownNamesListTheKnownOnes) {
-  const auto decoder = make_decoder({"treshold"}, {});
+  const auto decoder = test::make_decoder({"treshold"}, {});
   ASSERT_FALSE(decoder);
   EXPECT_EQ(decoder.error().code, ErrorCode::kUsage);
   EXPECT_NE(decoder.error().message().find("threshold"), std::string::npos);
-  EXPECT_FALSE(make_window({"x"}, {}));
-  EXPECT_FALSE(make_cache_policy({"x"}));
+  EXPECT_FALSE(test::make_window({"x"}, {}));
+  EXPECT_FALSE(test::make_cache_policy({"x"}));
 }
 
 }  // namespace

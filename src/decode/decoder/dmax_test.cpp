@@ -1,6 +1,7 @@
 // dmax: which tokens it commits, how it reads them, and when a block ends.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 

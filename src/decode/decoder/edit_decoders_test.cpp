@@ -1,6 +1,7 @@
 // Decoders with a state between steps or with edits of committed tokens: credit, hierarchical-remask, draft-edit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -14,6 +15,8 @@ namespace {
 
 using test::decode_rows;
 using test::LogitRow;
+using test::make_cache_policy;
+using test::make_window;
 using test::number;
 using test::prediction;
 using test::random_row;

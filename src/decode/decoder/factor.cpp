@@ -3,6 +3,8 @@
 //
 // Upstream's loop does not distinguish "stopped at the last index" from "never stopped": a break at the last position
 // commits it anyway, so with two masks left both are always committed. --compat keeps that.
+#include <algorithm>
+
 #include "decode/method_entry.h"
 #include "decode/registry.h"
 

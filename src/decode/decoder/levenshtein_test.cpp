@@ -1,6 +1,7 @@
 // Edits of length: the canvas's operations, the decoder's decisions against a recorded reference, and the loop.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

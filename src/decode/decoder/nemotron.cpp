@@ -1,5 +1,6 @@
 // The samplers of Nemotron-Labs-Diffusion (mlx-vlm 0.7.10, models/nemotron_labs_diffusion). All rank the masks of the
 // block by confidence, from k = 0, and the best always goes. Its `fixed` is low-confidence here: so many per step.
+#include <algorithm>
 #include <cmath>
 
 #include "decode/registry.h"

@@ -2,6 +2,7 @@
 // scores.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numbers>
 #include <set>

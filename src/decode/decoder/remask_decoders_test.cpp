@@ -1,7 +1,7 @@
-// Decoders that mask tokens again, and klass, against the authors' programs on whole rows of probabilities: wino,
-// cover, t2m, klass.
+// wino, cover and t2m, which mask tokens again, and klass, against the authors' programs on rows of probabilities.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>

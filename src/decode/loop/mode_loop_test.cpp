@@ -16,6 +16,7 @@ namespace dllm {
 namespace {
 
 using test::FakeBackend;
+using test::make_decoder;
 
 constexpr Position kPromptEnd = 5;
 

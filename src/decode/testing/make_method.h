@@ -34,6 +34,24 @@ std::vector<std::string> names_for(const Entries& entries, const ModelDesc& desc
   return names;
 }
 
+template <class Object>
+Expected<std::unique_ptr<Object>> make_named(const std::vector<MethodEntry<Object>>& entries,
+                                             const MethodChoice& choice, const MethodContext& context) {
+  const auto entry = find_method(entries, choice.name);
+  if (!entry) return entry.error();
+  return (*entry)->make(choice.options, context);
+}
+inline Expected<std::unique_ptr<Decoder>> make_decoder(const MethodChoice& choice, const MethodContext& context) {
+  return make_named(decoders(), choice, context);
+}
+inline Expected<std::unique_ptr<Window>> make_window(const MethodChoice& choice, const MethodContext& context) {
+  return make_named(windows(), choice, context);
+}
+inline Expected<std::unique_ptr<CachePolicy>> make_cache_policy(const MethodChoice& choice,
+                                                                const MethodContext& context = {}) {
+  return make_named(caches(), choice, context);
+}
+
 /// A decoder for an answer of `length` positions.
 inline std::unique_ptr<Decoder> decoder_of(const std::string& name, const OptionMap& options, Position length = 0,
                                            bool compat = false) {

@@ -9,6 +9,7 @@ namespace dllm {
 namespace {
 
 using test::FakeBackend;
+using test::make_window;
 using test::masked_desc;
 using test::MethodResult;
 using test::MethodRun;

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
+#include "format/toml_table.h"
 #include "npu_backend/accuracy/profiles.h"
 #include "npu_core/config/named_file.h"
-#include "npu_core/config/toml_table.h"
 #include "npu_core/device/profile.h"
 #include "npu_core/machine/device_machine.h"
 

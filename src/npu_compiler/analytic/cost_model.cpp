@@ -107,6 +107,121 @@ bool network_cost(const Device& device, const Graph& graph, const Op& any, Opera
   return std::holds_alternative<op::HiddenIn>(any) || std::holds_alternative<op::HiddenOut>(any);
 }
 
+/// What an operator takes of each unit, added to `c`, whose products are counted already. False: an unknown operator.
+class UnitCosts {
+ public:
+  UnitCosts(const Device& device, const Graph& graph, const CostAssumptions& load, const Products& products,
+            OperatorCost& c)
+      : device_(device), graph_(graph), load_(load), products_(products), c_(c) {}
+
+  template <class O>
+  bool add(const O&) const {
+    return std::is_same_v<O, op::GatherScored>;  // which moves no rows
+  }
+  bool add(const op::Embed& o) const {
+    c_.read_bytes = static_cast<double>(value(o.out).rows * value(o.out).width) * device_.numerics.weight_bytes;
+    return true;
+  }
+  bool add(const op::RmsNorm& o) const {
+    elementwise(rms_norm_work(t_), o.x);
+    c_.serial += 5.0 * static_cast<double>(value(o.x).rows * o.groups);  // 1/h, eps, root, reciprocal, address
+    return true;
+  }
+  bool add(const op::Linear& o) const { return gemm(value(o.x).rows, value(o.out).width, value(o.x).width); }
+  bool add(const op::Rope& o) const { return elementwise(rope_work(t_), o.x); }
+  bool add(const op::Hadamard& o) const {
+    return elementwise({1, 1, std::log2(static_cast<double>(o.order)) + 1}, o.x);
+  }
+  bool add(const op::StoreKv& o) const {
+    c_.write_bytes =
+        static_cast<double>(value(o.k).rows * (value(o.k).width + value(o.v).width)) * device_.numerics.kv_bytes;
+    return true;
+  }
+  bool add(const op::Attention& o) const {
+    const std::int64_t rows = value(o.q).rows, per_sequence = ceil_div(rows, load_.sequences);
+    const ArrayKeys& a = device_.array;
+    c_.matrix = attention_cycles(device_, load_.sequences, per_sequence, load_.keys, o.heads, o.kv_heads, o.head_dim);
+    c_.read_bytes = products_.cached * device_.numerics.kv_bytes;
+    const auto packed = static_cast<double>(ceil_div(rows * o.heads * load_.keys, vlen_));
+    const auto tiles = static_cast<double>(rows * o.heads * ceil_div(load_.keys, std::min(vlen_, a.mlen)));
+    add_vector(device_, c_, softmax_work(t_), packed, tiles);
+    // The running rescale of the output: one multiplication and one addition per further tile of keys.
+    const double more = static_cast<double>(ceil_div(load_.keys, a.mlen));
+    const auto out = static_cast<double>(ceil_div(rows * o.heads * o.head_dim, vlen_));
+    c_.vector += 2 * more * out / static_cast<double>(a.vector_units);
+    c_.serial +=
+        tiles * static_cast<double>(ceil_div(o.head_dim, vlen_) * (t_.vector_mul + t_.vector_add) + 8) + c_.matrix;
+    c_.lower_bound = std::max(
+        c_.lower_bound, static_cast<double>(c_.macs) / static_cast<double>(a.blen * a.mlen * a.blen) * a.tile_cycles);
+    return true;
+  }
+  bool add(const op::Glu& o) const { return elementwise(swiglu_work(t_), o.gate); }
+  bool add(const op::Add& o) const { return elementwise({1, 1, static_cast<double>(t_.vector_add)}, o.a); }
+  bool add(const op::Route& o) const { return elementwise(route_work(t_, o, value(o.logits).width), o.logits); }
+  bool add(const op::Experts& o) const {
+    const ExpertProducts e = expert_products(graph_, o);
+    const std::int64_t k = e.width, f = e.inner, n = e.out, parts = std::max<std::int64_t>(1, load_.parts);
+    const ExpertLoad part = expert_load(ceil_div(e.rows, parts), e.count, e.used, device_.array.blen, load_.choices);
+    c_.matrix =
+        part.blocks * static_cast<double>(parts) * (2 * gemm_cycles(device_, 1, f, k) + gemm_cycles(device_, 1, n, f));
+    c_.serial = c_.lower_bound = c_.matrix;
+    c_.read_bytes = c_.weight_bytes;
+    const auto pairs = static_cast<double>(e.rows * e.used);
+    const auto slab_pairs = [&](std::int64_t width) { return pairs * static_cast<double>(ceil_div(width, vlen_)); };
+    // Gathers rows for their expert with the weight of the pair, SwiGLU, adds back with the weight. Only the sums are
+    // new work: a schedule might read rows in place.
+    const double bound =
+        std::max(c_.lower_bound, (slab_pairs(f) + slab_pairs(n)) / static_cast<double>(device_.array.vector_units));
+    add_vector(device_, c_, {1, 0, static_cast<double>(t_.shift)}, slab_pairs(k), slab_pairs(k));
+    add_vector(device_, c_, {2, 0, static_cast<double>(t_.vector_mul + t_.vector_sum)}, pairs, pairs);
+    add_vector(device_, c_, swiglu_work(t_), slab_pairs(f), slab_pairs(f));
+    add_vector(device_, c_, {2, 0, static_cast<double>(t_.vector_mul + t_.vector_add)}, slab_pairs(n), slab_pairs(n));
+    c_.lower_bound = std::max(c_.matrix, bound);
+    c_.vector += unpacking_cycles(device_, c_.weight_bytes);
+    return true;
+  }
+  bool add(const op::ScoreHead& o) const {
+    const std::int64_t rows = value(o.x).rows, vocab = graph_.weight(o.weight).shape.back();
+    gemm(rows, vocab, value(o.x).width);
+    const auto n = static_cast<double>(rows * ceil_div(vocab, vlen_));
+    add_vector(device_, c_, softmax_work(t_), n, n);
+    c_.serial += 3 * n + 7.0 * static_cast<double>(rows);
+    if (!load_.fused_head) {
+      const double bytes = static_cast<double>(rows * vocab) * device_.numerics.logit_bytes;
+      c_.write_bytes += bytes;
+      c_.read_bytes += bytes;
+    }
+    return true;
+  }
+
+ private:
+  const Value& value(ValueId id) const { return graph_.value(id); }
+  bool elementwise(SlabWork work, ValueId id) const {
+    const auto slabs = static_cast<double>(value(id).rows * ceil_div(value(id).width, vlen_));
+    add_vector(device_, c_, work, slabs, slabs);
+    return true;
+  }
+  /// Weights stream once per part of the step; if the parts are unknown, once per half vector SRAM of activations.
+  bool gemm(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    c_.matrix += gemm_cycles(device_, m, n, k);
+    c_.serial += c_.matrix;
+    c_.lower_bound = std::max(c_.lower_bound, c_.matrix);
+    const double rooms = 4.0 * static_cast<double>(m * k) / static_cast<double>(device_.vector_sram_bytes());
+    c_.read_bytes +=
+        c_.weight_bytes * (load_.parts > 0 ? static_cast<double>(load_.parts) : std::max(1.0, std::ceil(rooms)));
+    c_.vector += unpacking_cycles(device_, c_.weight_bytes);
+    return true;
+  }
+
+  const Device& device_;
+  const Graph& graph_;
+  const CostAssumptions& load_;
+  const Products& products_;
+  OperatorCost& c_;
+  const LatencyKeys& t_ = device_.latency;
+  const std::int64_t vlen_ = device_.array.vlen;
+};
+
 }  // namespace
 
 std::string_view bound_name(Bound bound) {
@@ -170,110 +285,14 @@ Expected<CostModel> CostModel::create(const Device& device, double achieved_gbps
 
 /// Fills the units' cycles, bytes and `lower_bound` without memory; false for an unknown operator.
 bool CostModel::cost(const Graph& graph, const CostAssumptions& load, const Op& any, OperatorCost& c) const {
-  const LatencyKeys& t = device_.latency;
-  const std::int64_t vlen = device_.array.vlen;
-  const auto value = [&graph](ValueId id) -> const Value& { return graph.value(id); };
-  const auto slabs = [&](ValueId id) { return static_cast<double>(value(id).rows * ceil_div(value(id).width, vlen)); };
-  const auto elementwise = [&](SlabWork work, ValueId id) { add_vector(device_, c, work, slabs(id), slabs(id)); };
   const Products products = products_of(
       graph, any, {.sequences = load.sequences, .keys = load.keys, .choices = load.choices, .parts = load.parts});
   c.macs = products.macs;
   c.weight_bytes = products.weights * device_.numerics.weight_bytes;
-  // Weights stream once per part of the step; if the parts are unknown, once per half vector SRAM of activations.
-  const auto gemm = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-    c.matrix += gemm_cycles(device_, m, n, k);
-    c.serial += c.matrix;
-    c.lower_bound = std::max(c.lower_bound, c.matrix);
-    const double rooms = 4.0 * static_cast<double>(m * k) / static_cast<double>(device_.vector_sram_bytes());
-    c.read_bytes +=
-        c.weight_bytes * (load.parts > 0 ? static_cast<double>(load.parts) : std::max(1.0, std::ceil(rooms)));
-    c.vector += unpacking_cycles(device_, c.weight_bytes);
-  };
-
   if (!beyond_programs(any).empty()) return false;
   if (network_cost(device_, graph, any, c)) return true;
-  return std::visit(
-      [&](const auto& o) {
-        using O = std::decay_t<decltype(o)>;
-        if constexpr (std::is_same_v<O, op::Embed>) {
-          c.read_bytes = static_cast<double>(value(o.out).rows * value(o.out).width) * device_.numerics.weight_bytes;
-        } else if constexpr (std::is_same_v<O, op::RmsNorm>) {
-          elementwise(rms_norm_work(t), o.x);
-          c.serial += 5.0 * static_cast<double>(value(o.x).rows * o.groups);  // 1/h, eps, root, reciprocal, address
-        } else if constexpr (std::is_same_v<O, op::Linear>) {
-          gemm(value(o.x).rows, value(o.out).width, value(o.x).width);
-        } else if constexpr (std::is_same_v<O, op::Rope>) {
-          elementwise(rope_work(t), o.x);
-        } else if constexpr (std::is_same_v<O, op::Hadamard>) {
-          elementwise({1, 1, std::log2(static_cast<double>(o.order)) + 1}, o.x);
-        } else if constexpr (std::is_same_v<O, op::StoreKv>) {
-          c.write_bytes =
-              static_cast<double>(value(o.k).rows * (value(o.k).width + value(o.v).width)) * device_.numerics.kv_bytes;
-        } else if constexpr (std::is_same_v<O, op::Attention>) {
-          const std::int64_t rows = value(o.q).rows, per_sequence = ceil_div(rows, load.sequences);
-          const ArrayKeys& a = device_.array;
-          c.matrix =
-              attention_cycles(device_, load.sequences, per_sequence, load.keys, o.heads, o.kv_heads, o.head_dim);
-          c.read_bytes = products.cached * device_.numerics.kv_bytes;
-          const auto packed = static_cast<double>(ceil_div(rows * o.heads * load.keys, vlen));
-          const auto tiles = static_cast<double>(rows * o.heads * ceil_div(load.keys, std::min(vlen, a.mlen)));
-          add_vector(device_, c, softmax_work(t), packed, tiles);
-          // The running rescale of the output: one multiplication and one addition per further tile of keys.
-          const double more = static_cast<double>(ceil_div(load.keys, a.mlen));
-          const auto out = static_cast<double>(ceil_div(rows * o.heads * o.head_dim, vlen));
-          c.vector += 2 * more * out / static_cast<double>(a.vector_units);
-          c.serial +=
-              tiles * static_cast<double>(ceil_div(o.head_dim, vlen) * (t.vector_mul + t.vector_add) + 8) + c.matrix;
-          c.lower_bound = std::max(c.lower_bound, static_cast<double>(c.macs) /
-                                                      static_cast<double>(a.blen * a.mlen * a.blen) * a.tile_cycles);
-        } else if constexpr (std::is_same_v<O, op::Glu>) {
-          elementwise(swiglu_work(t), o.gate);
-        } else if constexpr (std::is_same_v<O, op::Add>) {
-          elementwise({1, 1, static_cast<double>(t.vector_add)}, o.a);
-        } else if constexpr (std::is_same_v<O, op::Route>) {
-          elementwise(route_work(t, o, value(o.logits).width), o.logits);
-        } else if constexpr (std::is_same_v<O, op::Experts>) {
-          const ExpertProducts e = expert_products(graph, o);
-          const std::int64_t k = e.width, f = e.inner, n = e.out, parts = std::max<std::int64_t>(1, load.parts);
-          const ExpertLoad part =
-              expert_load(ceil_div(e.rows, parts), e.count, e.used, device_.array.blen, load.choices);
-          c.matrix = part.blocks * static_cast<double>(parts) *
-                     (2 * gemm_cycles(device_, 1, f, k) + gemm_cycles(device_, 1, n, f));
-          c.serial = c.lower_bound = c.matrix;
-          c.read_bytes = c.weight_bytes;
-          const auto pairs = static_cast<double>(e.rows * e.used);
-          const auto slab_pairs = [&](std::int64_t width) {
-            return pairs * static_cast<double>(ceil_div(width, vlen));
-          };
-          // Gathers rows for their expert with the weight of the pair, SwiGLU, adds back with the weight. Only the sums
-          // are new work: a schedule might read rows in place.
-          const double bound = std::max(
-              c.lower_bound, (slab_pairs(f) + slab_pairs(n)) / static_cast<double>(device_.array.vector_units));
-          add_vector(device_, c, {1, 0, static_cast<double>(t.shift)}, slab_pairs(k), slab_pairs(k));
-          add_vector(device_, c, {2, 0, static_cast<double>(t.vector_mul + t.vector_sum)}, pairs, pairs);
-          add_vector(device_, c, swiglu_work(t), slab_pairs(f), slab_pairs(f));
-          add_vector(device_, c, {2, 0, static_cast<double>(t.vector_mul + t.vector_add)}, slab_pairs(n),
-                     slab_pairs(n));
-          c.lower_bound = std::max(c.matrix, bound);
-          c.vector += unpacking_cycles(device_, c.weight_bytes);
-        } else if constexpr (std::is_same_v<O, op::ScoreHead>) {
-          const WeightDecl& weight = graph.weight(o.weight);
-          const std::int64_t rows = value(o.x).rows, vocab = weight.shape.back();
-          gemm(rows, vocab, value(o.x).width);
-          const auto n = static_cast<double>(rows * ceil_div(vocab, vlen));
-          add_vector(device_, c, softmax_work(t), n, n);
-          c.serial += 3 * n + 7.0 * static_cast<double>(rows);
-          if (!load.fused_head) {
-            const double bytes = static_cast<double>(rows * vocab) * device_.numerics.logit_bytes;
-            c.write_bytes += bytes;
-            c.read_bytes += bytes;
-          }
-        } else if constexpr (!std::is_same_v<O, op::GatherScored>) {  // which moves no rows
-          return false;
-        }
-        return true;
-      },
-      any);
+  const UnitCosts units(device_, graph, load, products, c);
+  return std::visit([&units](const auto& o) { return units.add(o); }, any);
 }
 
 bool CostModel::whole_cost(const Graph& graph, const CostAssumptions& load, const Op& any, OperatorCost& c) const {

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "format/toml_table.h"
 #include "npu_compiler/analytic/products.h"
 #include "npu_compiler/workload/profiles.h"
 #include "npu_core/config/named_file.h"
-#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu {
 namespace {

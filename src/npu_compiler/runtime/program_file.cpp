@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "base/try.h"
-#include "npu_core/config/toml_table.h"
+#include "format/toml_table.h"
 
 namespace dllm::npu {
 namespace {

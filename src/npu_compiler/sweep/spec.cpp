@@ -8,8 +8,8 @@
 #include "base/nearest.h"
 #include "base/to_size.h"
 #include "base/try.h"
+#include "format/toml_table.h"
 #include "npu_compiler/analytic/cost_model.h"
-#include "npu_core/config/toml_table.h"
 #include "npu_core/device/keys.h"
 
 namespace dllm::npu {

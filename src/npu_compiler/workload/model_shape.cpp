@@ -5,9 +5,9 @@
 #include <array>
 
 #include "base/try.h"
+#include "format/toml_table.h"
 #include "model/shape.h"
 #include "npu_core/config/named_file.h"
-#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "npu_core/config/toml_table.h"
+#include "format/toml_table.h"
 
 namespace dllm::npu {
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/try.h"
+#include "format/toml_table.h"
 #include "npu_core/config/embedded_files.h"
 #include "npu_core/config/named_file.h"
-#include "npu_core/config/toml_table.h"
 #include "npu_core/device/checks.h"
 #include "npu_core/device/keys.h"
 

@@ -9,8 +9,8 @@
 
 #include "base/integers.h"
 #include "base/try.h"
+#include "format/toml_table.h"
 #include "npu_core/config/embedded_files.h"
-#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu::dram {
 namespace {
@@ -27,25 +27,8 @@ Expected<AddressMap::Field> AddressMap::field_of(std::string_view word) {
                fmt::format("fields: {}", fmt::join(kFieldNames, ", "))};
 }
 
-Expected<AddressMap> AddressMap::parse(std::string_view text, const std::string& file, std::string_view name,
-                                       const DramStandard& standard, int channels) {
-  if (channels < 1 || !std::has_single_bit(static_cast<unsigned>(channels)))
-    return Error{ErrorCode::kUsage, fmt::format("{} channels", channels), "", "the number must be a power of two"};
-  const std::array<int, kFields> bits = {log2_exact(channels),
-                                         log2_exact(standard.pseudochannels),
-                                         log2_exact(standard.sids),
-                                         log2_exact(standard.bank_groups),
-                                         log2_exact(standard.banks_per_group),
-                                         log2_exact(standard.columns),
-                                         log2_exact(standard.rows)};
-  DLLM_TRY(TomlTable root, TomlTable::parse(text, file));
-  DLLM_TRY(TomlTable table, root.table(name));
-  DLLM_TRY(const std::vector<std::string> order, table.texts("order"));
-  DLLM_CHECK_OK(table.text("summary"));  // for readers of the file
-
-  AddressMap map;
-  map.name_ = name;
-  std::array<int, kFields> taken{};
+Expected<void> AddressMap::add_slices(const TomlTable& table, const std::vector<std::string>& order, const Bits& bits) {
+  Bits taken{};
   int at = 0;
   bool run_open = true;  // columns at the bottom, before any other field that has bits
   for (const std::string& word : order) {
@@ -62,9 +45,9 @@ Expected<AddressMap> AddressMap::parse(std::string_view text, const std::string&
       count = std::min(count, wanted);  // a short field has fewer bits than the mapping would use first
     }
     if (count == 0) continue;
-    if (*field == kColumn && run_open) map.run_ <<= count;
+    if (*field == kColumn && run_open) run_ <<= count;
     if (*field != kColumn) run_open = false;
-    map.slices_.push_back({*field, at, taken[index], (std::uint64_t{1} << count) - 1});
+    slices_.push_back({*field, at, taken[index], (std::uint64_t{1} << count) - 1});
     taken[index] += count;
     at += count;
   }
@@ -72,37 +55,65 @@ Expected<AddressMap> AddressMap::parse(std::string_view text, const std::string&
     if (taken[i] != bits[i])
       return table.error("order", fmt::format("'{}' is not fully mapped", kFieldNames[i]),
                          "end with the bare name of the field");
+  bursts_ = std::uint64_t{1} << at;
+  return {};
+}
+
+Expected<void> AddressMap::add_fold(TomlTable& fold, const Bits& bits, int& chained) {
+  DLLM_TRY(const std::string target_name, fold.text("field"));
+  DLLM_TRY(const std::string source_name, fold.text("source"));
+  DLLM_TRY(const std::optional<std::int64_t> shift, fold.optional_integer("shift"));
+  DLLM_TRY(const std::optional<bool> chain, fold.optional_boolean("chained"));
+  DLLM_CHECK_OK(fold.finish());
+  DLLM_TRY(const Field target, field_of(target_name));
+  DLLM_TRY(const Field source, field_of(source_name));
+  if (target == kRow || target == kColumn)
+    return fold.error("field", "rows and columns cannot be folded: two addresses would meet");
+  if (source != kRow && source != kColumn)
+    return fold.error("source", "only rows and columns can be folded in: the mapping must stay invertible");
+  const int width = bits[static_cast<std::size_t>(target)];
+  const int by = chain.value_or(false) ? chained : static_cast<int>(shift.value_or(0));
+  if (by < 0 || by > 30) return fold.error("shift", "the shift is outside 0 .. 30");
+  chained += chain.value_or(false) ? width : 0;
+  // A folded column bit moves neighbouring columns into different banks, so a run ends below it.
+  if (width > 0 && source == kColumn) run_ = std::min(run_, 1 << by);
+  folds_.push_back({target, source, by, (std::uint32_t{1} << width) - 1});
+  return {};
+}
+
+void AddressMap::fill_tables(const Bits& bits) {
+  bank_bits_ = bits[kBank];
+  bank_group_bits_ = bits[kBankGroup];
+  tables_.resize(static_cast<std::size_t>(std::bit_width(bursts_ - 1) + 7) / 8);
+  for (std::size_t i = 0; i < tables_.size(); ++i)
+    for (std::uint64_t byte = 0; byte < 256; ++byte) tables_[i][byte] = pack(byte << (8 * i));
+}
+
+Expected<AddressMap> AddressMap::parse(std::string_view text, const std::string& file, std::string_view name,
+                                       const DramStandard& standard, int channels) {
+  if (channels < 1 || !std::has_single_bit(static_cast<unsigned>(channels)))
+    return Error{ErrorCode::kUsage, fmt::format("{} channels", channels), "", "the number must be a power of two"};
+  const Bits bits = {log2_exact(channels),
+                     log2_exact(standard.pseudochannels),
+                     log2_exact(standard.sids),
+                     log2_exact(standard.bank_groups),
+                     log2_exact(standard.banks_per_group),
+                     log2_exact(standard.columns),
+                     log2_exact(standard.rows)};
+  DLLM_TRY(TomlTable root, TomlTable::parse(text, file));
+  DLLM_TRY(TomlTable table, root.table(name));
+  DLLM_TRY(const std::vector<std::string> order, table.texts("order"));
+  DLLM_CHECK_OK(table.text("summary"));  // for readers of the file
+  AddressMap map;
+  map.name_ = name;
+  DLLM_CHECK_OK(map.add_slices(table, order, bits));
   if (table.contains("xor")) {
     DLLM_TRY(std::vector<TomlTable> folds, table.tables("xor"));
     int chained = 0;
-    for (TomlTable& fold : folds) {
-      DLLM_TRY(const std::string target, fold.text("field"));
-      DLLM_TRY(const std::string source, fold.text("source"));
-      DLLM_TRY(const std::optional<std::int64_t> shift, fold.optional_integer("shift"));
-      DLLM_TRY(const std::optional<bool> chain, fold.optional_boolean("chained"));
-      DLLM_CHECK_OK(fold.finish());
-      DLLM_TRY(const Field target_field, field_of(target));
-      DLLM_TRY(const Field source_field, field_of(source));
-      if (target_field == kRow || target_field == kColumn)
-        return fold.error("field", "rows and columns cannot be folded: two addresses would meet");
-      if (source_field != kRow && source_field != kColumn)
-        return fold.error("source", "only rows and columns can be folded in: the mapping must stay invertible");
-      const int width = bits[static_cast<std::size_t>(target_field)];
-      const int by = chain.value_or(false) ? chained : static_cast<int>(shift.value_or(0));
-      if (by < 0 || by > 30) return fold.error("shift", "the shift is outside 0 .. 30");
-      chained += chain.value_or(false) ? width : 0;
-      // A folded column bit moves neighbouring columns into different banks, so a run ends below it.
-      if (width > 0 && source_field == kColumn) map.run_ = std::min(map.run_, 1 << by);
-      map.folds_.push_back({target_field, source_field, by, (std::uint32_t{1} << width) - 1});
-    }
+    for (TomlTable& fold : folds) DLLM_CHECK_OK(map.add_fold(fold, bits, chained));
   }
   DLLM_CHECK_OK(table.finish());
-  map.bank_bits_ = bits[kBank];
-  map.bank_group_bits_ = bits[kBankGroup];
-  map.bursts_ = std::uint64_t{1} << at;
-  map.tables_.resize(static_cast<std::size_t>(at + 7) / 8);
-  for (std::size_t i = 0; i < map.tables_.size(); ++i)
-    for (std::uint64_t byte = 0; byte < 256; ++byte) map.tables_[i][byte] = map.pack(byte << (8 * i));
+  map.fill_tables(bits);
   return map;
 }
 

@@ -9,6 +9,10 @@
 #include "dllm/error.h"
 #include "npu_core/dram/standard.h"
 
+namespace dllm {
+class TomlTable;
+}
+
 namespace dllm::npu::dram {
 
 /// Location of a burst. `bank` counts over stack id, bank group and bank of the pseudo-channel, most significant first.
@@ -55,7 +59,13 @@ class AddressMap {
     int shift;
     std::uint32_t mask;
   };
+  using Bits = std::array<int, kFields>;  ///< of each field
   static Expected<Field> field_of(std::string_view word);
+  /// `order`: "FIELD" or "FIELD:BITS" from the lowest bit. Errors: a field that is unknown or not wholly mapped.
+  Expected<void> add_slices(const TomlTable& table, const std::vector<std::string>& order, const Bits& bits);
+  /// Errors: what cannot be inverted. `chained`: where a chained fold begins, which this one then moves on.
+  Expected<void> add_fold(TomlTable& fold, const Bits& bits, int& chained);
+  void fill_tables(const Bits& bits);
   std::uint64_t pack(std::uint64_t burst) const;  ///< channel, pseudo-channel, bank, column, row from the lowest byte
 
   std::string name_;

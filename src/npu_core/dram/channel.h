@@ -169,6 +169,7 @@ class Channel {
   // channel_issue.cpp
   void issue(const Candidate& candidate);
   void issue_column(const Candidate& candidate);
+  void delay_after_column(Pseudochannel& pc, int bank_index, Tick at, int direction);
   Entry* oldest_conflict(Pseudochannel& pc, int bank);
   void issue_activate(const Candidate& candidate);
   void close_bank(Pseudochannel& pc, int bank, Tick at);

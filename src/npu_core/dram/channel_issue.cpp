@@ -64,24 +64,14 @@ void Channel::attribute(Pseudochannel& pc, const Bank& bank, Tick at, int direct
   pc.last_direction = direction;
 }
 
-void Channel::issue_column(const Candidate& candidate) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
-  Entry& entry = entries_[static_cast<std::size_t>(candidate.entry)];
-  Bank& bank = pc.banks[entry.bank];
-  Group& group = pc.groups[static_cast<std::size_t>(group_of(entry.bank))];
-  const Tick at = candidate.at;
-  const int direction = candidate.command == Command::kRead ? 0 : 1;
-  const auto d = static_cast<std::size_t>(direction);
-  attribute(pc, bank, at, direction);
-  pc.column_stale = true;
-  if (((pc.want_row[0] | pc.want_row[1]) >> entry.bank) & 1) pc.row_stale = true;  // its precharge moved
-
-  column_bus_ = at + config_.standard.column_ticks;
-  if (config_.standard.shared_bus) row_bus_ = column_bus_;
+/// When the next commands may follow a burst at `at`.
+void Channel::delay_after_column(Pseudochannel& pc, int bank_index, Tick at, int direction) {
+  Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
+  Group& group = pc.groups[static_cast<std::size_t>(group_of(bank_index))];
   if (direction == 0) {
     later(pc.next_column[0], at + t_.ccd_s);
     later(pc.next_other_sid, at + t_.ccd_r);
-    pc.last_sid = sid_of(entry.bank);
+    pc.last_sid = sid_of(bank_index);
     later(pc.next_column[1], at + t_.rtw);
     later(group.next_column[0], at + t_.ccd_l);
     later(bank.next_precharge, at + t_.rtp);
@@ -95,6 +85,22 @@ void Channel::issue_column(const Candidate& candidate) {
     ++pc.stats.writes;
   }
   bank.last_column = at;
+}
+
+void Channel::issue_column(const Candidate& candidate) {
+  Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
+  Entry& entry = entries_[static_cast<std::size_t>(candidate.entry)];
+  Bank& bank = pc.banks[entry.bank];
+  const Tick at = candidate.at;
+  const int direction = candidate.command == Command::kRead ? 0 : 1;
+  const auto d = static_cast<std::size_t>(direction);
+  attribute(pc, bank, at, direction);
+  pc.column_stale = true;
+  if (((pc.want_row[0] | pc.want_row[1]) >> entry.bank) & 1) pc.row_stale = true;  // its precharge moved
+
+  column_bus_ = at + config_.standard.column_ticks;
+  if (config_.standard.shared_bus) row_bus_ = column_bus_;
+  delay_after_column(pc, entry.bank, at, direction);
   (entry.need == Entry::kHit    ? pc.stats.row_hits
    : entry.need == Entry::kMiss ? pc.stats.row_misses
                                 : pc.stats.row_conflicts)++;

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "base/try.h"
+#include "format/toml_table.h"
 #include "npu_core/config/named_file.h"
-#include "npu_core/config/toml_table.h"
 
 namespace dllm::npu::dram {
 namespace {

@@ -77,9 +77,50 @@ Expected<void> place_words(SamplingKernel& k) {
   return {};
 }
 
+/// Rows of vector SRAM: three groups of a row per item, as the published kernel allocates them.
+void place_published_rows(SamplingKernel& k) {
+  SamplingShape& s = k.shape;
+  SamplingLayout& at = k.layout;
+  at.mask_row = u64(s.batch);
+  at.transfer_row = u64(2 * s.batch);
+  if (s.preload == 0) s.preload = k.machine.prefetch_v_rows;
+  k.machine.prefetch_v_rows = static_cast<int>(s.preload);
+  at.mask_steps = s.steps;
+  at.vram_rows = u64(3 * s.batch + ceil_div(s.block * at.vectors, s.preload) * s.preload);
+  s.chunk = at.padded_vocab;
+}
+
+/// Rows of the forms that read a vocabulary in chunks, of the `rows` that the device has.
+void place_chunk_rows(SamplingKernel& k, std::int64_t rows) {
+  SamplingShape& s = k.shape;
+  SamplingLayout& at = k.layout;
+  const std::int64_t vlen = k.machine.vlen;
+  at.transfer_row = 1;
+  at.mask_row = 2;
+  const std::int64_t fixed = 2 + s.batch, room = rows - fixed;
+  const std::int64_t least = s.form == SamplingForm::kOnePass ? 2 : 1;
+  if (s.chunk == 0 || s.chunk > at.padded_vocab)
+    s.chunk = vlen * std::min(at.vectors, std::max<std::int64_t>(1, room / (least + 1)));
+  std::int64_t chunk_rows = s.chunk / vlen;
+  if (s.form == SamplingForm::kOnePass) {
+    // Chunks of equal length, with as little padding as possible.
+    const std::int64_t chunks = ceil_div(at.vectors, chunk_rows);
+    chunk_rows = ceil_div(at.vectors, chunks);
+    at.vectors = chunks * chunk_rows;
+    at.padded_vocab = at.vectors * vlen;
+    s.chunk = chunk_rows * vlen;
+  }
+  if (s.preload == 0) s.preload = chunk_rows;
+  const std::int64_t buffer = ceil_div(chunk_rows, s.preload) * s.preload;
+  if (s.form == SamplingForm::kOnePass)
+    at.buffers =
+        std::clamp<std::int64_t>(std::min(room / buffer, s.block * at.vectors / chunk_rows + 1), least, kMaxBuffers);
+  at.vram_rows = u64(fixed + at.buffers * buffer);
+}
+
 /// Fills in the defaults of the shape, and places everything.
 Expected<void> place(SamplingKernel& k) {
-  SamplingShape& s = k.shape;
+  const SamplingShape& s = k.shape;
   SamplingLayout& at = k.layout;
   const std::int64_t vlen = k.machine.vlen;
   const auto rows = static_cast<std::int64_t>(k.machine.vram_elements / u64(vlen));
@@ -87,38 +128,10 @@ Expected<void> place(SamplingKernel& k) {
   at.padded_vocab = at.vectors * vlen;
   const bool published = s.form == SamplingForm::kPublished;
   at.confidence_row = 0;
-  if (published) {
-    // Three groups of a row per item, as the published kernel allocates them.
-    at.mask_row = u64(s.batch);
-    at.transfer_row = u64(2 * s.batch);
-    if (s.preload == 0) s.preload = k.machine.prefetch_v_rows;
-    k.machine.prefetch_v_rows = static_cast<int>(s.preload);
-    at.mask_steps = s.steps;
-    at.vram_rows = u64(3 * s.batch + ceil_div(s.block * at.vectors, s.preload) * s.preload);
-    s.chunk = at.padded_vocab;
-  } else {
-    at.transfer_row = 1;
-    at.mask_row = 2;
-    const std::int64_t fixed = 2 + s.batch, room = rows - fixed;
-    const std::int64_t least = s.form == SamplingForm::kOnePass ? 2 : 1;
-    if (s.chunk == 0 || s.chunk > at.padded_vocab)
-      s.chunk = vlen * std::min(at.vectors, std::max<std::int64_t>(1, room / (least + 1)));
-    std::int64_t chunk_rows = s.chunk / vlen;
-    if (s.form == SamplingForm::kOnePass) {
-      // Chunks of equal length, with as little padding as possible.
-      const std::int64_t chunks = ceil_div(at.vectors, chunk_rows);
-      chunk_rows = ceil_div(at.vectors, chunks);
-      at.vectors = chunks * chunk_rows;
-      at.padded_vocab = at.vectors * vlen;
-      s.chunk = chunk_rows * vlen;
-    }
-    if (s.preload == 0) s.preload = chunk_rows;
-    const std::int64_t buffer = ceil_div(chunk_rows, s.preload) * s.preload;
-    if (s.form == SamplingForm::kOnePass)
-      at.buffers =
-          std::clamp<std::int64_t>(std::min(room / buffer, s.block * at.vectors / chunk_rows + 1), least, kMaxBuffers);
-    at.vram_rows = u64(fixed + at.buffers * buffer);
-  }
+  if (published)
+    place_published_rows(k);
+  else
+    place_chunk_rows(k, rows);
   if (at.vram_rows > u64(rows))
     return bad(fmt::format("{} rows of vector SRAM are needed, the device has {}", at.vram_rows, rows),
                published ? "use --form chunked with a --chunk" : "a smaller --chunk");

@@ -174,11 +174,7 @@ void TimingSimulator::serial(const IssueEvent& event) {
   } else {
     *where += cycles;
   }
-  for (std::size_t e = 0; e < kEngines; ++e) {
-    EngineTime& time = accounts_.time(static_cast<Engine>(e));
-    time.settled += cycles;
-    (e == index_of(engine) ? time.busy : time.stall[index_of(Cause::kSerial)]) += cycles;
-  }
+  settle_serial(engine, cycles);
   RegionTiming& here = region();
   here.cycles += cycles;
   here.busy[index_of(engine)] += cycles;
@@ -190,6 +186,15 @@ void TimingSimulator::serial(const IssueEvent& event) {
   if (sink_ != nullptr)
     sink_->instruction({&event, engine, region_, now_, now_, now_ + cycles, now_ + cycles, cost.pipe});
   now_ += cycles;
+}
+
+/// All other engines wait for the one that works.
+void TimingSimulator::settle_serial(Engine engine, Cycle cycles) {
+  for (std::size_t e = 0; e < kEngines; ++e) {
+    EngineTime& time = accounts_.time(static_cast<Engine>(e));
+    time.settled += cycles;
+    (e == index_of(engine) ? time.busy : time.stall[index_of(Cause::kSerial)]) += cycles;
+  }
 }
 
 void TimingSimulator::executed(const ExecutedInstruction& instruction, Cycle busy) {
@@ -244,6 +249,13 @@ TimingReport TimingSimulator::finish() {
     report_.write_bytes += r.write_bytes;
   }
   report_.regions = std::move(regions_);
+  report_memory(simulated);
+  report_energy();
+  report_.host_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  return std::move(report_);
+}
+
+void TimingSimulator::report_memory(Cycle simulated) {
   memory_.advance(simulated);  // its breakdown covers the simulated time
   DramTiming& dram = report_.dram;
   const dram::DramStandard& standard = memory_.config().standard;
@@ -266,6 +278,9 @@ TimingReport TimingSimulator::finish() {
       dram.joules += dram_energy(device_, stats);
     }
   dram.elapsed_ns = static_cast<double>(report_.total) / device_.clock.ghz;
+}
+
+void TimingSimulator::report_energy() {
   // Serial issue does not count accesses of vector SRAM; only loads write matrix SRAM.
   const bool serial = options_.issue == IssueMode::kSerial;
   const auto loads = report_.ops[static_cast<std::size_t>(Op::H_PREFETCH_M)].count;
@@ -279,8 +294,6 @@ TimingReport TimingSimulator::finish() {
                   .matrix_bytes_written = loads > 0 ? static_cast<double>(report_.read_bytes) : 0};
   report_.energy = step_energy(device_, work, report_.seconds(device_));
   report_.joules = report_.energy.total();
-  report_.host_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
-  return std::move(report_);
 }
 
 Expected<TimingReport> simulate(const Device& device, const MachineConfig& config, const Program& program,

@@ -70,6 +70,7 @@ class TimingSimulator final : public IssueObserver {
   };
 
   void serial(const IssueEvent& event);
+  void settle_serial(Engine engine, Cycle cycles);
   void overlapped(const IssueEvent& event);
   // Conditions before dispatch, and the dispatch.
   Earliest head() const;
@@ -94,6 +95,8 @@ class TimingSimulator final : public IssueObserver {
   void executed(const ExecutedInstruction& instruction, Cycle busy);
   void fetch(std::uint32_t index);
   void collect_transfers();
+  void report_memory(Cycle simulated);
+  void report_energy();
   void period_begins();
   TimingSnapshot snapshot();
   RegionTiming& region() { return regions_[region_]; }

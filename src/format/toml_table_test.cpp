@@ -1,10 +1,8 @@
-#include "npu_core/config/toml_table.h"
+#include "format/toml_table.h"
 
 #include <gtest/gtest.h>
 
-#include "npu_core/config/embedded_files.h"
-
-namespace dllm::npu {
+namespace dllm {
 namespace {
 
 constexpr std::string_view kText = "name = \"x\"\ncount = 3\n\n[sram]\nrows = 4\nratio = 2\n";
@@ -116,14 +114,5 @@ TEST(TomlTable, ScalarTexts) {
   EXPECT_EQ(*root->scalar_texts("b"), std::vector<std::string>{"true"});
 }
 
-TEST(EmbeddedFiles, EveryOneParses) {
-  EXPECT_FALSE(core_profiles().empty());
-  for (const EmbeddedFile& file : core_profiles()) {
-    auto root = TomlTable::parse(file.text, std::string(file.name));
-    EXPECT_TRUE(root) << root.error().message();
-  }
-  EXPECT_FALSE(find_embedded_file(core_profiles(), "none"));
-}
-
 }  // namespace
-}  // namespace dllm::npu
+}  // namespace dllm

@@ -11,7 +11,7 @@
 #include "base/strict_object.h"
 #include "dllm/error.h"
 
-namespace dllm::npu {
+namespace dllm {
 
 /// One TOML table, read strictly (base/strict_object.h): an unknown key is an error with its line.
 ///
@@ -58,4 +58,4 @@ class TomlTable : public StrictObject {
 Expected<std::string> with_override(std::string_view text, const std::string& file, std::string_view key,
                                     std::string_view value);
 
-}  // namespace dllm::npu
+}  // namespace dllm

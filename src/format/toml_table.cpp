@@ -1,4 +1,4 @@
-#include "npu_core/config/toml_table.h"
+#include "format/toml_table.h"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -9,7 +9,7 @@
 
 #include "base/try.h"
 
-namespace dllm::npu {
+namespace dllm {
 namespace {
 
 /// The library limits how deep values are nested, but not the parts of keys: each is a table in a table, and tables are
@@ -247,4 +247,4 @@ Expected<std::string> with_override(std::string_view text, const std::string& fi
   return out.str() + "\n";
 }
 
-}  // namespace dllm::npu
+}  // namespace dllm
