@@ -92,6 +92,8 @@ TEST_F(Halves, RowsAreRoundedOnceWithAPowerOfTwoEach) {
     // The largest rounds up to a power of two, others are ties.
     x[static_cast<std::size_t>(4 * k + i)] = i == 9 ? 0x1.ffffp3f : 1.f + static_cast<float>(i) * 0x1p-11f;
   }
+  // Just below the least row that is none of zeros.
+  for (std::int64_t i = 0; i < k; ++i) x[static_cast<std::size_t>(7 * k + i)] = i == 4 ? 0x1.fffffep-113f : 0x1p-115f;
   x[5 * k + 3] = std::numeric_limits<float>::infinity();
   x[6 * k + 76] = std::nanf("");
   const auto halves = rig_.room(rows * words), scales = rig_.room(rows);
