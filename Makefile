@@ -89,6 +89,7 @@ rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the 
 	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF \
 	  -DDLLM_RTL_ALL_CORES=$(if $(DLLM_RTL_LONG),ON,OFF) --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test dllm_rtl_core_test dllm_rtl_answer_test \
+	  dllm_rtl_issue_test \
 	  $(if $(DLLM_RTL_LONG),dllm_rtl_fp8_test)
 	@ctest --test-dir build/release -L '^rtl$$' -j $(JOBS) --output-on-failure
 

@@ -50,6 +50,13 @@ TEST(TimingRules, TakenBranchesCostTheirBubble) {
   EXPECT_EQ(total(7) - total(2), 8 * 5);
 }
 
+// Their accumulator was beyond the end of the simulator's list.
+TEST(TimingRules, HeadsOfOneVectorHaveAnAccumulator) {
+  const std::string load = "H_PREFETCH_M gp0, gp0, a0, 0, 0\n";
+  for (const std::string product : {"M_BMV", "M_BTMV"})
+    EXPECT_GT(timed(load + product + " gp0, gp0, gp0\nM_BMV_WO gp0, 0\n").total, timed(load).total) << product;
+}
+
 /// Transfers follow each other at the rate of the DMA engines if that is less than the memory's.
 TEST(TimingRules, DmaEnginesLimitTheRate) {
   constexpr int kTransfers = 32;

@@ -129,7 +129,7 @@ class TimingSimulator final : public IssueObserver {
     std::vector<Cycle> drained;  ///< when each buffer was written out
     std::size_t next = 0;
   };
-  std::array<AccumulatorTime, 3> accumulators_;
+  std::array<AccumulatorTime, kSpaceCount - static_cast<int>(Space::kAccMm)> accumulators_;
   std::array<Cycle, 2> load_start_ = {};
   Cycle store_start_ = 0;
 
