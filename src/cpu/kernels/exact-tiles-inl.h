@@ -51,13 +51,14 @@ void exact_codes(const PackedFormat& format, const PackedLayout& layout, const s
 #ifdef DLLM_PAIR_TILES
   const std::uint8_t* codes = panel + first * code_bytes(kCodes);
   const std::uint8_t* high = panel + layout.high + first * high_bytes(kCodes);
+  const std::uint8_t* const table = code_table(format);
   const __m512i zero = _mm512_set1_epi8(static_cast<char>(format.zero));
   for (std::int64_t g = 0; g < groups; ++g, codes += code_bytes(kCodes), high += high_bytes(kCodes), out += 512)
 #pragma GCC unroll 8
     for (int quad = 0; quad < 8; ++quad)
-      _mm512_storeu_si512(out + 64 * quad, _mm512_sub_epi8(pair_codes<kCodes>(codes, high, quad), zero));
+      _mm512_storeu_si512(out + 64 * quad, _mm512_sub_epi8(pair_codes<kCodes>(codes, high, table, quad), zero));
 #else
-  unpack_codes(kCodes, layout, panel, first, groups, out);
+  unpack_codes(format, layout, panel, first, groups, out);
   for (std::int64_t i = 0; i < groups * 512; ++i) out[i] = static_cast<std::uint8_t>(out[i] - format.zero);
 #endif
 }
