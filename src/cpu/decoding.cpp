@@ -88,7 +88,7 @@ Decoding measure_decoding(const KernelSet& kernels, const PackedFormat& format, 
 Decoding faster_decoding(const KernelSet& kernels, const PackedFormat& format, std::int64_t rows) {
   if (!has_form(kernels, format, rows, Decoding::kPerBlock) && !has_form(kernels, format, rows, Decoding::kTiles))
     return Decoding::kDefault;
-  // Of few rows decoding is a larger part.
+  // The fewer the rows, the larger the share of decoding, so numbers of rows are measured apart where it matters.
   const std::int64_t measured = rows >= 32 ? 32 : rows >= 16 ? 16 : rows;
   static std::mutex mutex;
   static std::map<std::tuple<const KernelSet*, TensorType, std::int64_t>, Decoding> known;

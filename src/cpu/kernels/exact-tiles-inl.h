@@ -166,6 +166,7 @@ class ExactChunk {
                               .row_scales = own_.row_scales[t][0] + (row_of(t) - scales_from(t)),
                               .offsets = static_cast<const std::byte*>(offsets) + 4 * (row * row_offsets + first_group),
                               .row_offsets = row_offsets,
+                              .last = height_ - 1,
                               .groups = groups,
                               .lanes = k0 == 0 ? 0 : 16,
                               .ahead = ahead};

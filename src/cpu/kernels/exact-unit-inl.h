@@ -94,6 +94,7 @@ struct ExactUnit {
   const float* row_scales;  ///< per 32: [16], of which the tile's come first
   const void* offsets;      ///< floats of the first row, per group: what its minimum is multiplied by
   std::int64_t row_offsets;
+  std::int64_t last;  ///< row of the tile: of an odd height, the code's last row repeats it, and nothing reads its sums
   std::int64_t groups;
   int lanes;  ///< 16, or 0 in the first block: how many totals are read
   ExactAhead& ahead;
@@ -167,7 +168,8 @@ class ExactTile {
   float* sums(std::int64_t g) const { return unit_.own.sums[g % kExactSums]; }
   F32 offset(std::int64_t r, std::int64_t g) const {
     float value;
-    __builtin_memcpy(&value, static_cast<const std::byte*>(unit_.offsets) + 4 * (r * unit_.row_offsets + g), 4);
+    const std::int64_t row = r + 1 == kHeight ? unit_.last : r;
+    __builtin_memcpy(&value, static_cast<const std::byte*>(unit_.offsets) + 4 * (row * unit_.row_offsets + g), 4);
     return set1(value);
   }
 

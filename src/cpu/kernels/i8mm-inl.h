@@ -118,9 +118,8 @@ void matrix_rows(const LinearArgs& args, PanelBlock block, std::int64_t lines, c
   block.prefetch_per_group = (lines + tiles * groups - 1) / (tiles * groups);
   decode_panel<kCodes>(block, scratch.codes);
   block.codes = scratch.codes;
-  // panel_codes() has IQ4's values as signed bytes already.
-  const bool is_signed = kCodes == Codes::kIq4 && Dots<kSignedBytes>::kSigned;
-  pair_outputs(scratch.codes, block.kc, is_signed ? 0 : static_cast<std::uint8_t>(args.panels.format->zero));
+  static_assert(!Dots<kSignedBytes>::kSigned, "panel_codes() would have IQ4's values without their zero point");
+  pair_outputs(scratch.codes, block.kc, static_cast<std::uint8_t>(args.panels.format->zero));
   for (std::int64_t row = 0; row < args.rows; row += kMatrixRows) {
     const std::int64_t height = args.rows - row < kMatrixRows ? args.rows - row : kMatrixRows;
     panel_sums(args, block.k0 == 0, row, height, output, scratch,
