@@ -39,7 +39,7 @@ SECOND = {**PLAIN, "architectures": ["DFlash2DraftModel"], "head_dim": 16, "num_
                             "conv_group_size": 16, "selector_rank": 8, "selector_top_k": 5,
                             "input_embedding_scale": 1.5, "output_multiplier": 0.5,
                             "final_logit_softcapping": 8.0}}
-SLIDING = {**PLAIN, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5,
+SLIDING = {**PLAIN, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 6,
            "use_sliding_window": True}
 
 
