@@ -46,11 +46,11 @@ def soft(table, p, mixed):
 
 
 def decode(ck, config, prompt, threshold, mixed):
-    total = -(-(len(prompt) + LENGTH) // BLOCK) * BLOCK
+    total = len(prompt) + LENGTH  # theirs fills the last block; here it ends with the answer
     tokens, passes = list(prompt) + [m.MASK] * (total - len(prompt)), 0
     table = ck.tensors["model.word_embeddings.weight"]
     for begin in range(len(prompt) // BLOCK * BLOCK, total, BLOCK):
-        end, rows = begin + BLOCK, {}
+        end, rows = min(begin + BLOCK, total), {}
         active = [i for i in range(begin, end) if tokens[i] == m.MASK]
         for _ in range(BLOCK):
             logits = m.llada2(ck, ties(), config, torch.tensor(tokens[:end]), rows.items())
