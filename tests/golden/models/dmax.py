@@ -61,6 +61,8 @@ def decode(ck, config, prompt, threshold, mixed):
             commits = []
             for i in active:
                 apart(p[i].topk(2).values.diff().abs())
+                if int(best.indices[i]) == m.MASK:  # theirs commits the mask, here the position waits
+                    raise TooCloseError
             for i in masked:
                 apart(abs(best.values[i] - threshold), abs(best.values[i] - 0.9))
                 if best.values[i] < threshold:
@@ -97,7 +99,7 @@ def main():
                     pass
             print(threshold, mixed, [run["nfe"] for run in runs])
             decodes.append({"threshold": threshold, "mixed": mixed, "runs": runs})
-    assert sum(len(one["runs"]) for one in decodes) >= 20
+    assert sum(len(one["runs"]) for one in decodes) >= 12
     (HERE / "dmax.json").write_text(json.dumps({"head": HEAD, "length": LENGTH, "decodes": decodes}) + "\n")
 
 
