@@ -157,7 +157,8 @@ TEST_F(DSparkFiles, FolderAndFileDraftAlike) {
 TEST_F(DSparkFiles, OtherExportsAndDamage) {
   // Values in the configuration itself: rows predict the token behind them.
   json& config = drafter_.config;
-  for (const auto& [key, value] : json(config["transformer_layer_config"]).items()) config[key] = value;
+  const json layers = config["transformer_layer_config"];
+  for (const auto& [key, value] : layers.items()) config[key] = value;
   config.erase("transformer_layer_config");
   config.erase("aux_hidden_state_layer_ids");
   config["architectures"] = {"Qwen3DSparkModel"};

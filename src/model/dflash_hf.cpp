@@ -124,6 +124,7 @@ Expected<HfConfig> flat_config(const HfConfig& config) {
     }
     flat["target_layer_ids"] = outputs;
   }
+  flat.erase("use_sliding_window");  // as in the authors' code, the kinds of layers say it; see set_masks()
   return HfConfig::of(flat, config.file());
 }
 

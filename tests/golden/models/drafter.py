@@ -39,7 +39,7 @@ SECOND = {**PLAIN, "architectures": ["DFlash2DraftModel"], "head_dim": 16, "num_
                             "conv_group_size": 16, "selector_rank": 8, "selector_top_k": 5,
                             "input_embedding_scale": 1.5, "output_multiplier": 0.5,
                             "final_logit_softcapping": 8.0}}
-SLIDING = {**PLAIN, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 5,
+SLIDING = {**PLAIN, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 6,
            "use_sliding_window": True}
 
 
@@ -81,7 +81,7 @@ def drafter_of(config):
     return (model_mlx.DFlash2DraftModel if second else model_mlx.DFlashDraftModel)(made)
 
 
-def record(name, config):
+def record(name, config, count=ROUNDS):
     args = {key: value for key, value in TARGET.items() if key in qwen3.ModelArgs.__dataclass_fields__}
     target = qwen3.Model(qwen3.ModelArgs(**args))
     target_listing = fill(target, lambda key: key)
@@ -95,7 +95,7 @@ def record(name, config):
     tokens, rounds, rows = [int(mx.argmax(logits[0, -1]))], [], []
     hidden = mx.concatenate(target._hidden_states, axis=-1)
     first_hidden = hidden
-    for _ in range(ROUNDS):
+    for _ in range(count):
         block = mx.array([[tokens[-1]] + [MASK] * (config["block_size"] - 1)])
         state = drafter.hidden_states(block, hidden, own_cache, logits_start=1)
         draft_logits = drafter.compute_logits(state)
@@ -124,4 +124,5 @@ def record(name, config):
 if __name__ == "__main__":
     record("drafter-plain", PLAIN)
     record("drafter-second", SECOND)
-    record("drafter-sliding", SLIDING)
+    # One round: mlx's rotating cache hands out later keys in another order than the mask's.
+    record("drafter-sliding", SLIDING, 1)
