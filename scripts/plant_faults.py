@@ -246,8 +246,8 @@ class Planter:
         usual = {test.name: self.unharmed(one, test).seconds for test in tests}
         log = self.shop.logs / f"{fault.id}.log"
         log.unlink(missing_ok=True)
-        self.shop.plant(fault)
-        try:
+        try:  # from before it is planted: a signal may come at any moment
+            self.shop.plant(fault)
             outcome = self.outcome(one, tests, usual, log)
         finally:
             self.shop.mend(fault)
