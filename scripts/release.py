@@ -38,8 +38,9 @@ def check_requirements(path: pathlib.Path) -> None:
         if package is None or not re.search(r"--hash=sha256:[0-9a-f]{64}", line):
             raise Failure(f"{path}: '{line.strip()[:60]}' has no version or no digest: run scripts/lock")
         locked[package[1].lower().replace("_", "-")] = package[2]
-    for line in path.with_suffix(".in").read_text().split():
-        name, version = re.sub(r"\[.*?\]", "", line).split("==")  # without extras
+    for line in path.with_suffix(".in").read_text().splitlines():
+        # Without extras, and without the machines that it is for.
+        name, version = re.sub(r"\[.*?\]", "", line.split(";")[0]).strip().split("==")
         if locked.get(name.lower().replace("_", "-")) != version:
             raise Failure(f"{path}: {line} is not locked: run scripts/lock")
 
