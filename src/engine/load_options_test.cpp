@@ -153,8 +153,9 @@ TEST(LoadOptions, WhatReadsThemIsDeclared) {
   EXPECT_EQ(read(reader("npu", 1)), device);
   // A build without it reads nothing there.
   if (find_backend("vulkan")) {
-    EXPECT_EQ(read(reader("vulkan", 0)), "threads cache_type arithmetic " + rope +
-                                             "weight_cache lora lora_draft backend device gpu_layers unroll ");
+    EXPECT_EQ(read(reader("vulkan", 0)),
+              "threads cache_type arithmetic " + rope +
+                  "weight_cache lora lora_draft draft_model backend device gpu_layers unroll ");
   }
 }
 
