@@ -158,7 +158,7 @@ windows-test: windows build  ## the program for Windows under wine, against the 
 	@scripts/setup --wine
 	@python3 -B tests/windows/windows_test.py build/windows/dllm.exe build/release/dllm
 
-macos: setup  ## whether every source is well-formed for macOS, on both of its processors; builds nothing
+macos: setup  ## check that every source compiles for macOS, on arm64 and on x86_64; builds nothing
 	@scripts/setup --zig
 	@scripts/macos_syntax.py --jobs $(JOBS)
 	@scripts/macos_syntax.py --jobs $(JOBS) --target x86_64-macos
@@ -172,7 +172,7 @@ bench: setup  ## kernel micro-benchmarks: make bench BENCH_FLAGS=--benchmark_fil
 speed: build  ## a page with this machine's speed, ten minutes on a quiet machine: make speed SPEED_FLAGS="-o PAGE.md"
 	@scripts/speed_page.py $(SPEED_FLAGS)
 
-bench-compare: setup  ## speed against another revision: make speed bench-compare REV=main
+bench-compare: setup  ## speed against another revision: make bench-compare REV=main
 	@scripts/bench_compare.py $(REV)
 
 research: build  ## the program with `dllm experiment` in build/release/research, and its tests

@@ -10,7 +10,7 @@ module issue_decode #(
   parameter int TILES = 2,      // of matrix SRAM
   parameter int FP_CELLS = 2,
   parameter int INT_CELLS = 2,
-  parameter int TIME = 12,      // bits of a number of cycles
+  parameter int TIME = 12,      // bits of a number of cycles; an instruction takes less than half of what they count
   parameter int ADD_STAGES = 2,
   parameter int MUL_STAGES = 1,
   parameter int EXP_STAGES = 1,
@@ -50,7 +50,8 @@ module issue_decode #(
   output logic [15:0]        gp_writes_o,
   output logic [3:0]         sums_o,         // accumulators: tiles, heads, vector, heads' vectors
   output logic               flush_o,        // M_SUM
-  output logic               fence_o
+  output logic               fence_o,
+  output logic               long_o          // a time has been cut: TIME is too small
 );
 `include "issue_units.svh"
   // The pipes of the vector unit, in the order of src/npu_core/timing/latency.h.
@@ -192,9 +193,15 @@ module issue_decode #(
     if (store) rows = csr(dllm_isa_pkg::CSR_STORE_V_ROWS);
     if (out) rows = out_tile ? mm_rows : out_vector ? 32'd1 : head_rows * col_blocks * drains;
   end
-  assign latency_o = TIME'(latency);
-  assign occupies_o = TIME'(occupies);
-  assign rows_o = TIME'(rows);
+  // Sums of times, which the issue stage forms, fit then.
+  localparam logic [31:0] Longest = (32'd1 << (TIME - 1)) - 32'd1;
+  function automatic logic [TIME-1:0] cut(input logic [31:0] cycles);
+    cut = TIME'(cycles > Longest ? Longest : cycles);
+  endfunction
+  assign latency_o = cut(latency);
+  assign occupies_o = cut(occupies);
+  assign rows_o = cut(rows);
+  assign long_o = latency > Longest || occupies > Longest || rows > Longest;
 
   // ---- Cells --------------------------------------------------------------------------------------------------------
   function automatic logic [ROWS-1:0] span(input logic [31:0] address, input logic [31:0] count);
@@ -311,5 +318,5 @@ module issue_decode #(
   end
 
   logic unused_bits;
-  assign unused_bits = &{is_external, csr_i, c_i, latency, occupies, rows};
+  assign unused_bits = &{is_external, csr_i, c_i};
 endmodule

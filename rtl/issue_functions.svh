@@ -10,8 +10,8 @@ function automatic logic [TIME+Calendar-1:0] reserve(input logic [Calendar-1:0] 
   taken = booked;
   for (int t = 0; t < HORIZON; t++) begin
     for (int n = 0; n < PORTS; n++) begin
-      if (TIME'(t) >= from && left != '0 && taken[3*t+:3] < 3'(PORTS) && !(run && n > 0)) begin
-        taken[3*t+:3] = taken[3*t+:3] + 3'd1;
+      if (TIME'(t) >= from && left != '0 && taken[4*t+:4] < 4'(PORTS) && !(run && n > 0)) begin
+        taken[4*t+:4] = taken[4*t+:4] + 4'd1;
         left = left - 1'b1;
         last = TIME'(t);
       end

@@ -7,7 +7,7 @@
 // started: a cell counts the cycles until its value may be read, and those in which it is still being read.
 //
 // One cycle decides in program order, so that a start may release another one in the same cycle. That is one long chain
-// of logic, made to be equal to the definition, not to be fast (docs/design/rtl.md).
+// of logic, made to follow the definition, not to be fast; docs/design/rtl.md names what differs from it.
 `include "assert.svh"
 `include "fault.svh"
 module issue_stage #(
@@ -72,7 +72,7 @@ module issue_stage #(
   localparam int CellBits = $clog2(Cells);
   localparam int Sums = 4 * ACCUMULATORS;
   localparam int BufferBits = ACCUMULATORS > 1 ? $clog2(ACCUMULATORS) : 1;
-  localparam int Calendar = 3 * HORIZON;
+  localparam int Calendar = 4 * HORIZON;  // more than PORTS accesses in a cycle if rows arrive in booked ones
   localparam int TransferBits = TRANSFERS > 1 ? $clog2(TRANSFERS) : 1;
   // What waits: cells, registers, the vector unit's pipe, times, sums with their buffers.
   localparam int Payload = 2 * Cells + ROWS + 8 + 8 + 4 + 4 + 4 + 3 * TIME + 4 * BufferBits + 3;
@@ -88,7 +88,7 @@ module issue_stage #(
   logic [ROWS-1:0] d_again[WIDTH];
   logic [7:0] d_f_reads[WIDTH], d_f_writes[WIDTH];
   logic [15:0] d_gp_reads[WIDTH], d_gp_writes[WIDTH];
-  logic [WIDTH-1:0] d_int, d_accumulates, d_index, d_start, d_end, d_branch, d_flush, d_fence;
+  logic [WIDTH-1:0] d_int, d_accumulates, d_index, d_start, d_end, d_branch, d_flush, d_fence, d_long;
   generate
     for (genvar s = 0; s < WIDTH; s++) begin : g_decode
       issue_decode #(
@@ -102,7 +102,7 @@ module issue_stage #(
         .again_o(d_again[s]), .writes_o(d_writes[s]), .f_reads_o(d_f_reads[s]), .f_writes_o(d_f_writes[s]),
         .accumulates_o(d_accumulates[s]), .index_o(d_index[s]), .starts_loop_o(d_start[s]), .ends_loop_o(d_end[s]),
         .branch_o(d_branch[s]), .gp_reads_o(d_gp_reads[s]), .gp_writes_o(d_gp_writes[s]), .sums_o(d_sums[s]),
-        .flush_o(d_flush[s]), .fence_o(d_fence[s])
+        .flush_o(d_flush[s]), .fence_o(d_fence[s]), .long_o(d_long[s])
       );
     end
   endgenerate
@@ -175,7 +175,7 @@ module issue_stage #(
     {tag, low, high, next} = {tag_q, low_q, high_q, next_q};
     {waiting, hold, tail, after, payload} = {waiting_q, hold_q, tail_q, after_q, payload_q};
     flying = flying_q & ~finished_i;
-    calendar[2:0] = calendar[2:0] + arriving_i;
+    calendar[3:0] = calendar[3:0] + {1'b0, arriving_i};
     engine_free = 3'b111;
     for (int c = 0; c < Cells; c++) begin
       filling[4*c+:4] = filling[4*c+:4] - {3'b0, landed_i[c]};
@@ -312,8 +312,7 @@ module issue_stage #(
                 chain[latch_row[CellBits*i+:CellBits]] = 1'b1;
             if (last_start != '0 || starts >= 4'(STARTS) || pipe_free[TIME*32'(x_pipe)+:TIME] != '0) go = 1'b0;
           end
-          if (k == UnitScalar && scalar_free != '0) go = 1'b0;
-          if (k == UnitArray && array_free != '0) go = 1'b0;
+          if ((k == UnitScalar && scalar_free != '0) || (k == UnitArray && array_free != '0)) go = 1'b0;
           if (k == UnitDrain && drain_free != '0) go = 1'b0;
           if (k >= UnitLoadMatrix && !engine_free[engine]) go = 1'b0;
           if ((x_reads & unready & ~chain) != '0 || (x_writes & busy) != '0) go = 1'b0;
@@ -487,13 +486,14 @@ module issue_stage #(
       {last_start_q, bubble_q, starts_q} <= {less(last_start), less(bubble), last_start == '0 ? 4'd0 : starts};
       {summed_q, drained_q, open_q, buffer_q} <= {summed_d, drained_d, open, buffer};
       {flying_q, tag_q, low_q, high_q, next_q} <= {flying, tag, low, high, next};
-      calendar_q <= {3'b0, calendar[Calendar-1:3]};
+      calendar_q <= {4'b0, calendar[Calendar-1:4]};
       {waiting_q, hold_q, tail_q, after_q} <= {waiting, hold_d, tail, after};
     end
   end
   always_ff @(posedge clk_i) payload_q <= payload;
 
-  `DLLM_ASSERT(a_ports_are_reserved_within_the_horizon, calendar[Calendar-1-:3] == 3'd0)
+  `DLLM_ASSERT(a_ports_are_reserved_within_the_horizon, calendar[Calendar-1-:4] == 4'd0)
+  `DLLM_ASSERT(a_times_fit_their_bits, (take_o & d_long) == '0)
 
   logic unused_start;
   assign unused_start = &d_start;

@@ -5,8 +5,11 @@ cut off loses only its last one.
 
     scripts/gpu_check.py build/release [--device NAME] [--out FOLDER] [--minutes 14] [--small]
 
-The folder is of a build with tests; a folder with `dllm` alone leaves the tests out. --small takes shapes for tests, which
-a driver for processors runs too. Ends with 1 if something computes wrong; a goal that is missed is only said.
+The folder is of a build with tests; a folder with `dllm` alone leaves the tests out. --device is not for the tests:
+they open the device that `dllm` takes without it. --small takes shapes for tests, which drivers for processors run too.
+
+Ends with 1 if something computes wrong: the device is refused, the answer is another, or a test fails. Ends with 2 if
+there was no answer to look at. What was stopped or had no time is only said, as is a goal that is missed.
 """
 
 from __future__ import annotations
@@ -71,6 +74,11 @@ SPEEDS = (
 )
 
 
+def cell(text: str) -> str:
+    """As a table's cell has it: in one line, and without a border of its own."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 class Check:
     def __init__(self, options: argparse.Namespace):
         self.build: Path = options.build
@@ -80,17 +88,21 @@ class Check:
         self.until = time.monotonic() + 60 * options.minutes
         self.lines: list[tuple[str, str]] = []
         self.wrong: list[str] = []
+        self.left: list[str] = []
         self.out.mkdir(parents=True, exist_ok=True)
 
     def run(self, *command: str, seconds: float = 600) -> tuple[int, str, str]:
-        """Exit status, standard output and errors; 124: it was stopped, or there was no time to begin."""
+        """Exit status, standard output and errors; 124: it was stopped, with what it printed until then, or there was
+        no time to begin."""
         left = min(seconds, self.until - time.monotonic())
         if left <= 1:
             return 124, "", "no time was left"
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=left)
-        except subprocess.TimeoutExpired:
-            return 124, "", f"stopped after {left:.0f} s"
+        except subprocess.TimeoutExpired as stopped:
+            told = stopped.stdout or b""  # bytes, whatever was asked for
+            said = told.decode(errors="replace") if isinstance(told, bytes) else told
+            return 124, said, f"stopped after {left:.0f} s"
         return done.returncode, done.stdout, done.stderr
 
     def dllm(self, *words: str, seconds: float = 600) -> tuple[int, str, str]:
@@ -102,21 +114,32 @@ class Check:
         if wrong:
             self.wrong.append(f"{what}: {found}")
         print(f"{what}: {found}", flush=True)
-        rows = "".join(f"| {one} | {two} |\n" for one, two in self.lines)
+        rows = "".join(f"| {cell(one)} | {cell(two)} |\n" for one, two in self.lines)
         (self.out / "gpu-check.md").write_text(f"| what | found |\n|---|---|\n{rows}")
 
-    def device_and_answers(self) -> None:
+    def say_not_run(self, what: str, why: str) -> None:
+        self.left.append(what)
+        self.say(what, f"not run: {why}")
+
+    def device_and_answers(self) -> bool:
+        """Whether there is an answer, and it is right."""
         status, told, errors = self.dllm("run", "--backend", "vulkan", *self.device, "-v", "-o", "json", QUESTION)
+        if status == 124:
+            self.say_not_run("device", errors)
+            return False
         if status != 0:
             self.say("device", errors.strip()[-300:], wrong=True)
-            return
+            return False
         answer = json.loads(told)
         named = re.search(r"threads, (.*fma.*)", errors)
         self.say("device, and how it rounds", named[1] if named else "not named")
         said = f"#{answer.get('hash', '')}".replace("##", "#")
         self.say("golden answer", said if said == HASH else f"{said}, not {HASH}", wrong=said != HASH)
+        return said == HASH
 
     def tests(self) -> None:
+        if self.device:
+            self.say("tests", f"of the device that is taken without --device, whether or not it is {self.device[1]}")
         for name in TESTS:
             program = self.build / name
             if not program.exists():
@@ -127,8 +150,11 @@ class Check:
             words = ["--gtest_brief=1"]
             if self.small:
                 words.append("--gtest_filter=Halves.*:*HalfProducts*:SelfTest*:*ThatItDoesNotRead*")
-            status, told, _ = self.run(str(program), *words, seconds=150)
-            (self.out / f"{program.name}.txt").write_text(told)
+            status, told, errors = self.run(str(program), *words, seconds=150)
+            (self.out / f"{program.name}.txt").write_text(told + errors)
+            if status == 124 and "[  FAILED  ]" not in told:
+                self.say_not_run(program.name, errors)
+                continue
             ran = re.search(r"(\d+) tests? from", told)
             counted = f"{ran[1]} tests, " if ran else ""
             self.say(program.name, counted + ("all passed" if status == 0 else f"ended with {status}"), wrong=status != 0)
@@ -136,11 +162,11 @@ class Check:
     def peaks(self) -> None:
         status, told, errors = self.dllm("bench", "--peak", "--backend", "vulkan", *self.device, "-o", "jsonl", seconds=60)
         if status != 0:
-            self.say("peaks", errors.strip()[-300:], wrong=True)
+            self.say_not_run("peaks", errors.strip()[-300:])
             return
         peak = json.loads(told.splitlines()[0])
         self.say("reads", f"{peak['read_gbps']:,.0f} GB/s")
-        for kind in ("int8", "bf16", "f32"):
+        for kind in ("int8", "f16" if "f16" in peak else "bf16", "f32"):
             rate = peak[kind]
             self.say(f"peak {kind}", f"{rate['gops'] / 1e3:,.2f} T/s, {rate['instruction']}" if rate else "the device has none")
 
@@ -150,7 +176,7 @@ class Check:
             status, _, errors = self.dllm("make-model", "--shape", shape, "--type", type_name, "--pure", "-o", str(path))
             if status != 0:
                 path.unlink(missing_ok=True)
-                self.say(f"{shape} in {type_name}", errors.strip()[-200:])
+                self.say_not_run(f"{shape} in {type_name}", errors.strip()[-200:])
                 return None
         return path
 
@@ -168,10 +194,14 @@ class Check:
         status, told, errors = self.dllm(*words, seconds=240)
         with (self.out / "gpu-check.jsonl").open("a") as kept:
             kept.write(told)
+        self.steps(what, rows, one, told)
         if status != 0:
-            self.say(what, errors.strip()[-200:])
-            return
-        for line in told.splitlines():
+            self.say_not_run(f"the rest of {what}" if told else what, errors.strip()[-200:])
+
+    def steps(self, what: str, rows: str, one: Speed, told: str) -> None:
+        for line in told.splitlines(keepends=True):
+            if not line.endswith("\n"):  # of a bench that was stopped
+                continue
             step = json.loads(line)
             ms = step["ms"]["median"]
             share = "".join(f", {step[key]:.0f} % of {of}" for key, of in
@@ -184,8 +214,7 @@ class Check:
             self.say(f"{what}, {step['batch']} x {rows} rows", found)
 
     def all(self) -> int:
-        self.device_and_answers()
-        if not self.wrong:
+        if self.device_and_answers():
             self.tests()
             self.peaks()
             last = [one.shape + one.type for one in SPEEDS]
@@ -196,6 +225,11 @@ class Check:
                     shape = one.small if self.small else one.shape
                     (self.out / f"{shape}-{one.type}.gguf").unlink(missing_ok=True)
         print(f"the table: {self.out / 'gpu-check.md'}")
+        if self.left:
+            print(f"not run: {', '.join(self.left)}")
+        if not self.wrong and self.left[:1] == ["device"]:
+            print("there was no answer to look at")
+            return 2
         print("\n".join(self.wrong) or "nothing computes wrong")
         return 1 if self.wrong else 0
 
@@ -207,7 +241,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/gpu-check"))
     parser.add_argument("--minutes", type=float, default=14)
     parser.add_argument("--small", action="store_true")
-    sys.exit(Check(parser.parse_args()).all())
+    options = parser.parse_args()
+    if not (options.build / "dllm").is_file():
+        parser.error(f"{options.build / 'dllm'} does not exist: give the folder of a build")
+    sys.exit(Check(options).all())
 
 
 if __name__ == "__main__":

@@ -82,18 +82,67 @@ class Check(unittest.TestCase):
 
     def test_without_time_the_table_says_so(self) -> None:
         status, told, table = self.run_with("time.sleep(100)", "--minutes", "0.05")
-        self.assertEqual(status, 1, told)
-        self.assertRegex(table, r"\| device \| (stopped after \d s|no time was left) \|")
+        self.assertEqual(status, 2, told)
+        self.assertRegex(table, r"\| device \| not run: (stopped after \d s|no time was left) \|")
+        self.assertNotIn("computes wrong", told)
 
     def test_a_shape_that_does_not_run_is_said_and_the_others_go_on(self) -> None:
         program = self.ANSWERS.replace("HASH", repr(gpu_check.HASH[1:])).replace("MS", "1.5")
         refused = "if words[0] == 'bench' and 'f16' in words: sys.exit('error: no matrix units')\n"
         status, told, table = self.run_with(refused + textwrap.dedent(program))
         self.assertEqual(status, 0, told)
-        self.assertIn("| llada-moe-7b BF16 f16 | error: no matrix units |", table)
+        self.assertIn("| llada-moe-7b BF16 f16 | not run: error: no matrix units |", table)
         self.assertIn("goal 1.6 ms: met", table)
         kept = (self.folder / "out/gpu-check.jsonl").read_text().splitlines()
         self.assertEqual(json.loads(kept[0])["ms"]["median"], 1.5)
+
+    def answers(self, ms: str = "4.0") -> str:
+        return self.ANSWERS.replace("HASH", repr(gpu_check.HASH[1:])).replace("MS", ms)
+
+    def test_batches_until_the_end_are_kept(self) -> None:
+        stop = "if batch == '32': print('{', end='', flush=True), time.sleep(100)"
+        program = textwrap.dedent(self.answers()).replace("split(\",\"):\n", f"split(\",\"):\n        {stop}\n")
+        status, told, table = self.run_with(program, "--minutes", "0.1")
+        self.assertEqual(status, 0, told)
+        self.assertIn("| llada-moe-7b Q8_0 exact, 8 x 32 rows | 4.00 ms", table)
+        self.assertRegex(table, r"\| the rest of llada-moe-7b Q8_0 exact \| not run: stopped after \d s \|")
+        self.assertIn("not run: the rest of llada-moe-7b Q8_0 exact", told)
+
+    def test_peaks_that_cannot_be_measured_are_not_wrong(self) -> None:
+        refused = "if '--peak' in words: sys.exit('error: no timestamps | none\\nadd --no-peak')\n"
+        status, told, table = self.run_with(refused + textwrap.dedent(self.answers()))
+        self.assertEqual(status, 0, told)
+        self.assertIn("| peaks | not run: error: no timestamps \\| none add --no-peak |\n", table)
+        self.assertIn("nothing computes wrong", told)
+
+    def test_either_name_of_the_half_peak(self) -> None:
+        status, told, table = self.run_with(self.answers().replace('"bf16": None', '"f16": rate'))
+        self.assertEqual(status, 0, told)
+        self.assertIn("| peak f16 | 5.00 T/s, fma |", table)
+
+    def test_a_test_that_is_stopped_keeps_its_log_and_one_that_fails_is_wrong(self) -> None:
+        folder = self.folder / "tests"
+        folder.mkdir()
+        for name, ending in (("answers", "time.sleep(100)"), ("unroll", "")):
+            program = folder / f"dllm_vulkan_{name}_test"
+            program.write_text(f"#!{sys.executable} -SE\nimport time\nprint('begun', flush=True)\n{ending}\n")
+            program.chmod(0o755)
+        status, told, table = self.run_with(self.answers(), "--minutes", "0.05", "--device", "card")
+        self.assertEqual(status, 0, told)
+        self.assertRegex(table, r"\| dllm_vulkan_answers_test \| not run: stopped after \d s \|")
+        self.assertIn("| tests | of the device that is taken without --device, whether or not it is card |", table)
+        self.assertTrue((self.folder / "out/dllm_vulkan_answers_test.txt").read_text().startswith("begun\n"))
+        (folder / "dllm_vulkan_answers_test").write_text(f"#!{sys.executable} -SE\nraise SystemExit(1)\n")
+        status, told, table = self.run_with(self.answers())
+        self.assertEqual(status, 1, told)
+        self.assertIn("| dllm_vulkan_answers_test | ended with 1 |", table)
+        self.assertIn("| dllm_vulkan_unroll_test | all passed |", table)
+
+    def test_a_folder_without_the_program_is_an_error(self) -> None:
+        done = subprocess.run([sys.executable, SCRIPT, self.folder], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("dllm does not exist: give the folder of a build", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
 
 
 if __name__ == "__main__":

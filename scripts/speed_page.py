@@ -15,6 +15,7 @@ import datetime
 import io
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -45,8 +46,8 @@ def table(titles, rows):
     return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
 
 
-def section(title, command, lines):
-    return ["", f"## {title}", "", *lines, "", "```sh", shown(command), "```"]
+def section(title, lines, *commands):
+    return ["", f"## {title}", "", *lines, "", "```sh", *map(shown, commands), "```"]
 
 
 def of_rate(rate, unit):
@@ -100,9 +101,40 @@ def against_of(records, alone):
     return table(("--arithmetic", "method", "tokens", "passes", "rows", "answer ms", "tok/s", "x autoregressive"), rows)
 
 
+@contextlib.contextmanager
+def noted_commands():
+    """A list that gets the commands that bench_targets runs."""
+    commands, run_it = [], bench_targets.run
+
+    def noted(command):
+        commands.append(command)
+        return run_it(command)
+
+    bench_targets.run = noted
+    try:
+        yield commands
+    finally:
+        bench_targets.run = run_it
+
+
+def check(args):
+    """What would otherwise end the script after its measurements."""
+    if args.llama_cli:
+        if not shutil.which(args.llama_cli):
+            sys.exit(f"error: --llama-cli {args.llama_cli}: no such program")
+        bench_targets.peer_version(args.llama_cli, args.llama_version)
+    if args.output:
+        output = pathlib.Path(args.output)
+        if not output.parent.is_dir() or output.is_dir():
+            sys.exit(f"error: -o {output}: not a file in a folder that exists")
+
+
 def commit():
-    result = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=10"], capture_output=True,
-                            text=True, check=False)
+    command = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=10"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "unknown"
     return result.stdout.strip() or "unknown"
 
 
@@ -124,8 +156,8 @@ class Page:
         self.lines = [f"# Speed on {host['cpu']} ({host['cpu_family']})", "",
                       f"{host['cpus']} CPUs, {host['memory_bytes'] / 1e9:.0f} GB, {host['system']}; "
                       f"{datetime.date.today()}, commit {commit()}, load {host['load_average']:.2f} at the start. Made by "
-                      "`scripts/speed_page.py`, which makes every figure of this page anew.", *section("Peaks", command,
-                                                                                                    peaks_of(peaks[0]))]
+                      "`scripts/speed_page.py`, which makes every figure of this page anew.",
+                      *section("Peaks", peaks_of(peaks[0]), command)]
         self.steps(("exact", "super") if tiles else ("exact",))
         self.load()
         self.against(("exact", "super") if tiles else ("exact",))
@@ -141,7 +173,7 @@ class Page:
                                              ",".join(map(str, ROWS)), "-c", CONTEXT, "--repetitions", 5, "--arithmetic",
                                              arithmetic)
                 times.update({(kind, arithmetic, r["rows"]): r["ms"]["median"] for r in records})
-                self.lines += section(f"Steps of {records[0]['name']}, {arithmetic}", command, steps_of(records))
+                self.lines += section(f"Steps of {records[0]['name']}, {arithmetic}", steps_of(records), command)
         self.lines += ["", "Quotients of these medians:", "", *ratios_of(times)]
 
     def load(self):
@@ -149,10 +181,10 @@ class Page:
         rows = [("start to the end of the first step", f"{record['ms']['median'] / 1e3:.2f} s"),
                 ("peak resident beyond the file",
                  f"{(record['peak_rss_bytes'] - record['file_bytes']) / 1e6:,.0f} MB")]
-        self.lines += section("Loading Q4_0", command, table(("", ""), rows))
+        self.lines += section("Loading Q4_0", table(("", ""), rows), command)
 
     def against(self, arithmetics):
-        records, command = [], []
+        records, commands = [], []
         for arithmetic in arithmetics:
             replays = [word for name in RECORDINGS for word in ("--replay", ROOT / f"models/recordings/{name}.json")]
             command, found = self.call("--against-autoregression", "-m", self.bench.model("llada-8b", "q4_0"), "-p", 128, "-n",
@@ -161,18 +193,19 @@ class Page:
             for record, name in zip(found[-len(RECORDINGS):], RECORDINGS):
                 record["recording"] = name
             records += found
+            commands.append(command)
         alone = max(r["tokens_per_second"] for r in records if r["method"] == "autoregressive")
-        self.lines += section("128 tokens after 128, against autoregression with the faster arithmetic", command,
-                              against_of(records, alone))
+        self.lines += section("128 tokens after 128, against autoregression with the faster arithmetic",
+                              against_of(records, alone), *commands)
 
     def peer(self):
         given = argparse.Namespace(llama_cli=self.args.llama_cli, llama_version=self.args.llama_version)
-        self.lines += ["", "## A step of 256 rows beside llama.cpp", "",
-                       "| what | measured | target of the project | met |", "|---|--:|--:|---|"]
         said = bench_targets.Table("")
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), noted_commands() as commands:
             bench_targets.peer(self.bench, said, given)
-        self.lines += ["| " + " | ".join(row) + " |" for row in said.rows]
+        lines = ["| what | measured | target of the project | met |", "|---|--:|--:|---|"]
+        lines += ["| " + " | ".join(row) + " |" for row in said.rows]
+        self.lines += section("A step of 256 rows beside llama.cpp", lines, *commands)
 
 
 def main():
@@ -185,6 +218,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a small model, to try the script")
     parser.add_argument("-o", "--output", help="the page; without it, standard output")
     args = parser.parse_args()
+    check(args)
     text = Page(args).write()
     if args.output:
         pathlib.Path(args.output).write_text(text)

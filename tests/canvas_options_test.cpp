@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
+#include <span>
 
 #include "base/types.h"
 #include "constrain/testing/validate.h"
@@ -168,6 +169,33 @@ TEST_F(CanvasOptionsTest, CanvasesHaveTheLengthThatIsAsked) {
   EXPECT_EQ(answer(options).stats.rows_scored, 5 * 25) << "canvases that do not grow are whole";
 }
 
+/// Longer answers are decoded in pieces, which change no canvas.
+TEST_F(CanvasOptionsTest, PiecesOfAnAnswerCutNoCanvas) {
+  using Sizes = std::vector<Position>;
+  GenerateOptions options = few_passes(4);
+  options.block_length = 3;
+  EXPECT_EQ(model_.resolve(options)->length, 6) << "of the model's 8";
+  options.regex = "[a-z]{26}";
+  EXPECT_EQ(canvases_of(model_, options), Sizes(9, 3)) << "with the end, 27 tokens";
+  options.window.name = "adaptive";
+  EXPECT_EQ(canvases_of(model_, options), (Sizes{3, 3, 6, 8, 8}));
+  options.regex.reset();
+  options.exact_length = true;
+  options.length = 8;
+  options.max_tokens = 28;
+  EXPECT_EQ(canvases_of(model_, options), (Sizes{3, 3, 6, 8, 8}));
+  EXPECT_EQ(answer(options).stats.rows_scored, 5 * 28) << "nothing is refined twice";
+  options.window.name.clear();
+  options.max_tokens = 21;
+  EXPECT_EQ(canvases_of(model_, options), Sizes(7, 3));
+  const Generation whole = answer(options);
+  EXPECT_EQ(whole.stats.rows_scored, 5 * 21) << "nor is anything dropped";
+  options.max_tokens = 10;
+  const Generation cut = answer(options);
+  ASSERT_EQ(cut.ids.size(), 10U);
+  EXPECT_TRUE(std::ranges::equal(cut.ids, std::span(whole.ids).first(10))) << "no bound changes a word";
+}
+
 TEST_F(CanvasOptionsTest, SureTokensStay) {
   GenerateOptions options = few_passes(4);
   options.exact_length = true;
@@ -176,7 +204,11 @@ TEST_F(CanvasOptionsTest, SureTokensStay) {
   // No token is as sure as that: one is kept in each pass.
   EXPECT_EQ(answer(options).stats.nfe, 1 + 8);
   options.decoder.options["threshold"] = 0.0;
-  EXPECT_EQ(answer(options).stats.nfe, 1 + 1) << "all are";
+  const Generation sure = answer(options);
+  EXPECT_EQ(sure.stats.nfe, 1 + 1) << "all are";
+  options.decoder = {"", {{"steps", std::int64_t{1}}}};
+  EXPECT_EQ(sure.ids, answer(options).ids) << "the answer is the last pass's arg-max";
+  options.decoder = {"threshold", {}};
   options.decoder.options["entropy_bound"] = 0.1;
   EXPECT_NE(refusal(options).find("--entropy-bound"), std::string::npos);
   options.decoder = {"threshold"};

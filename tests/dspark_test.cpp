@@ -174,6 +174,9 @@ TEST_F(DSparkFiles, OtherExportsAndDamage) {
     const auto model = answer(folder(name));
     return model ? std::string() : model.error().message();
   };
+  config["sample_from_anchor"] = "yes";
+  EXPECT_NE(error("worded").find("sample_from_anchor"), std::string::npos);
+  config["sample_from_anchor"] = false;
   config["markov_head_type"] = "gated";
   EXPECT_NE(error("gated").find("markov_head_type"), std::string::npos);
   config.erase("markov_head_type");
@@ -184,6 +187,10 @@ TEST_F(DSparkFiles, OtherExportsAndDamage) {
   EXPECT_NE(error("square").find("d2t"), std::string::npos);
   map = {"model.d2t", "U8", {kDrafts}, std::string(kDrafts, '\0')};
   EXPECT_NE(error("bytes").find("d2t"), std::string::npos);
+  map = floats("model.d2t", {kDrafts});
+  const std::string fractions = error("fractions");
+  EXPECT_NE(fractions.find("d2t"), std::string::npos) << fractions;
+  EXPECT_NE(fractions.find("F32"), std::string::npos) << fractions;
 }
 
 /// Only a drafter's map of tokens may be whole numbers.

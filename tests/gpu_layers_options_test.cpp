@@ -212,6 +212,19 @@ TEST_F(GpuLayerOptions, PrefixesAreReused) {
   EXPECT_EQ(hits[1], hits[0]);
 }
 
+/// A copy of the model as --draft-model is the processor's, so all layers must be there.
+TEST_F(GpuLayerOptions, CopiesDraftWhereNoLayerIsOnTheDevice) {
+  const std::string path = DLLM_SOURCE_DIR "/models/tri-f16.gguf";
+  LoadOptions options = with_layers(0);
+  options.draft_model = path;
+  const auto model = LanguageModel::load(path, options);
+  EXPECT_TRUE(model) << model.error().message();
+  options.backend_options["gpu_layers"] = std::int64_t{99};
+  const auto refused = LanguageModel::load(path, options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().where, "--draft-model");
+}
+
 TEST_F(GpuLayerOptions, WhatASplitDoesNotReadIsAnError) {
   LoadOptions options = with_layers(2);
   options.weight_cache = "/nowhere/cache";

@@ -71,6 +71,30 @@ module prove_core_classes (
   prove_classes #(.EXTERNAL(1'b1)) i_classes (.word_i);
 endmodule
 
+// The issue stage's times: a top-k mask takes a cycle per lane, or as many as TIME bits hold, and says that it was cut.
+module prove_issue_times (
+  input logic [25:0] operands_i,
+  input logic [31:0] lanes_i
+);
+  localparam logic [31:0] Longest = 32'd2047;
+  logic [11:0] latency, occupies;
+  logic [31:0] wanted;
+  logic long;
+  /* verilator lint_off PINCONNECTEMPTY */
+  issue_decode i_dut (
+    .word_i({operands_i, dllm_isa_pkg::OP_V_TOPK_MASK}), .d_i('0), .a_i('0), .b_i('0), .c_i('0), .l_i(lanes_i),
+    .csr_i('0), .unit_o(), .int_o(), .pipe_o(), .latency_o(latency), .occupies_o(occupies), .rows_o(), .reads_o(),
+    .again_o(), .writes_o(), .f_reads_o(), .f_writes_o(), .accumulates_o(), .index_o(), .starts_loop_o(),
+    .ends_loop_o(), .branch_o(), .gp_reads_o(), .gp_writes_o(), .sums_o(), .flush_o(), .fence_o(), .long_o(long)
+  );
+  /* verilator lint_on PINCONNECTEMPTY */
+  assign wanted = lanes_i == 32'd0 ? 32'd1 : lanes_i;
+  always_comb begin
+    a_no_time_is_lost: assert (32'(latency) == (wanted > Longest ? Longest : wanted) && occupies == latency);
+    a_cut_times_are_told: assert (long == (wanted > Longest));
+  end
+endmodule
+
 // The loop stack of the sequencer, for any program and any registers: it holds at most DEPTH loops, no instruction is
 // decoded twice, and a loop instruction that traps writes no counter and leaves the stack.
 module prove_loop_stack (

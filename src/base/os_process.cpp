@@ -103,7 +103,14 @@ bool random_bytes(void* to, std::size_t count) {
   }
   return true;
 #else
-  return ::getrandom(to, count, 0) == static_cast<ssize_t>(count);
+  for (auto* at = static_cast<char*>(to); count > 0;) {
+    const ssize_t drawn = ::getrandom(at, count, 0);
+    if (drawn < 0 && errno == EINTR) continue;
+    if (drawn <= 0) return false;
+    at += drawn;
+    count -= static_cast<std::size_t>(drawn);
+  }
+  return true;
 #endif
 }
 

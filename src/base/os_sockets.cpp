@@ -85,9 +85,14 @@ void send_local_datagram(std::string_view path, std::string_view bytes) {
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
   if (path.starts_with('@')) address.sun_path[0] = '\0';
+#if defined(SOCK_CLOEXEC)
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (socket.get() < 0) return;
+#else
   const FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM, 0));
   if (socket.get() < 0) return;
   ::fcntl(socket.get(), F_SETFD, FD_CLOEXEC);
+#endif
 #if defined(MSG_NOSIGNAL)
   constexpr int kFlags = MSG_NOSIGNAL;
 #else

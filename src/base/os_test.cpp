@@ -2,13 +2,16 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "base/os_files.h"
 #include "base/os_memory.h"
@@ -25,6 +28,22 @@ TEST(Os, RandomBytesFillTheWholeBuffer) {
   ASSERT_TRUE(random_bytes(bytes.data(), bytes.size()));
   const std::array<unsigned char, 32> zeros{};
   EXPECT_NE(std::memcmp(bytes.data(), zeros.data(), zeros.size()), 0);
+  EXPECT_NE(std::memcmp(bytes.data() + bytes.size() - zeros.size(), zeros.data(), zeros.size()), 0);
+}
+
+TEST(Os, RandomBytesGoOnAfterSignals) {
+  // Linux ends a long draw early at a signal that has a handler.
+  struct sigaction handled{}, kept{};
+  handled.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGALRM, &handled, &kept), 0);
+  std::vector<unsigned char> bytes(std::size_t{1} << 24);
+  const itimerval often{{0, 500}, {0, 500}}, never{};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
+  const bool drawn = random_bytes(bytes.data(), bytes.size());
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::sigaction(SIGALRM, &kept, nullptr);
+  EXPECT_TRUE(drawn);
+  const std::array<unsigned char, 32> zeros{};
   EXPECT_NE(std::memcmp(bytes.data() + bytes.size() - zeros.size(), zeros.data(), zeros.size()), 0);
 }
 

@@ -139,9 +139,9 @@ Expected<bool> examine_target(int directory, const std::string& name, const std:
   return true;
 }
 
-Expected<void> random_name(char* name) {
+Expected<void> random_name(char* name, const std::string& target) {
   unsigned char bytes[kDigits / 2];
-  if (!random_bytes(bytes, sizeof bytes)) return system_error("cannot draw a name", errno, "");
+  if (!random_bytes(bytes, sizeof bytes)) return system_error("cannot draw a name", errno, target);
   char* at = std::copy(kPrefix.begin(), kPrefix.end(), name);
   for (const unsigned char byte : bytes) {
     *at++ = "0123456789abcdef"[byte >> 4];
@@ -178,7 +178,7 @@ struct OutputFile::Temporary {
     slot->directory = directory;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       slot->state = Slot::kTaken;
-      DLLM_CHECK_OK(random_name(slot->name));
+      DLLM_CHECK_OK(random_name(slot->name, target));
       slot->state = Slot::kLive;  // before the file exists, so that no signal can come in between
       fd = ::openat(directory, slot->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
       if (fd < 0 && errno == EEXIST) continue;

@@ -95,7 +95,8 @@ Expected<Peaks> measure(int threads) {
 }  // namespace
 
 void raise(Peaks& peaks, const Peaks& again) {
-  for (Peaks::Rate Peaks::* rate : {&Peaks::int8, &Peaks::bf16, &Peaks::f32, &Peaks::int8_tiles, &Peaks::bf16_tiles})
+  for (Peaks::Rate Peaks::* rate :
+       {&Peaks::int8, &Peaks::bf16, &Peaks::f32, &Peaks::int8_tiles, &Peaks::bf16_tiles, &Peaks::f16})
     if ((again.*rate).per_second > (peaks.*rate).per_second) peaks.*rate = again.*rate;
   peaks.read_bytes_per_second = std::max(peaks.read_bytes_per_second, again.read_bytes_per_second);
 }

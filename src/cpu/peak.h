@@ -8,15 +8,16 @@
 
 namespace dllm::cpu {
 
-/// This machine's limits with a number of threads. A rate of 0 means that it has no such instruction.
+/// This machine's limits with a number of threads, or a device's. A rate of 0 means that there is no such instruction.
 struct Peaks {
-  int threads = 0;
+  int threads = 0;  ///< 0: of a device, which does not depend on them
   struct Rate {
     double per_second = 0;  ///< operations: a multiply and an add are two
     std::string instruction;
   };
   Rate int8, bf16, f32;              ///< of vectors
   Rate int8_tiles, bf16_tiles;       ///< of matrix tiles
+  Rate f16;                          ///< of a device's matrices
   double read_bytes_per_second = 0;  ///< from memory, one pass over much more than the caches hold
 };
 

@@ -117,6 +117,8 @@ Expected<AnswerLength> answer_length(const ModelDesc& desc, const ResolvedOption
                          : resolved.max_tokens == 0 ? length.canvas
                                                     : std::min(resolved.max_tokens, length.room);
   length.grows = goes_on && (open || resolved.max_tokens != 0);
+  if (desc.canvas.length > 0 && length.grows)
+    length.canvas = std::min(Refiner::whole(0, length.canvas, canvas_of(resolved, desc)), length.room);
   length.most = length.grows ? bound : std::min(bound, length.canvas);
   length.language = length.grows ? length.room : length.canvas;
   // Thoughts may have any length, so that without a bound of their own they would be all that is left after a cut.

@@ -33,6 +33,9 @@ struct Given {
 /// - Above it, an answer that fills the canvas without an end goes on with another canvas after it, as if the answer so
 ///   far were part of the prompt, until it ends or is cut. Each canvas has the length of the first one, whatever is
 ///   left of the bound, and is only cut by the context.
+/// - Where canvases are refined, "canvas" here is a piece of the answer made of whole ones: of those that fit into the
+///   length that the first rule gives, at least one. None is cut, except by the context, and by a `length` that is all
+///   of the answer.
 /// - Without a bound, the canvas is the bound; going_on() gives one where no length is known.
 /// - A bound above what the context leaves is lowered to it; -1 is all of that.
 /// - Thoughts before a structure end in time for the structure to fit into the bound, if it can.

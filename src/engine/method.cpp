@@ -83,7 +83,10 @@ class PartResolution {
                         return one->info.name == name && one->suits && one->suits(desc_);
                       });
     if (!fits) return refused(part_.selector);
-    for (const auto& [key, value] : choice_.options) return refused(*part_.find(key));
+    for (const auto& [key, value] : choice_.options) {
+      const OptionInfo* const info = part_.find(key);
+      return info == nullptr ? unread(nullptr, key) : refused(*info);
+    }
     return {};
   }
 
@@ -264,8 +267,7 @@ Expected<ModeLoopOptions> mode_options(const ResolvedOptions& resolved, const Mo
 
 CanvasDesc canvas_of(const ResolvedOptions& resolved, const ModelDesc& desc) {
   CanvasDesc canvas = desc.canvas;
-  const bool grows = resolved.window.name == canvas_windows().back().info.name;
-  (grows ? canvas.first : canvas.length) = resolved.block_length;
+  (canvases_grow(resolved.window.name) ? canvas.first : canvas.length) = resolved.block_length;
   return canvas;
 }
 

@@ -50,9 +50,10 @@ Expected<DenoiseOptions> denoise_options(const ResolvedOptions& resolved, const 
 Expected<ModeLoopOptions> mode_options(const ResolvedOptions& resolved, const ModelDesc& desc,
                                        const LatencyTable* latency = nullptr);
 
-/// The same for models that refine whole canvases.
 /// Of models that refine canvases: how long the request's canvases are.
 CanvasDesc canvas_of(const ResolvedOptions& resolved, const ModelDesc& desc);
+
+/// Options of the loop of models that refine whole canvases.
 Expected<RefineOptions> refine_options(const ResolvedOptions& resolved, const ModelDesc& desc);
 
 }  // namespace dllm

@@ -56,10 +56,11 @@ TEST(Options, ResolvingAndCheckingMakeNoDecoder) {
 TEST(Options, TheRegistrySaysWhatAModelIsDecodedBy) {
   ModelDesc causal = filling_model();
   causal.mask.reset();
-  ModelDesc several = filling_model(), blocks = filling_model(), canvas = filling_model();
+  ModelDesc several = filling_model(), blocks = filling_model(), canvas = filling_model(), soft = filling_model();
   several.modes = {DecodingMode::kAutoregressive, DecodingMode::kDiffusion, DecodingMode::kSelfSpeculation};
   blocks.causal_block = 32;
   canvas.canvas.length = 64;
+  soft.soft_tokens = true;
   ModelDesc plain_modes = several;
   plain_modes.modes = {DecodingMode::kDiffusion, DecodingMode::kAutoregressive};
   const auto standards = [](const ModelDesc& desc) {
@@ -72,9 +73,19 @@ TEST(Options, TheRegistrySaysWhatAModelIsDecodedBy) {
   EXPECT_EQ(standards(blocks), "threshold; block; block-causal; full; iter-smooth; ;");
   EXPECT_EQ(standards(several), "native; block; none; full; iter-smooth; self-speculation;");
   EXPECT_EQ(standards(plain_modes), "native; block; none; full; iter-smooth; ar;");
+  EXPECT_EQ(standards(soft), "dmax; block; none; full; iter-smooth; ;");
   EXPECT_EQ(standards(canvas), "entropy-bound; block; prefix; full; iter-smooth; ;");
   EXPECT_EQ(option_parts().front().selector.standard_text,
-            "threshold; low-confidence for autoregressive models; native for models of several modes");
+            "threshold; low-confidence for autoregressive models; "
+            "dmax for models trained to read tokens as mixtures; native for models of several modes");
+}
+
+TEST(Options, NamesThatNoOptionHasAreRefusedWhereAModelHasOneWay) {
+  GenerateOptions options;
+  options.mode.options["thershold"] = 0.5;
+  const auto resolved = resolve_options(options, filling_model());
+  ASSERT_FALSE(resolved);
+  EXPECT_EQ(resolved.error().where, "thershold");
 }
 
 // A request's on top of the server's, anyone's on top of a preset's.

@@ -89,7 +89,7 @@ class Resolution {
     if (is_canvas(desc_) && given_.block_length.value_or(1) > own)
       return bad(fmt::format("canvases of {}: the model was trained on {} positions", *given_.block_length, own),
                  "--block-length", "give that many or fewer");
-    const bool grows = is_canvas(desc_) && given_.window.name == canvas_windows().back().info.name;
+    const bool grows = is_canvas(desc_) && canvases_grow(given_.window.name);
     resolved_.block_length = given_.block_length.value_or(grows ? std::min(own, kFirstCanvas) : own);
     if (!is_canvas(desc_)) resolved_.block_length = std::min(resolved_.block_length, resolved_.length);
     const bool absolute = !is_canvas(desc_) && desc_.block_origin == BlockOrigin::kAbsolute;
@@ -160,6 +160,7 @@ class Resolution {
 
   Expected<void> canvas() {
     unread_.insert({"suffix", "smoothing"});
+    if (resolved_.own_length) resolved_.length = Refiner::whole(0, resolved_.length, canvas_of(resolved_, desc_));
     return {};
   }
 

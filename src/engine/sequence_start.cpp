@@ -286,8 +286,15 @@ bool Sequence::goes_on() const {
   return next_capacity() <= host_.backend.desc().context_length;
 }
 
-/// As long as the first one, whatever the bound: it is the length that the model reads.
-Position Sequence::next_length() const { return std::min(length_.canvas, length_.language - size_); }
+/// As long as the first one, whatever the bound: it is the length that the model reads. Canvases that are refined are
+/// not cut to it.
+Position Sequence::next_length() const {
+  const ModelDesc& desc = host_.backend.desc();
+  const bool refined = desc.canvas.length > 0;
+  const Position length =
+      refined ? Refiner::whole(size_, length_.canvas, canvas_of(result_.options, desc)) : length_.canvas;
+  return std::min(length, length_.language - size_);
+}
 
 Position Sequence::next_capacity() const {
   return needed_capacity(host_.backend.desc(), canvas().size(), result_.options, next_length(), 0);

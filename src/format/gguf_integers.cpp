@@ -1,12 +1,21 @@
 #include "format/gguf_integers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <ranges>
 
+#include "format/gguf_format.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm::gguf {
+
+std::optional<std::string> list_problem(std::span<const std::int64_t> shape) {
+  if (shape.size() != 1) return fmt::format("has {} dimensions: a list must have one", shape.size());
+  if (shape[0] > kMostIntegers) return fmt::format("has {} numbers, at most {}", shape[0], kMostIntegers);
+  return std::nullopt;
+}
 
 std::uint64_t bytes_of(const GgufTensor& tensor, std::uint64_t index, const IntegerPlaces& places) {
   for (const auto& [place, bytes] : places)

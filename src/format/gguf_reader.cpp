@@ -309,7 +309,7 @@ Expected<GgufTensor> GgufParser::parse_tensor_info(std::uint64_t index) {
   DLLM_TRY(const auto number, cursor_.read<std::uint32_t>(subject));
   const Codec* codec = find_codec(number);
   if (const std::size_t bytes = gguf::integer_bytes(tensor.name, number); codec == nullptr && bytes > 0) {
-    if (dims != 1 || tensor.shape[0] > gguf::kMostIntegers) return invalid(start, subject + " is too long a list");
+    if (const auto problem = gguf::list_problem(tensor.shape)) return invalid(start, subject + " " + *problem);
     integers_.emplace_back(index, bytes);
     codec = find_codec(static_cast<std::uint32_t>(TensorType::kF32));  // for the shape; the bytes are counted apart
   }

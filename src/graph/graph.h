@@ -158,12 +158,14 @@ struct StoreKv {
   std::int32_t layer;
 };
 
+/// What a row of Attention sees.
+enum class RowView : std::uint8_t { kPlan, kApart, kCausal };
+
 /// out = softmax(q k^T * scale) v per head over the positions that the plan makes visible; kv head = head /
 /// (heads/kv_heads). With a window of W, a row sees the W - 1 positions before its attention block and everything after
 /// them: j > first - W. Here `first` begins the row's block of StepPlan::causal_block positions (if 1, the row itself);
 /// without such blocks, it is the first row of the plan. With RowView::kApart the window is that of the row itself, and
 /// with RowView::kCausal the row sees nothing behind it besides, whatever the plan says (layers of drafters).
-enum class RowView : std::uint8_t { kPlan, kApart, kCausal };
 struct Attention {
   ValueId q;
   std::int32_t layer;

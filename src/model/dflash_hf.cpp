@@ -129,12 +129,13 @@ Expected<HfConfig> flat_config(const HfConfig& config) {
 }
 
 /// Exports of EAGLE-3's lineage predict masks in place; the others predict the token behind a row.
-void set_anchor(const HfConfig& config, Metadata& meta) {
+Expected<void> set_anchor(const HfConfig& config, Metadata& meta) {
   const auto architecture = config.architecture();
-  if (!architecture || architecture->find("DSpark") == std::string::npos) return;
+  if (!architecture || architecture->find("DSpark") == std::string::npos) return {};
   const bool inner = config.contains("transformer_layer_config") || config.contains("aux_hidden_state_layer_ids");
-  const auto own = config.boolean_or("sample_from_anchor", !inner);
-  meta.set("dflash.sample_from_anchor", MetaValue::boolean(own && *own));
+  DLLM_TRY(const bool own, config.boolean_or("sample_from_anchor", !inner));
+  meta.set("dflash.sample_from_anchor", MetaValue::boolean(own));
+  return {};
 }
 
 Expected<void> set_choice(const HfConfig& config, Metadata& meta) {
@@ -169,7 +170,7 @@ Expected<Metadata> drafter_metadata(const HfConfig& given) {
   DLLM_TRY(const std::int64_t mask, drafter_config(config, "mask_token_id").integer("mask_token_id"));
   meta.set("tokenizer.ggml.mask_token_id", MetaValue::u32(static_cast<std::uint32_t>(mask)));
   DLLM_CHECK_OK(set_masks(config, dims.layers, meta));
-  set_anchor(given, meta);
+  DLLM_CHECK_OK(set_anchor(given, meta));
   DLLM_CHECK_OK(set_choice(config, meta));
   return meta;
 }

@@ -1,8 +1,12 @@
 #include "model/token_map.h"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "numerics/tensor_type.h"
 
 namespace dllm {
 
@@ -12,6 +16,11 @@ bool is_token_map(std::string_view map, std::string_view name) {
 }
 
 Expected<std::vector<float>> read_token_map(std::string_view map, const Safetensors& files) {
+  for (const SafeTensor& tensor : files.tensors())
+    if (is_token_map(map, tensor.name))
+      return Error{ErrorCode::kUnsupported,
+                   fmt::format("a list of tokens in {}; it is read in I64 or I32", codec(tensor.type).name),
+                   tensor.name, "store it as whole numbers"};
   std::vector<float> tokens;
   for (const UnreadTensor& tensor : files.unread()) {
     if (!is_token_map(map, tensor.name)) continue;

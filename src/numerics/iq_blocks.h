@@ -25,7 +25,7 @@ struct IqBlock {
   std::uint8_t d[2];       ///< binary16
 };
 
-/// v, by code; what no code means is 0.
+/// v of each code. IQ2 and IQ1 have three values of either sign, so their codes 3 and 7 do not occur, and v is 0 there.
 inline constexpr std::int8_t kIq2Values[8] = {8, 25, 43, 0, -8, -25, -43, 0};
 inline constexpr std::int8_t kIq3XxsValues[16] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
 inline constexpr std::int8_t kIq3SValues[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};
@@ -52,7 +52,7 @@ inline void four(unsigned group, unsigned signs, std::uint8_t* codes) {
   for (unsigned i = 0; i < 4; ++i)
     codes[i] = static_cast<std::uint8_t>((group >> (3 * i) & 7u) | (signs >> i & 1u) << 3);
 }
-/// Sixteen scales of four bits, two a byte.
+/// `count` scales of four bits, two a byte.
 inline void nibble_scales(const std::uint8_t* b, int count, std::uint8_t* scale) {
   for (int j = 0; j < count; ++j) scale[j] = static_cast<std::uint8_t>(2 * (b[j / 2] >> (j % 2 * 4) & 15) + 1);
 }

@@ -206,7 +206,7 @@ const std::vector<Recipe>& every_mx_recipe() {
   return all;
 }
 
-/// llama.cpp's mixes around types without an encoder here.
+/// llama.cpp's mixes around types without an encoder here, and kUnbuiltMix, whose types have encoders.
 struct ReadMix {
   std::string_view name;
   std::uint32_t file_type;
@@ -214,6 +214,7 @@ struct ReadMix {
 constexpr ReadMix kReadMixes[] = {{"IQ2_XXS", 19}, {"IQ2_XS", 20}, {"Q2_K_S", 21}, {"IQ3_XS", 22},
                                   {"IQ3_XXS", 23}, {"IQ1_S", 24},  {"IQ3_S", 26},  {"IQ3_M", 27},
                                   {"IQ2_S", 28},   {"IQ2_M", 29},  {"IQ1_M", 31}};
+constexpr std::string_view kUnbuiltMix = "Q2_K_S";
 
 }  // namespace
 
@@ -258,6 +259,11 @@ Expected<const Recipe*> find_recipe(std::string_view name) {
     if (same_name(recipe.name, name)) return &recipe;
     names.push_back(recipe.name);
   }
+  if (same_name(kUnbuiltMix, name))
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("{} is read, not written: this build does not have this mix of Q2_K and Q4_K", kUnbuiltMix), "",
+        "take Q2_K, the nearest mix, or the file that llama-quantize writes"};
   for (const ReadMix& mix : kReadMixes)
     if (same_name(mix.name, name)) return not_written(mix.name, "");
   if (const auto type = mx_type_from_name(name)) return &*std::ranges::find(every_mx_recipe(), *type, &Recipe::base);

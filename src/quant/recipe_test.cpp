@@ -107,6 +107,9 @@ TEST(Recipe, MixesThatAreOnlyReadAreRefusedByName) {
     ASSERT_FALSE(recipe) << name;
     EXPECT_EQ(recipe.error().code, ErrorCode::kUnsupported);
     EXPECT_NE(recipe.error().message().find(fmt::format("{} is read, not written", name)), std::string::npos);
+    const bool lacks_encoder = std::string_view(name) != "Q2_K_S";
+    EXPECT_EQ(recipe.error().what.find("no encoder") != std::string::npos, lacks_encoder) << name;
+    EXPECT_EQ(recipe.error().hint.starts_with("take Q2_K, the nearest mix"), !lacks_encoder) << name;
     EXPECT_EQ(file_type_name(number), name);
   }
   EXPECT_EQ(file_type_name(15), "Q4_K_M");

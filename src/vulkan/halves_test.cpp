@@ -15,6 +15,7 @@
 #include "cpu/testing/tiny_model.h"
 #include "vulkan/on_device.h"
 #include "vulkan/operators.h"
+#include "vulkan/peaks.h"
 #include "vulkan/testing/operator_rig.h"
 #include "vulkan/testing/test_device.h"
 #include "vulkan/weights.h"
@@ -124,9 +125,23 @@ TEST(HalfExponent, IsOfTheLargestMagnitude) {
     EXPECT_EQ(of(type, {1.f, std::numeric_limits<float>::infinity()}), std::nullopt);
     EXPECT_EQ(of(type, {1.f, std::nanf("")}), std::nullopt);
   }
+  const std::vector<std::byte> odd = {std::byte{0xff}, std::byte{0x80}, std::byte{0x3f}};
+  EXPECT_EQ(half_exponent({TensorType::kBF16, {1}, std::span(odd).subspan(1)}, pool), 127) << "at an odd address";
   EXPECT_EQ(of(TensorType::kBF16, {0x1p-100f}), std::nullopt) << "products would be subnormal";
   const std::vector<float> floats = {1.f};
   EXPECT_EQ(half_exponent({TensorType::kF32, {1}, std::as_bytes(std::span(floats))}, pool), std::nullopt);
+}
+
+TEST(DevicePeaks, HaveTheirRatesNames) {
+  DevicePeaks peaks;
+  peaks.dots = 3, peaks.matrices = 2, peaks.halves = 5, peaks.floats = 1;
+  peaks.half_shape = {16, 8, 16};
+  const cpu::Peaks all = peaks.summary();
+  EXPECT_EQ(all.threads, 0);
+  EXPECT_EQ(all.int8.per_second, 3);
+  EXPECT_EQ(all.f16.per_second, 5);
+  EXPECT_EQ(all.f16.instruction, "F16 matrices of 16 x 8 x 16");
+  EXPECT_EQ(all.bf16.per_second, 0) << "no shader multiplies these";
 }
 
 TEST(HalfShape, IsOneThatIsBuilt) {

@@ -70,9 +70,10 @@ class Pass {
   /// Runs a batch that fits, and perhaps passes that follow. Throws std::bad_alloc. Errors: kResource.
   Expected<void> run(std::span<const SequenceStep> batch, const ScoredRows& scored, const BranchRows& shared,
                      const UnrollBatch& unrolled = {});
-  /// Of the last run: how many passes ran, and what the device committed after each but the last one, a token or -1 for
-  /// each scored row.
+  /// Passes of the last run.
   std::int32_t passes_run() const { return kept_.bytes() == 0 ? 1 : arguments_.passes_run(); }
+  /// What the device committed after a pass of the last run, but not after its last one: for each scored row a token,
+  /// or -1.
   std::span<const std::int32_t> committed(std::int32_t pass) const;
   /// Of the last pass: [kept][vocabulary], before a cap.
   const float* logits() const { return logits_.as<const float>(); }

@@ -107,7 +107,7 @@ cpu::Peaks DevicePeaks::summary() const {
   all.read_bytes_per_second = read;
   all.int8 = matrices > dots ? cpu::Peaks::Rate{matrices, shape_name("int8", matrix_shape)}
                              : cpu::Peaks::Rate{dots, "integer dot products"};
-  all.bf16 = {halves, shape_name("F16", half_shape)};
+  all.f16 = {halves, shape_name("F16", half_shape)};
   all.f32 = {floats, "fma"};
   return all;
 }

@@ -18,7 +18,7 @@ struct DevicePeaks {
   double halves = 0;                     ///< those of F16 that add in F32
   MatrixShape matrix_shape, half_shape;  ///< of the fastest operation
 
-  /// In the CPU's terms: int8 is the faster of both units; bf16 is F16's, which no device does slower.
+  /// Where int8 is the faster of `dots` and `matrices`, and f16 is `halves`.
   cpu::Peaks summary() const;
 };
 

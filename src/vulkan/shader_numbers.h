@@ -10,7 +10,8 @@
 
 namespace dllm::vulkan {
 
-/// As shaders/codes.glsl numbers codes: those with a scale per 16 are no others, as the group is a number of its own.
+/// As shaders/codes.glsl numbers codes. kE2M1Halves has the number of kE2M1: the codes are the same, and shaders get
+/// the size of a group, which differs, apart.
 constexpr std::optional<std::uint32_t> shader_number(cpu::Codes codes) {
   if (codes == cpu::Codes::kE2M1Halves) codes = cpu::Codes::kE2M1;
   constexpr cpu::Codes kOrder[] = {cpu::Codes::kTwoBits, cpu::Codes::kThreeBits, cpu::Codes::kNibble,

@@ -34,7 +34,7 @@ Expected<void> check_vulkan_device(const std::string& device) {
 Expected<std::function<Expected<cpu::Peaks>()>> vulkan_peaks(const std::string& device) {
   DLLM_TRY(const std::shared_ptr<vulkan::Device> opened, vulkan::Device::open({.device = device}));
   if (opened->facts().tick_ns == 0)
-    return Error{ErrorCode::kUnsupported, opened->facts().name + " has no timestamps", "--peak", "give --no-peak"};
+    return Error{ErrorCode::kUnsupported, opened->facts().name + " has no timestamps", "--peak", "leave it out"};
   return std::function<Expected<cpu::Peaks>()>([opened]() -> Expected<cpu::Peaks> {
     DLLM_TRY(const vulkan::DevicePeaks peaks, vulkan::measure_peaks(opened));
     return peaks.summary();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <utility>
 #include <variant>
@@ -83,14 +84,17 @@ bool DeviceWeights::has_halves() const {
 std::optional<std::int32_t> half_exponent(const WeightView& view, ThreadPool& pool) {
   if (view.type != TensorType::kF16 && view.type != TensorType::kBF16) return std::nullopt;
   // Magnitudes of both types are in the order of their bits.
-  const std::span words(reinterpret_cast<const std::uint16_t*>(view.data.data()), view.data.size() / 2);
+  const std::size_t count = view.data.size() / sizeof(std::uint16_t);
   constexpr std::size_t kPart = std::size_t{1} << 20;
-  std::vector<std::uint16_t> largest((words.size() + kPart - 1) / kPart);
+  std::vector<std::uint16_t> largest((count + kPart - 1) / kPart);
   pool.parallel_for(static_cast<std::int64_t>(largest.size()), [&](std::int64_t part, int) {
     const std::size_t first = static_cast<std::size_t>(part) * kPart;
     std::uint16_t most = 0;
-    for (const std::uint16_t word : words.subspan(first, std::min(kPart, words.size() - first)))
+    for (std::size_t i = first; i < std::min(first + kPart, count); ++i) {
+      std::uint16_t word = 0;  // copied, as tensors of safetensors may begin at odd addresses
+      std::memcpy(&word, view.data.data() + i * sizeof word, sizeof word);
       most = std::max(most, static_cast<std::uint16_t>(word & 0x7fff));
+    }
     largest[static_cast<std::size_t>(part)] = most;
   });
   const std::uint16_t most = largest.empty() ? std::uint16_t{0} : std::ranges::max(largest);

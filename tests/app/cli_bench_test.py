@@ -41,6 +41,27 @@ class OtherBackends(CliCase):
         self.assertEqual(peak["f32"]["instruction"], "fma")
         self.assertIn("--peak", self.fails(2, "bench", "--peak", "--backend", "ranks"))
 
+    def test_peaks_are_compared_where_all_layers_are_on_the_device(self):
+        if not has_vulkan():
+            self.skipTest("this machine has no Vulkan device")
+        deep, flat = self.dir / "deep.gguf", self.dir / "flat.gguf"
+        for layers, path in (("2", deep), ("1", flat)):
+            self.ok("make-model", "--shape", "llada-tiny", "--layers", layers, "--type", "bf16", "-o", path)
+
+        def records(*words):
+            lines = self.ok("bench", "step", "--backend", "vulkan", "-r", "2", "-c", "4", "--repetitions", "1",
+                            "--warmup", "0", "--min-time", "0", "-o", "jsonl", *words).stdout.splitlines()
+            return [json.loads(line) for line in lines]
+        peak, *steps = records("--peak", "-ngl", "1", "-m", deep, "-m", flat, "-t", "1,2")
+        self.assertEqual(peak["test"], "peak")
+        self.assertNotIn("threads", peak)
+        self.assertEqual([("peak_percent" in one, "read_percent" in one) for one in steps],
+                         [(False, False), (False, False), (True, True), (True, True)])
+        self.assertEqual(steps[2]["peak_instruction"], "fma")
+        here, = records("-ngl", "0", "-m", flat, "-t", "1")
+        self.assertEqual(here["test"], "step")
+        self.assertEqual({"peak_percent", "read_percent"} & set(here), set())
+
 
 class MakeModel(CliCase):
     def test_writes_a_model_that_answers(self):

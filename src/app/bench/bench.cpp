@@ -32,7 +32,7 @@ class Bench final : public Verb {
                       words_);
     flags.group("Measurement");
     flags.add({.names = {"--peak"},
-               .help = "print the peaks of the machine, or of a GPU: int8, bf16, f32, memory reads",
+               .help = "print the peaks of the machine, or of a GPU: int8, bf16 or f16, f32, memory reads",
                .apply = into(peak_)});
     flags.add({.names = {"--no-peak"},
                .help = "do not measure the peaks, and omit percentages",
@@ -259,16 +259,19 @@ class Bench final : public Verb {
   }
 
   Expected<void> measure(BenchOutput& output, const BenchWatch& watch, ProgressLine& progress) {
+    // Of a device once: they do not depend on the threads here.
+    const auto key = [&](std::int32_t threads) { return on_processor(*backend_) ? threads : 0; };
     std::map<std::int32_t, MaybePeaks> peaks;
     for (const std::int32_t threads : threads_) {
       if (!peak_ && (no_peak_ || !wants("step") || backend_->peaks == nullptr)) break;
+      const auto [place, is_new] = peaks.try_emplace(key(threads));
+      if (!is_new) continue;
       watch.progress("measuring peaks");
       LoadOptions load = model_flags_.load;
       load.threads = threads;
-      DLLM_TRY(PeakMeter meter, backend_->peaks(load));
-      DLLM_TRY(peaks[threads], ComparedPeaks::of(std::move(meter)));
+      DLLM_TRY(place->second, peaks_to_compare(*backend_, load, peak_));
       progress.clear();
-      if (peak_) output.add(peak_record(peaks[threads]->best));
+      if (peak_) output.add(peak_record(place->second->best));
     }
     for (const std::string& path :
          words_.empty() && !against_ && options_.simulate.empty() ? std::vector<std::string>() : paths_)
@@ -276,7 +279,7 @@ class Bench final : public Verb {
         BenchOptions options = options_;
         options.load = model_flags_.load;
         options.load.threads = threads;
-        DLLM_CHECK_OK(measure_model(path, options, peaks[threads], output, watch, progress));
+        DLLM_CHECK_OK(measure_model(path, options, peaks[key(threads)], output, watch, progress));
       }
     return {};
   }
@@ -298,10 +301,10 @@ class Bench final : public Verb {
     if (wants("latency")) {
       DLLM_CHECK_OK(bench_latency(model, options, watch, add));
     }
-    // Of a model in two places, neither's peaks are the bound.
-    if (model.running.device && !model.running.device().split.empty()) peaks.reset();
     if (wants("step")) {
-      DLLM_CHECK_OK(bench_steps(model, options, peaks, watch, add));
+      MaybePeaks none;
+      MaybePeaks& own = runs_where_peaks_are(*backend_, model.running) ? peaks : none;
+      DLLM_CHECK_OK(bench_steps(model, options, own, watch, add));
     }
     if (!options.simulate.empty()) DLLM_CHECK_OK(simulate_ranks(options, path, &model, watch, add));
     if (wants("generate")) {

@@ -76,11 +76,29 @@ struct ComparedPeaks {
   PeakMeter measure{};
   cpu::Peaks best{};  ///< the highest of each so far
 
+  /// Measures once. Errors: the meter's.
   static Expected<ComparedPeaks> of(PeakMeter meter);
+  /// Measures once more, for `best`. Errors: the meter's.
   Expected<void> again();
 };
 /// Absent: no percentages.
 using MaybePeaks = std::optional<ComparedPeaks>;
+
+/// The peaks of a backend that has some (BackendEntry::peaks). `asked`: by --peak; else they are absent where they
+/// cannot be measured. Errors: as BackendEntry::peaks, and the meter's.
+Expected<MaybePeaks> peaks_to_compare(const BackendEntry& backend, const LoadOptions& load, bool asked);
+
+/// Whether all layers run on what the backend's peaks are those of: with a device they may run here, or some of them.
+bool runs_where_peaks_are(const BackendEntry& backend, const RunningBackend& running);
+
+/// What a model's products multiply, and with what.
+struct ProductKind {
+  TensorType weights;                          ///< of most matrices
+  std::string activations, arithmetic, isa{};  ///< LoadOptions::activations, and as in RunningBackend
+};
+
+/// The bound for such products.
+const cpu::Peaks::Rate& bound_of(const cpu::Peaks& peaks, const ProductKind& products);
 
 nlohmann::ordered_json peak_record(const cpu::Peaks& peaks);
 

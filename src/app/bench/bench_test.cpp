@@ -159,6 +159,93 @@ TEST(BenchOutput, EveryRowCarriesHostAndCommand) {
   EXPECT_EQ(printed("json", 0), "[]\n");
 }
 
+cpu::Peaks some_peaks() {
+  cpu::Peaks peaks;
+  peaks.int8 = {8e9, "mul"};
+  peaks.f32 = {1e9, "fma"};
+  peaks.read_bytes_per_second = 4e9;
+  return peaks;
+}
+
+TEST(BenchPeaks, BoundTheProductsThatRun) {
+  cpu::Peaks here = some_peaks(), device = some_peaks();
+  here.bf16 = {2e9, "dot"};
+  here.int8_tiles = {16e9, "tiles"};
+  device.f16 = {32e9, "matrices"};
+  const auto bound = [](const cpu::Peaks& peaks, TensorType weights, const char* arithmetic, const char* isa = "",
+                        const char* activations = "") {
+    return bound_of(peaks, {weights, activations, arithmetic, isa}).instruction;
+  };
+  for (const TensorType half : {TensorType::kF16, TensorType::kBF16}) {
+    EXPECT_EQ(bound(here, half, "exact"), "dot");
+    EXPECT_EQ(bound(some_peaks(), half, "exact"), "fma");
+    EXPECT_EQ(bound(device, half, "exact"), "fma") << "multiply-adds of F32";
+    EXPECT_EQ(bound(device, half, "f16"), "matrices");
+    EXPECT_EQ(bound(some_peaks(), half, "f16"), "fma");
+  }
+  EXPECT_EQ(bound(device, TensorType::kF32, "f16"), "fma");
+  EXPECT_EQ(bound(device, TensorType::kQ4_0, "f16"), "mul");
+  EXPECT_EQ(bound(here, TensorType::kQ4_0, "exact", "amx"), "mul");
+  EXPECT_EQ(bound(here, TensorType::kQ4_0, "super", "avx512"), "mul");
+  EXPECT_EQ(bound(here, TensorType::kQ4_0, "super", "amx"), "tiles");
+  EXPECT_EQ(bound(here, TensorType::kBF16, "super", "amx"), "dot") << "no such tiles";
+  EXPECT_EQ(bound(here, TensorType::kQ4_0, "exact", "", "f32"), "fma");
+}
+
+TEST(BenchPeaks, AreThoseOfAllLayersOrOfNone) {
+  const BackendEntry card{"card", "a card"};
+  RunningBackend running;
+  EXPECT_TRUE(runs_where_peaks_are(backends().front(), running));
+  EXPECT_FALSE(runs_where_peaks_are(card, running)) << "no layer is on the device";
+  DeviceStatus status;
+  running.device = [&] { return status; };
+  EXPECT_TRUE(runs_where_peaks_are(card, running));
+  status.split = "on this processor: layer 1 of 2";
+  EXPECT_FALSE(runs_where_peaks_are(card, running));
+}
+
+TEST(BenchPeaks, AreAbsentWhereNothingMeasuresThem) {
+  BackendEntry card{"card", "a card"};
+  card.peaks = [](const LoadOptions&) -> Expected<PeakMeter> {
+    return Error{ErrorCode::kUnsupported, "the card has no timestamps", "--peak", "leave it out"};
+  };
+  const auto plain = peaks_to_compare(card, {}, false);
+  ASSERT_TRUE(plain) << plain.error().message();
+  EXPECT_FALSE(plain->has_value());
+  EXPECT_FALSE(peaks_to_compare(card, {}, true));
+  card.peaks = [](const LoadOptions&) -> Expected<PeakMeter> {
+    return Error{ErrorCode::kUsage, "no such card", "--device", ""};
+  };
+  EXPECT_FALSE(peaks_to_compare(card, {}, false));
+  card.peaks = [](const LoadOptions&) -> Expected<PeakMeter> {
+    return PeakMeter([]() -> Expected<cpu::Peaks> { return some_peaks(); });
+  };
+  const auto found = peaks_to_compare(card, {}, false);
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->best.int8.per_second, 8e9);
+}
+
+TEST(BenchPeaks, AreNamedByWhatTheyAreOf) {
+  const auto table = [](const Json& record) {
+    std::ostringstream out;
+    BenchOutput output(out, "md", shared());
+    output.add(record);
+    return out.str();
+  };
+  cpu::Peaks here = some_peaks(), device = some_peaks();
+  here.threads = 2;
+  here.bf16 = {2e9, "dot"};
+  device.f16 = {32e9, "matrices"};
+  const Json of_device = peak_record(device), of_threads = peak_record(here);
+  EXPECT_FALSE(of_device.contains("threads"));
+  EXPECT_EQ(of_device["f16"]["gops"], 32);
+  EXPECT_TRUE(of_device["bf16"].is_null());
+  EXPECT_NE(table(of_device).find("| int8 GOP/s |  | f16 GFLOP/s | f32 GFLOP/s | read GB/s |"), std::string::npos);
+  EXPECT_NE(table(of_device).find("| 8 | mul | 32 | 1 | 4.0 |"), std::string::npos) << table(of_device);
+  EXPECT_TRUE(of_threads["f16"].is_null());
+  EXPECT_NE(table(of_threads).find("| 2 | 8 | mul | 2 | 1 |  |  | 4.0 |"), std::string::npos) << table(of_threads);
+}
+
 TEST(BenchWorkload, EvenSchedulesKeepBlocksApart) {
   EXPECT_EQ(even_schedule(6, 3, 2).pass_of, (Numbers{0, 0, 1, 2, 2, 3}));
   EXPECT_EQ(even_schedule(5, 4, 1).pass_of, (Numbers{0, 1, 2, 3, 4}));

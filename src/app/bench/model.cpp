@@ -115,19 +115,45 @@ Expected<void> ComparedPeaks::again() {
   return {};
 }
 
+Expected<MaybePeaks> peaks_to_compare(const BackendEntry& backend, const LoadOptions& load, bool asked) {
+  auto meter = backend.peaks(load);
+  if (!meter && meter.error().code == ErrorCode::kUnsupported && !asked) return MaybePeaks();
+  if (!meter) return std::move(meter).error();
+  DLLM_TRY(ComparedPeaks peaks, ComparedPeaks::of(*std::move(meter)));
+  return MaybePeaks(std::move(peaks));
+}
+
+bool runs_where_peaks_are(const BackendEntry& backend, const RunningBackend& running) {
+  return on_processor(backend) || (running.device && running.device().split.empty());
+}
+
+const cpu::Peaks::Rate& bound_of(const cpu::Peaks& peaks, const ProductKind& products) {
+  const TensorType type = products.weights;
+  const bool block = codec(type).is_block() && products.activations != "f32";
+  const cpu::Peaks::Rate& tiles = block ? peaks.int8_tiles : peaks.bf16_tiles;
+  if (products.arithmetic == "super" && products.isa == "amx" && tiles.per_second > 0) return tiles;
+  if (block) return peaks.int8;
+  if (type != TensorType::kF16 && type != TensorType::kBF16) return peaks.f32;
+  // A device has no rate of bf16, as its `exact` products of these are multiply-adds of F32.
+  const cpu::Peaks::Rate& halves = products.arithmetic == "f16" ? peaks.f16 : peaks.bf16;
+  return halves.per_second > 0 ? halves : peaks.f32;
+}
+
 nlohmann::ordered_json peak_record(const cpu::Peaks& peaks) {
   const auto rate = [](const cpu::Peaks::Rate& r) -> nlohmann::ordered_json {
     if (r.per_second <= 0) return nullptr;
     return {{"gops", r.per_second / 1e9}, {"instruction", r.instruction}};
   };
-  return {{"test", "peak"},
-          {"threads", peaks.threads},
-          {"int8", rate(peaks.int8)},
-          {"bf16", rate(peaks.bf16)},
-          {"f32", rate(peaks.f32)},
-          {"int8_tiles", rate(peaks.int8_tiles)},
-          {"bf16_tiles", rate(peaks.bf16_tiles)},
-          {"read_gbps", peaks.read_bytes_per_second / 1e9}};
+  nlohmann::ordered_json json = {{"test", "peak"}};
+  if (peaks.threads > 0) json["threads"] = peaks.threads;
+  json.update({{"int8", rate(peaks.int8)},
+               {"bf16", rate(peaks.bf16)},
+               {"f16", rate(peaks.f16)},
+               {"f32", rate(peaks.f32)},
+               {"int8_tiles", rate(peaks.int8_tiles)},
+               {"bf16_tiles", rate(peaks.bf16_tiles)},
+               {"read_gbps", peaks.read_bytes_per_second / 1e9}});
+  return json;
 }
 
 }  // namespace dllm::app

@@ -119,10 +119,16 @@ std::vector<Column> rank_columns(bool predicted) {
           number("MB received", "/received_mb", 3)};
 }
 
-std::vector<Column> peak_columns() {
+std::vector<Column> peak_columns(bool of_device) {
+  const Column int8 = number("int8 GOP/s", "/int8/gops", 0);
+  const Column instruction = {
+      "", [](const Json& r) { return r["int8"].is_null() ? "" : r["int8"].value("instruction", ""); }, false};
+  if (of_device)
+    return {int8, instruction, number("f16 GFLOP/s", "/f16/gops", 0), number("f32 GFLOP/s", "/f32/gops", 0),
+            number("read GB/s", "/read_gbps", 1)};
   return {integer("threads", "threads"),
-          number("int8 GOP/s", "/int8/gops", 0),
-          {"", [](const Json& r) { return r["int8"].is_null() ? "" : r["int8"].value("instruction", ""); }, false},
+          int8,
+          instruction,
           number("bf16 GFLOP/s", "/bf16/gops", 0),
           number("f32 GFLOP/s", "/f32/gops", 0),
           number("int8 tiles GOP/s", "/int8_tiles/gops", 0),
@@ -130,10 +136,11 @@ std::vector<Column> peak_columns() {
           number("read GB/s", "/read_gbps", 1)};
 }
 
-std::vector<Column> columns(const std::string& test) {
+std::vector<Column> columns(const Json& record) {
+  const std::string test = record.at("test");
   if (test == "answers") return answer_columns();
   if (test == "ranks" || test == "simulate") return rank_columns(test == "simulate");
-  if (test == "peak") return peak_columns();
+  if (test == "peak") return peak_columns(!record.contains("threads"));
   std::vector<Column> shared = {text("model", "name"), text("type", "type"), integer("threads", "threads")};
   std::vector<Column> own;
   if (test == "load")
@@ -283,6 +290,7 @@ constexpr CsvColumn kCsvColumns[] = {
     {"peak_rss_bytes", "/peak_rss_bytes"},
     {"int8_gops", "/int8/gops"},
     {"bf16_gops", "/bf16/gops"},
+    {"f16_gops", "/f16/gops"},
     {"f32_gops", "/f32/gops"},
     {"int8_tiles_gops", "/int8_tiles/gops"},
     {"bf16_tiles_gops", "/bf16_tiles/gops"},
@@ -317,7 +325,7 @@ void BenchOutput::add_markdown(const Json& record) {
                         shared_->at("time").get<std::string>(), shared_->at("command").get<std::string>());
   }
   const std::string test = record.at("test");
-  const std::vector<Column> table = columns(test);
+  const std::vector<Column> table = columns(record);
   if (test != table_) {
     table_ = test;
     std::string titles = "\n|", rule = "|";

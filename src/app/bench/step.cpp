@@ -20,18 +20,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr Position kFillRows = 128;  // per pass while the cache is filled: enough for the matrices' full rate
 
-/// The bound for the model's arithmetic on this machine: that of tiles for `super` where the kernel set has them, else
-/// that of vectors.
-const cpu::Peaks::Rate& bound_of(const cpu::Peaks& peaks, TensorType type, const std::string& activations,
-                                 bool on_tiles) {
-  const bool block = codec(type).is_block() && activations != "f32";
-  const cpu::Peaks::Rate& tiles = block ? peaks.int8_tiles : peaks.bf16_tiles;
-  if (on_tiles && tiles.per_second > 0) return tiles;
-  if (block) return peaks.int8;
-  const bool half = type == TensorType::kF16 || type == TensorType::kBF16;
-  return half && peaks.bf16.per_second > 0 ? peaks.bf16 : peaks.f32;
-}
-
 class StepBench {
  public:
   StepBench(BenchModel& model, const BenchOptions& options, MaybePeaks& peaks, const BenchWatch& watch)
@@ -154,8 +142,9 @@ class StepBench {
   }
 
   void add_bounds(const StepWork& work, double median, TensorType type, Json& json) const {
-    const bool on_tiles = json.value("arithmetic", "") == "super" && json.value("isa", "") == "amx";
-    const cpu::Peaks::Rate& bound = bound_of(peaks_->best, type, options_.load.activations, on_tiles);
+    const RunningBackend& running = model_.running;
+    const cpu::Peaks::Rate& bound =
+        bound_of(peaks_->best, {type, options_.load.activations, running.arithmetic, running.isa});
     if (bound.per_second > 0) {
       json["peak_gops"] = bound.per_second / 1e9;
       json["peak_instruction"] = bound.instruction;

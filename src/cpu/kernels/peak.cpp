@@ -101,7 +101,7 @@ bool has_bf16_tiles() {
 #define DLLM_REPEAT_24(X) DLLM_REPEAT_16(X) DLLM_REPEAT_4(X, 16, 17, 18, 19) DLLM_REPEAT_4(X, 20, 21, 22, 23)
 #define DLLM_PEAK_NEON(name, instruction, source)                                                                 \
   void name(std::int64_t rounds) {                                                                                \
-    asm volatile(".arch armv8.2-a+dotprod+simd\n\tldr q30, [%1]\n\tldr q31, [%1]\n\t" DLLM_REPEAT_24(             \
+    asm volatile(".arch armv8.2-a+dotprod+i8mm+simd\n\tldr q30, [%1]\n\tldr q31, [%1]\n\t" DLLM_REPEAT_24(        \
                      DLLM_ZERO_NEON) "1:\n\t" DLLM_REPEAT_24(instruction) "subs %0, %0, #1\n\tb.ne 1b\n\t"        \
                  : "+r"(rounds)                                                                                   \
                  : "r"(source)                                                                                    \
@@ -110,9 +110,11 @@ bool has_bf16_tiles() {
   }
 #define DLLM_ZERO_NEON(n) "movi v" #n ".2d, #0\n\t"
 #define DLLM_SDOT(n) "sdot v" #n ".4s, v30.16b, v31.16b\n\t"
+#define DLLM_SMMLA(n) "smmla v" #n ".4s, v30.16b, v31.16b\n\t"
 #define DLLM_FMLA(n) "fmla v" #n ".4s, v30.4s, v31.4s\n\t"
 
 DLLM_PEAK_NEON(int8_sdot, DLLM_SDOT, kOnes)
+DLLM_PEAK_NEON(int8_smmla, DLLM_SMMLA, kOnes)
 DLLM_PEAK_NEON(f32_fmla, DLLM_FMLA, kSmall)
 
 #endif
@@ -133,6 +135,7 @@ int list_peak_loops(PeakLoop (&loops)[kMaxPeakLoops]) {
   if (has_bf16_tiles()) loops[count++] = {"tdpbf16ps", PeakKind::kBf16Tiles, 4 * 16384, bf16_tiles};
 #elif defined(__aarch64__)
   if (runs(InstructionSet::kNeon)) loops[count++] = {"sdot", PeakKind::kInt8, 24 * 32, int8_sdot};
+  if (runs(InstructionSet::kNeonI8mm)) loops[count++] = {"smmla", PeakKind::kInt8, 24 * 64, int8_smmla};
   loops[count++] = {"fmla", PeakKind::kF32, 24 * 8, f32_fmla};
 #endif
   return count;

@@ -8,6 +8,7 @@
 // reads tokens as they are. A model must have been trained for mixtures (ModelDesc::soft_tokens).
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,8 @@ namespace {
 
 struct DmaxOptions : ThresholdOptions {
   double sure_threshold = 0.9;
-  std::int32_t mixed_tokens = 1, most_passes = 64;
+  std::int32_t mixed_tokens = 1;
+  std::optional<std::int32_t> most_passes;
   bool hard_tokens = false;
 };
 
@@ -29,9 +31,11 @@ OptionRows<DmaxOptions> dmax_rows() {
   using O = DmaxOptions;
   // README.md and scripts of github.com/czg1225/DMax.
   OptionRows<ThresholdOptions> threshold = threshold_rows();
-  threshold.front().derive = [](const ThresholdOptions& own, const ModelDesc& desc, const MethodContext&) {
-    return OptionValue(desc.soft_tokens ? kTrainedThreshold : own.threshold);
-  };
+  threshold.front() = std::move(threshold.front())
+                          .otherwise("0.9; 0.5 for models trained to read tokens as mixtures",
+                                     [](const ThresholdOptions& own, const ModelDesc& desc, const MethodContext&) {
+                                       return OptionValue(desc.soft_tokens ? kTrainedThreshold : own.threshold);
+                                     });
   return join_rows<O>(
       std::move(threshold),
       OptionRows<O>{
@@ -94,7 +98,7 @@ class Dmax : public Decoder {
       }
       sure = sure && candidate.confidence >= config_.sure_threshold;
     }
-    done_ = !changed || sure || passes_ >= config_.most_passes;
+    done_ = !changed || sure || passes_ >= config_.most_passes.value_or(context.window.size());
     return edits;
   }
 

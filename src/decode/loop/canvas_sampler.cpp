@@ -11,6 +11,8 @@
 namespace dllm {
 namespace {
 
+constexpr std::string_view kGrowing = "adaptive";
+
 template <class O>
 OptionRow<O> passes_row() {
   return option("steps", &O::steps, 1, kMostPositions, "", "maximum number of passes over one canvas")
@@ -46,10 +48,13 @@ MethodDeclaration without_options(std::string name, std::string meaning) {
 
 }  // namespace
 
+bool canvases_grow(std::string_view window) { return window == kGrowing; }
+
 const std::vector<MethodDeclaration>& canvas_windows() {
   static const std::vector<MethodDeclaration> all = {
       without_options("block", "a canvas"),
-      without_options("adaptive", "a canvas as long as the answer so far, from --block-length to the model's")};
+      without_options(std::string(kGrowing),
+                      "a canvas as long as the answer so far, from --block-length to the model's")};
   return all;
 }
 
@@ -67,7 +72,8 @@ CanvasEntry canvas_entropy_bound() {
 
 CanvasEntry canvas_threshold() {
   return declare_method<CanvasOptions>(
-             "threshold", "for models that refine whole canvases: sure tokens are kept for good (mlx-vlm)", sure_rows(),
+             "threshold", "for models that refine whole canvases: the next passes are shown its sure tokens (mlx-vlm)",
+             sure_rows(),
              [](const SureOptions& options, const MethodContext&) {
                return std::make_unique<CanvasOptions>(CanvasOptions{options.steps, {}, options.threshold});
              })

@@ -35,8 +35,9 @@ struct CanvasOptions {
 /// `confidence`, or after `max_steps` passes; its arg-max is the answer. With r passes left, including the current one,
 /// the temperature is t_min + (t_max - t_min) r / max_steps.
 ///
-/// With a threshold (mlx-vlm 0.7.10, "confidence-threshold") a position keeps its arg-max for good once its probability
-/// reaches it; in each pass at least the surest does. The canvas also ends when all positions have kept one.
+/// With a threshold (mlx-vlm 0.7.10, "confidence-threshold"), once the probability of a position's arg-max reaches it,
+/// the following passes are shown that token there; in each pass this holds for the surest position at least. The
+/// canvas also ends when every position shows one. Its answer is the last pass's arg-max all the same.
 class CanvasSampler {
  public:
   explicit CanvasSampler(const CanvasDesc& config) : config_(config) {}
@@ -59,7 +60,7 @@ class CanvasSampler {
   std::int32_t passes_ = 0;
   bool finished_ = false;
   std::vector<std::vector<TokenId>> history_;  ///< arg-max of the last passes, at most `stability`
-  std::vector<TokenId> kept_;                  ///< with a threshold: by position; -1: nothing yet
+  std::vector<TokenId> kept_;                  ///< with a threshold: what is shown, by position; -1: nothing yet
 };
 
 /// The random token that `position` shows in pass `pass` (counted over the whole answer, from 0) if it was not

@@ -14,6 +14,17 @@ Position Refiner::capacity(Position prompt, Position length, const CanvasDesc& c
   return prompt + (length + canvas.length - 1) / canvas.length * canvas.length;
 }
 
+/// Of the canvas behind `before` positions of the answer.
+static Position length_behind(Position before, const CanvasDesc& canvas) {
+  return canvas.first > 0 ? std::clamp(before, Position{canvas.first}, Position{canvas.length}) : canvas.length;
+}
+
+Position Refiner::whole(Position before, Position most, const CanvasDesc& canvas) {
+  Position sum = length_behind(before, canvas);
+  for (Position next = 0; sum + next <= most; next = length_behind(before + sum, canvas)) sum += next;
+  return sum;
+}
+
 Refiner::Refiner(const ModelDesc& desc, Canvas canvas, RefineOptions options, KvCache& cache)
     : desc_(desc),
       canvas_(std::move(canvas)),
@@ -32,11 +43,8 @@ void Refiner::begin_canvas() {
   sampler_.begin();
   fed_back_.clear();
   shown_.clear();
-  Position length = options_.canvas.length;
-  if (options_.canvas.first > 0) {
-    length = std::clamp(begin_ - canvas_.answer_begin(), Position{options_.canvas.first}, length);
-    length = std::min(length, canvas_.size() - begin_);
-  }
+  Position length = length_behind(begin_ - canvas_.answer_begin(), options_.canvas);
+  if (options_.canvas.first > 0) length = std::min(length, canvas_.size() - begin_);
   for (Position p = begin_; p < begin_ + length; ++p)
     shown_.push_back(canvas_noise(options_.rng, pass_, p, desc_.vocab));
 }

@@ -49,6 +49,9 @@ class Refiner {
 
   /// Positions of a prompt and of the canvases for an answer of `length`.
   static Position capacity(Position prompt, Position length, const CanvasDesc& canvas);
+  /// Positions of the whole canvases behind `before` positions of the answer that are together at most `most` long; of
+  /// the first one if it alone is longer.
+  static Position whole(Position before, Position most, const CanvasDesc& canvas);
 
   /// The next forward pass; empty when the sequence is finished. Valid until absorb().
   std::span<const SequenceStep> prepare();

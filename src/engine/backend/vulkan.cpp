@@ -106,10 +106,6 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
   if (!options.arithmetic.empty() && options.arithmetic != "exact" && !halves)
     return Error{ErrorCode::kUnsupported, fmt::format("the Vulkan backend has no arithmetic '{}'", options.arithmetic),
                  "--arithmetic", "leave it out"};
-  DLLM_TRY(const std::shared_ptr<const Model> drafter, open_drafter(model, options, log));
-  if (!drafter && !options.draft_model.empty())
-    return Error{ErrorCode::kUnsupported, "a copy of the model makes no drafts for the Vulkan backend", "--draft-model",
-                 "give a drafter (DFlash), or leave it out"};
   const std::optional<std::int64_t> layers = load_rows::own_integer(options, kLayers);
   const std::int64_t unroll = load_rows::own_integer(options, kUnroll).value_or(1);
   const bool whole = !layers || *layers >= static_cast<std::int64_t>(layers_of(model.build({1, 1})).size());
@@ -125,6 +121,10 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
     here.backend_options.clear();
     return run_on_cpu(model, path, here, log);
   }
+  DLLM_TRY(const std::shared_ptr<const Model> drafter, open_drafter(model, options, log));
+  if (!drafter && !options.draft_model.empty())
+    return Error{ErrorCode::kUnsupported, "a copy of the model makes no drafts for the Vulkan backend", "--draft-model",
+                 "give a drafter (DFlash), or leave it out"};
   VulkanOptions vulkan;
   vulkan.device = options.device;
   vulkan.threads = options.threads;

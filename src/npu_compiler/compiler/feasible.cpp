@@ -41,8 +41,8 @@ class CountedModel {
   Expected<StepUse> use(const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options) {
     return count_step(graph_.with({spec.rows(), spec.scored()}), layout, spec, options, phases_);
   }
-  /// Of one sequence whose rows all see the same, its rows in turn, segment by segment, as compile_parts(): as many
-  /// rows take the same. Errors: of compile_step().
+  /// Of one sequence whose rows all see the same positions. Its rows take turns in each segment, as compile_parts()
+  /// has them; turns of equally many rows need the same, and are counted once. Errors: of compile_step().
   Expected<void> use_rows(const ModelLayout& layout, const StepSpec& spec, std::span<const RowPart> cut,
                           CompileOptions options) {
     options.token_rows = std::max(options.token_rows, options.first_row + spec.rows());
@@ -134,7 +134,7 @@ struct Feasibility::State {
     ModelLayout fewer, more;
     std::optional<ModelLayout> whole = {};  ///< once it was needed
   };
-  /// Of the short models, with tables for one position, and as many positions allowed.
+  /// The layouts of the short models, whose RoPE tables have one position, for steps of up to `positions`.
   Expected<Layouts*> layouts(const MachineConfig& machine, const Mapping* mapping, std::int64_t positions) {
     DLLM_TRY(Layouts * one, any_layouts(machine, mapping));
     one->fewer.positions = one->more.positions = positions;
@@ -212,7 +212,7 @@ struct Feasibility::State {
 
 namespace {
 
-/// Sequences that the short models' steps of one size hold.
+/// How many sequences of a step fit at once, as steps of the short models show.
 class StepFitter {
  public:
   StepFitter(Feasibility::State& state, Feasibility::State::Layouts& layouts, const MachineConfig& machine,

@@ -33,8 +33,8 @@ struct BlockParts {
 };
 
 /// Whether steps of one model fit devices, and in which parts. Keeps the model's graphs, their phases and the latest
-/// layouts: a step that is asked about costs microseconds, because its phases are counted (step_count.h) and no
-/// instruction is emitted. Not thread-safe. The functions below answer a single question.
+/// layouts, and counts a step's phases (step_count.h) without emitting an instruction, because sweeps ask about each of
+/// their points. Not thread-safe. The functions below answer a single question.
 class Feasibility {
  public:
   explicit Feasibility(const ModelShape& shape);

@@ -42,7 +42,8 @@ class SweepSpace {
   Expected<void> resolve(std::span<const Override> changes, Device& device, Workload& workload);
   /// GB/s of the device's memory. Errors: of the simulation.
   Expected<double> bandwidth(const Device& device);
-  /// As check_feasible(); valid as long as the space.
+  /// As check_feasible(); valid as long as the space. `by` answers what no thread has asked yet: it has the space's
+  /// shape(), and belongs to this thread alone.
   Expected<const BlockParts*> feasible(const Device& device, const Workload& workload, Feasibility& by);
 
   const Device& base() const { return base_; }

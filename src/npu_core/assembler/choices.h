@@ -18,7 +18,7 @@ struct ChoiceSite {
   bool first = false;        ///< of a row
   std::uint32_t count = 0;   ///< choices per row
   std::uint32_t lanes = 0;   ///< to choose among
-  std::uint32_t before = 0;  ///< of these, in rows that were searched before this one
+  std::uint32_t before = 0;  ///< lanes of the rows that were searched before this one; the result is counted from here
 };
 struct ProgramChoices {
   ChoiceAssumption assumption;

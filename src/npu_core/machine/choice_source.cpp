@@ -24,6 +24,7 @@ std::optional<std::uint32_t> ChoiceSource::lane(std::uint32_t instruction) {
     } while (std::ranges::find(row.chosen, lane) != row.chosen.end());
   }
   row.chosen.push_back(lane);
+  // Wraps if an earlier row has the lane: the instruction adds `before` again, from its register.
   return lane - site->before;
 }
 
