@@ -54,8 +54,8 @@ def files_of(build: pathlib.Path) -> dict[str, bytes]:
     for path in sorted((LIBRARIES / "notices").iterdir()):
         files[f"doc/third-party/{path.name}"] = path.read_bytes()
     zig = next((ROOT / "build/zig/lib").glob("python3*/site-packages/ziglang/lib"))
-    for name, path in ZIG_NOTICES.items():
-        files[f"doc/third-party/{name}"] = (zig / path).read_bytes()
+    for name, notice in ZIG_NOTICES.items():
+        files[f"doc/third-party/{name}"] = (zig / notice).read_bytes()
     return files
 
 
