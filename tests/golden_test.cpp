@@ -1,8 +1,8 @@
 // The models of this repository against an independent implementation (PyTorch, float32): logits, tokens, commit order
 // and number of passes. The rules of the recorded decodes are in research/train_tiny/README.md.
 //
-// With DLLM_TEST_BACKEND in the environment they run on that backend: nightly on Vulkan, where a processor's driver takes
-// too long for CI.
+// With DLLM_TEST_BACKEND in the environment they run on that backend: nightly on Vulkan, where a processor's driver
+// takes too long for CI.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -178,7 +178,8 @@ TEST_F(FaultyServer, TellsAStreamThatItsCardIsGone) {
   auto& calls = opened_device()->calls_for_faults();
   passes_left = 3;
   submit_to_card = std::exchange(calls.QueueSubmit, submit_until_removed);
-  const std::string stream = ask("POST /v1/completions", R"({"prompt": "Sort these words: pear fig kiwi plum", "stream": true,
+  const std::string stream =
+      ask("POST /v1/completions", R"({"prompt": "Sort these words: pear fig kiwi plum", "stream": true,
       "max_tokens": 64, "ignore_eos": true, "algorithm": "low-confidence", "block_length": 4})");
   EXPECT_LT(passes_left, 0) << "it was removed in the middle";
   // What was committed before comes first; the stream then says why it ends.

@@ -117,8 +117,8 @@ TEST_F(VulkanAnswers, CachesDrawsGuidanceAndBatches) {
   for (std::size_t i = 0; i < questions.size(); ++i) expect_equal((*same)[i], (*answers)[i]);
 }
 
-/// A short answer by every decoder, cache policy, window and suffix of the registry. Those that the embedded model cannot
-/// have are refused alike.
+/// A short answer by every decoder, cache policy, window and suffix of the registry. Those that the embedded model
+/// cannot have are refused alike.
 TEST_F(VulkanAnswers, EveryMethod) {
   const test::TempDir directory;
   const std::string path = write_as(directory, "Q4_0");

@@ -236,9 +236,9 @@ class Products : public OperatorBits, public testing::WithParamInterface<TensorT
     EXPECT_TRUE(units);
     if (!units) return all;
     const bool processor = (*units)->facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    constexpr TensorType kKinds[] = {TensorType::kQ4_0,   TensorType::kQ8_0,  TensorType::kQ4_K,
-                                     TensorType::kQ2_K,   TensorType::kQ6_K,  TensorType::kIQ4_XS,
-                                     TensorType::kMXFP4,  TensorType::kIQ1_S, TensorType::kIQ2_XS};
+    constexpr TensorType kKinds[] = {TensorType::kQ4_0,  TensorType::kQ8_0,  TensorType::kQ4_K,
+                                     TensorType::kQ2_K,  TensorType::kQ6_K,  TensorType::kIQ4_XS,
+                                     TensorType::kMXFP4, TensorType::kIQ1_S, TensorType::kIQ2_XS};
     if (cpu::packs_floats(format) || (processor && std::ranges::count(kKinds, format.type) == 0)) return all;
     const std::uint32_t layout = (*units)->layout.value_or(0);
     for (const ProductPlan& plan :
@@ -304,7 +304,7 @@ TEST_F(OperatorBits, RoutesWithoutFloat64) {
   const std::int64_t rows = 9, experts = 70;
   auto numbers = random_floats(random_, rows * experts, 8.f);
   for (std::int64_t e = 0; e < experts; ++e) {
-    numbers[static_cast<std::size_t>(experts + e)] *= 13.f;                // one expert has nearly all of the sum
+    numbers[static_cast<std::size_t>(experts + e)] *= 13.f;                     // one expert has nearly all of the sum
     numbers[static_cast<std::size_t>(2 * experts + e)] = e < 3 ? 1.f : -110.f;  // most scores are zero or nearly so
     numbers[static_cast<std::size_t>(3 * experts + e)] = 0x1p-60f;
   }

@@ -213,7 +213,8 @@ Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& 
   if (!facts.keeps_subnormals) std::ranges::stable_partition(forms, std::not_fn(asks));
   // Mesa says what its drivers for processors can.
   if (!facts.keeps_subnormals && facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU) std::erase_if(forms, asks);
-  // Integers are right everywhere, and slow: after all that asks for nothing that the device does not announce, or last.
+  // Integers are right everywhere, and slow: after all that asks for nothing that the device does not announce, or
+  // last.
   const bool last = facts.has_float64 || facts.keeps_subnormals;
   forms.insert(last ? forms.end() : forms.begin(), ShaderForm::kIntegers);
   for (std::size_t f = 0; f < forms.size(); ++f) {

@@ -1,5 +1,5 @@
 // Sums, products and quotients of float64, which routes of experts need: the device's own, or by integers where it has
-// none. Included after exact.glsl.
+// none. Included after exact.glsl. integers_test.cpp reads it as C++.
 
 #ifndef kIntegers
 #define Double double
