@@ -25,6 +25,7 @@ void end_in_parent() { forking.fetch_sub(1); }
 /// Run by the only thread of a child process, before it returns from fork().
 void end_in_child() {
   forking.store(0);
+  sections.store(0);  // another thread may have counted its section, and not yet taken that back
   survivor.store(std::this_thread::get_id(), std::memory_order_relaxed);
   count.fetch_add(1, std::memory_order_relaxed);
 }
