@@ -36,9 +36,10 @@ TEST(Unforked, LocksAreFreeInChildren) {
       ::alarm(100);
       const bool free = mutex.try_lock();
       if (free) mutex.unlock();
+      // Neither the child's own sections nor its forks wait for its parent's sections.
       {
         const Unforked again;
-      }  // neither the child's own sections nor its forks wait for its parent's
+      }
       const pid_t grandchild = ::fork();
       if (grandchild == 0) ::_exit(0);
       ::_exit(free && fork_count() == before + 1 && ends_well(grandchild) ? 0 : 1);
