@@ -286,8 +286,7 @@ class Run(CliCase):
                 self.ok("run", "Solve 17+4.", "--canvas-length", "16", "--block-length", "8", "--algorithm", algorithm,
                         "--cache", cache)
         self.ok("run", "Solve 17+4.", "--canvas-length", "16", "--window", "whole", "--compat", "--temp", "0.5",
-                "--top-k", "5",
-                "--top-p", "0.9", "--cfg-scale", "0.5")
+                "--top-k", "5", "--top-p", "0.9", "--cfg-scale", "0.5")
 
     def test_settling_forwards_fewer_rows(self):
         def rows(*words):
