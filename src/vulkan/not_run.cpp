@@ -47,9 +47,7 @@ struct NotRun {
 
 }  // namespace
 
-std::string not_run(const Op& op, const Graph& graph) {
-  return std::visit(NotRun{graph}, op);
-}
+std::string not_run(const Op& op, const Graph& graph) { return std::visit(NotRun{graph}, op); }
 
 Expected<void> check_operators(const Graph& graph) {
   for (const Op& op : graph.ops)
