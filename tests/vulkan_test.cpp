@@ -186,7 +186,36 @@ TEST_F(VulkanAnswers, AGenerationRecordsItsStepOnce) {
   EXPECT_EQ((*backend)->messages(), "");
 }
 
-/// Every architecture with random weights: logits of a prompt and of a block over it.
+/// Logits of a prompt and of a block over it, of random weights.
+void expect_equal_logits(const test::RandomModel& spec) {
+  SCOPED_TRACE(spec.architecture);
+  SCOPED_TRACE(codec(spec.type).name);
+  const auto model = *Model::load(test::random_source(spec));
+  const auto build = [&](StepShape shape) { return model->build(shape); };
+  const auto here = *CpuBackend::create(model->desc(), build, model->weights(), one_thread);
+  const auto there = make_vulkan_backend(model->desc(), build, model->weights(), {.device = "", .threads = 1});
+  ASSERT_TRUE(there) << there.error().message();
+  const auto cache = *here->make_cache(64), other = *(*there)->make_cache(64);
+  for (const auto& [begin, end] : {std::pair{0, 37}, {30, 41}}) {
+    SequenceStep step;
+    for (Position p = begin; p < end; ++p) {
+      step.plan.rows.push_back({p, (p * 7 + 3) % 80});
+      step.plan.scored.push_back(p - begin);
+    }
+    step.plan.visible = {{0, end}};
+    step.plan.causal_block = model->desc().causal_block;
+    step.request.logits = true;
+    step.cache = cache.get();
+    const auto expected = here->forward({&step, 1});
+    step.cache = other.get();
+    const auto actual = (*there)->forward({&step, 1});
+    ASSERT_TRUE(expected && actual) << actual.error().message();
+    const auto &a = (*actual)[0].logits, &e = (*expected)[0].logits;
+    ASSERT_EQ(a.size(), e.size());
+    EXPECT_EQ(std::memcmp(a.data(), e.data(), e.size() * sizeof(float)), 0) << end;
+  }
+}
+
 TEST_F(VulkanAnswers, EveryArchitecture) {
   for (const TensorType type : {TensorType::kF32, TensorType::kQ8_0, TensorType::kQ4_0})
     for (const char* architecture : {"llada", "dream", "llama", "llada-moe", "llada2", "rnd1", "sdar", "sdar-moe",
@@ -194,32 +223,21 @@ TEST_F(VulkanAnswers, EveryArchitecture) {
       // The architectures differ in operators, and types in products: not all of their pairs are of interest.
       const bool moe = std::string(architecture).find("moe") != std::string::npos;
       if (type != TensorType::kF32 && !moe) continue;
-      SCOPED_TRACE(architecture);
-      const auto model = *Model::load(test::random_source({.architecture = architecture, .kv_heads = 2, .type = type}));
-      const auto build = [&](StepShape shape) { return model->build(shape); };
-      const auto here = *CpuBackend::create(model->desc(), build, model->weights(), one_thread);
-      const auto there = make_vulkan_backend(model->desc(), build, model->weights(), {.device = "", .threads = 1});
-      ASSERT_TRUE(there) << there.error().message();
-      const auto cache = *here->make_cache(64), other = *(*there)->make_cache(64);
-      for (const auto& [begin, end] : {std::pair{0, 37}, {30, 41}}) {
-        SequenceStep step;
-        for (Position p = begin; p < end; ++p) {
-          step.plan.rows.push_back({p, (p * 7 + 3) % 80});
-          step.plan.scored.push_back(p - begin);
-        }
-        step.plan.visible = {{0, end}};
-        step.plan.causal_block = model->desc().causal_block;
-        step.request.logits = true;
-        step.cache = cache.get();
-        const auto expected = here->forward({&step, 1});
-        step.cache = other.get();
-        const auto actual = (*there)->forward({&step, 1});
-        ASSERT_TRUE(expected && actual) << actual.error().message();
-        const auto &a = (*actual)[0].logits, &e = (*expected)[0].logits;
-        ASSERT_EQ(a.size(), e.size());
-        EXPECT_EQ(std::memcmp(a.data(), e.data(), e.size() * sizeof(float)), 0) << end;
-      }
+      expect_equal_logits({.architecture = architecture, .kv_heads = 2, .type = type});
     }
+}
+
+/// Experts whose codes are places in a table, of three bits and of four.
+TEST_F(VulkanAnswers, ExpertsOfListedTypes) {
+  for (const TensorType type : {TensorType::kIQ2_XS, TensorType::kIQ3_S})
+    expect_equal_logits({.architecture = "llada-moe",
+                         .width = 256,
+                         .layers = 1,
+                         .heads = 4,
+                         .kv_heads = 2,
+                         .ffn_width = 256,
+                         .type = type,
+                         .experts = {.count = 4, .used = 2, .width = 256}});
 }
 
 /// --unroll.
