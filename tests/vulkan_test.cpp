@@ -131,8 +131,8 @@ TEST_F(VulkanAnswers, EveryMethod) {
   const auto add = [&](const auto& methods, MethodChoice GenerateOptions::* part) {
     for (const auto& method : methods) {
       GenerateOptions how = short_one;
-      (how.*part).name = method.name;
-      all.emplace_back(method.name, how);
+      (how.*part).name = method.info.name;
+      all.emplace_back(method.info.name, how);
     }
   };
   add(decoders(), &GenerateOptions::decoder);
