@@ -75,7 +75,7 @@ TEST_F(VulkanRows, OfSeveralTypesOfCache) {
 TEST_F(VulkanRows, OfOtherArchitectures) {
   expect_the_cpus_bits({.architecture = "llada2", .experts = kPooled}, CpuKvType::kF16, 32, false);
   // Layers with windows.
-  expect_the_cpus_bits({.architecture = "diffusion-gemma", .layers = 4, .kv_heads = 2}, CpuKvType::kF16, 8);
+  expect_the_cpus_bits({.architecture = "diffusion-gemma", .layers = 2, .kv_heads = 2}, CpuKvType::kF16, 8);
 }
 
 /// Experts that a block's rows share are chosen for shadow rows apart.

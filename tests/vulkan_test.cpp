@@ -139,9 +139,16 @@ TEST_F(VulkanAnswers, EveryMethod) {
   add(caches(), &GenerateOptions::cache);
   add(windows(), &GenerateOptions::window);
   add(suffixes(), &GenerateOptions::suffix);
-  std::size_t answered = 0;
-  for (const auto& [name, how] : all) {
+#ifdef DLLM_SANITIZED
+  constexpr std::size_t kStride = 5;  // the backend's accesses are those of a few
+#else
+  constexpr std::size_t kStride = 1;
+#endif
+  std::size_t answered = 0, asked = 0;
+  for (std::size_t i = 0; i < all.size(); i += kStride) {
+    const auto& [name, how] = all[i];
     SCOPED_TRACE(name);
+    ++asked;
     const auto answer = here->generate("Sort these words: pear fig", how),
                same = there->generate("Sort these words: pear fig", how);
     ASSERT_EQ(same.has_value(), answer.has_value());
@@ -152,7 +159,7 @@ TEST_F(VulkanAnswers, EveryMethod) {
       EXPECT_EQ(same.error().message(), answer.error().message());
     }
   }
-  EXPECT_GE(answered + 6, all.size());
+  EXPECT_GE(answered + 6, asked);
 }
 
 TEST_F(VulkanAnswers, AGenerationRecordsItsStepOnce) {
