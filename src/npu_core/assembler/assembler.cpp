@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_core/assembler/expander.h"
 #include "npu_core/assembler/operand_parser.h"
@@ -193,7 +194,7 @@ class Assembler {
         return expander_.error(
             source, column,
             fmt::format("{} is an instruction of PLENA's branch {}, which this machine does not have", other->mnemonic,
-                        kWordSources[static_cast<std::size_t>(other->source)]),
+                        kWordSources[to_size(other->source)]),
             fmt::format("its opcode 0x{:02X} is another instruction here: docs/guide/npu.md", other->opcode));
       const std::string near = nearest_mnemonic(word);
       return expander_.error(

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "format/toml_table.h"
 #include "npu_core/config/embedded_files.h"
@@ -35,7 +36,7 @@ Expected<void> AddressMap::add_slices(const TomlTable& table, const std::vector<
     const auto colon = word.find(':');
     auto field = field_of(std::string_view(word).substr(0, colon));
     if (!field) return table.error("order", field.error().what, field.error().hint);
-    const auto index = static_cast<std::size_t>(*field);
+    const auto index = to_size(*field);
     int count = bits[index] - taken[index];
     if (colon != std::string::npos) {
       int wanted = 0;
@@ -71,7 +72,7 @@ Expected<void> AddressMap::add_fold(TomlTable& fold, const Bits& bits, int& chai
     return fold.error("field", "rows and columns cannot be folded: two addresses would meet");
   if (source != kRow && source != kColumn)
     return fold.error("source", "only rows and columns can be folded in: the mapping must stay invertible");
-  const int width = bits[static_cast<std::size_t>(target)];
+  const int width = bits[to_size(target)];
   const int by = chain.value_or(false) ? chained : static_cast<int>(shift.value_or(0));
   if (by < 0 || by > 30) return fold.error("shift", "the shift is outside 0 .. 30");
   chained += chain.value_or(false) ? width : 0;
@@ -84,7 +85,7 @@ Expected<void> AddressMap::add_fold(TomlTable& fold, const Bits& bits, int& chai
 void AddressMap::fill_tables(const Bits& bits) {
   bank_bits_ = bits[kBank];
   bank_group_bits_ = bits[kBankGroup];
-  tables_.resize(static_cast<std::size_t>(std::bit_width(bursts_ - 1) + 7) / 8);
+  tables_.resize(to_size(std::bit_width(bursts_ - 1) + 7) / 8);
   for (std::size_t i = 0; i < tables_.size(); ++i)
     for (std::uint64_t byte = 0; byte < 256; ++byte) tables_[i][byte] = pack(byte << (8 * i));
 }

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <new>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_core/machine/choice_source.h"
 #include "npu_core/machine/semantics.h"
@@ -59,7 +60,7 @@ Expected<RunResult> Machine::run(const Program& program, const RunOptions& optio
         state_.set_gp(instruction.get(Field::kRd), state_.gp[instruction.get(Field::kRs2)] + *lane);
     if (!done) return stopped();
     ++result.instructions;
-    ++result.counts[static_cast<std::size_t>(instruction.op)];
+    ++result.counts[to_size(instruction.op)];
     if (step.stop) {
       result.stopped_by_break = true;
       break;
@@ -93,7 +94,7 @@ bool Machine::control(const Program& program, const Instruction& instruction, st
       return false;
     }
     case Op::C_LOOP_START:
-      if (state_.loops.size() == static_cast<std::size_t>(state_.config.loop_depth)) {
+      if (state_.loops.size() == to_size(state_.config.loop_depth)) {
         trap = {fmt::format("{} loops are open, the hardware has no more", state_.loops.size()),
                 "unroll one, or configure loop_depth"};
         return false;
@@ -136,7 +137,7 @@ bool Machine::branch(const Instruction& instruction, std::uint32_t index, Advanc
 
 bool Machine::execute(const Instruction& instruction, const InstructionInfo& row, const ResolvedAccesses& accesses,
                       bool data, Trap& trap) {
-  const Execute function = semantics()[static_cast<std::size_t>(instruction.op)];
+  const Execute function = semantics()[to_size(instruction.op)];
   if (function == nullptr) {
     trap = no_function(instruction.op);
     return false;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "npu_core/machine/tiles.h"
 
 namespace dllm::npu {
@@ -91,7 +92,7 @@ class Resolver {
                                 name_of(range.space), size));
       }
     }
-    accesses_.ranges[static_cast<std::size_t>(accesses_.count++)] = range;
+    accesses_.ranges[to_size(accesses_.count++)] = range;
     return true;
   }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_core/assembler/assembler.h"
 #include "npu_core/device/device.h"
@@ -169,7 +170,7 @@ std::int64_t scalars_outside_loops(const Program& program) {
 
 std::string_view name_of(SamplingForm form) {
   constexpr std::string_view kNames[] = {"published", "chunked", "one-pass"};
-  return kNames[static_cast<std::size_t>(form)];
+  return kNames[to_size(form)];
 }
 
 std::optional<SamplingForm> sampling_form_from_name(std::string_view name) {
@@ -178,7 +179,7 @@ std::optional<SamplingForm> sampling_form_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view name_of(DrawPrecision precision) { return kPrecisions[static_cast<std::size_t>(precision)]; }
+std::string_view name_of(DrawPrecision precision) { return kPrecisions[to_size(precision)]; }
 
 std::optional<DrawPrecision> draw_precision_from_name(std::string_view name) {
   for (const DrawPrecision precision : {DrawPrecision::kF64, DrawPrecision::kF32, DrawPrecision::kBF16})
@@ -187,8 +188,8 @@ std::optional<DrawPrecision> draw_precision_from_name(std::string_view name) {
 }
 
 std::vector<std::int64_t> transfer_counts(std::int64_t masked, std::int64_t steps) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(steps), masked / steps);
-  for (std::int64_t t = 0; t < masked % steps; ++t) ++counts[static_cast<std::size_t>(t)];
+  std::vector<std::int64_t> counts(to_size(steps), masked / steps);
+  for (std::int64_t t = 0; t < masked % steps; ++t) ++counts[to_size(t)];
   return counts;
 }
 
