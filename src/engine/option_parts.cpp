@@ -8,7 +8,6 @@
 #include <deque>
 #include <mutex>
 
-#include "base/to_size.h"
 #include "base/try.h"
 #include "decode/loop/canvas_methods.h"
 #include "decode/registry.h"
@@ -146,7 +145,7 @@ bool same_declaration(const OptionInfo& a, const OptionInfo& b) {
 
 std::string_view type_name(OptionType type) {
   constexpr std::string_view kNames[] = {"a switch", "an integer", "an integer", "a number", "a text", "a choice"};
-  return kNames[to_size(type)];
+  return kNames[static_cast<std::size_t>(type)];
 }
 
 /// Errors: kUsage if another option makes the key or a flag ambiguous.

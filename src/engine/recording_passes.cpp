@@ -150,7 +150,7 @@ void append(std::string& text, const char* key, const Positions& positions) {
 void append(std::string& text, const ChangeKeys& keys, const std::vector<PassChange>& changes) {
   Positions of_kind[3], ends;
   for (const PassChange& change : changes) {
-    of_kind[to_size(change.kind)].push_back(change.position);
+    of_kind[static_cast<std::size_t>(change.kind)].push_back(change.position);
     if (change.ends) ends.push_back(change.position);
   }
   if (keys.commit != nullptr) append(text, keys.commit, of_kind[0]);

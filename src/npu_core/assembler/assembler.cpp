@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_core/assembler/expander.h"
 #include "npu_core/assembler/operand_parser.h"
@@ -194,7 +193,7 @@ class Assembler {
         return expander_.error(
             source, column,
             fmt::format("{} is an instruction of PLENA's branch {}, which this machine does not have", other->mnemonic,
-                        kWordSources[to_size(other->source)]),
+                        kWordSources[static_cast<std::size_t>(other->source)]),
             fmt::format("its opcode 0x{:02X} is another instruction here: docs/guide/npu.md", other->opcode));
       const std::string near = nearest_mnemonic(word);
       return expander_.error(

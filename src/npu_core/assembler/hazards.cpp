@@ -5,7 +5,6 @@
 #include <array>
 #include <set>
 
-#include "base/to_size.h"
 #include "npu_core/isa/csr.h"
 
 namespace dllm::npu {
@@ -26,8 +25,8 @@ class Checker {
     for (index_ = 0; index_ < program_.size(); ++index_) visit(program_.code[index_]);
     index_ = static_cast<std::uint32_t>(program_.size());
     for (int space = 0; space < kSpaceCount; ++space)
-      if (filled_[to_size(space)] != 0)
-        report(filled_[to_size(space)] - 1,
+      if (filled_[static_cast<std::size_t>(space)] != 0)
+        report(filled_[static_cast<std::size_t>(space)] - 1,
                fmt::format("the program ends without writing out what is in {}", name_of(static_cast<Space>(space))));
     for (std::size_t tag = 1; tag < pending_.size(); ++tag)
       if (pending_[tag] != 0) report(pending_[tag] - 1, fmt::format("no C_FENCE waits for tag {}", tag));
@@ -103,7 +102,7 @@ class Checker {
     const bool write_out = row.latency == Latency::kWriteOut;
     for (const MemoryUse& use : row.memory_list()) {
       if (use.extent != Extent::kAccumulator) continue;
-      std::uint32_t& filled = filled_[to_size(use.space)];
+      std::uint32_t& filled = filled_[static_cast<std::size_t>(use.space)];
       if (write_out && filled == 0)
         report(index_, fmt::format("{} is written out, but nothing has filled it", name_of(use.space)));
       filled = write_out ? 0 : index_ + 1;
@@ -113,10 +112,11 @@ class Checker {
     const bool shape = csr == Csr::kBmmRows || csr == Csr::kBmmCols, rows = csr == Csr::kMmRows;
     const bool format = csr == Csr::kFormatMatrixInput;
     for (const Space space : {Space::kAccMm, Space::kAccBmm, Space::kAccMv, Space::kAccBmv})
-      if (filled_[to_size(space)] != 0 && (format || (rows && space == Space::kAccMm) ||
-                                           (shape && (space == Space::kAccBmm || space == Space::kAccBmv))))
-        report(index_,
-               fmt::format("{} changes while {} holds a partial sum", csr_table()[to_size(csr)].name, name_of(space)));
+      if (filled_[static_cast<std::size_t>(space)] != 0 &&
+          (format || (rows && space == Space::kAccMm) ||
+           (shape && (space == Space::kAccBmm || space == Space::kAccBmv))))
+        report(index_, fmt::format("{} changes while {} holds a partial sum",
+                                   csr_table()[static_cast<std::size_t>(csr)].name, name_of(space)));
   }
 
   const Program& program_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu {
@@ -62,7 +61,7 @@ Expected<void> check_branches(const Program& program) {
     if (target < 0 || target > static_cast<std::int64_t>(program.size()))
       return fault(program, i, fmt::format("its target, instruction {}, is outside the program", target));
     // Every loop around the target must also be around the branch.
-    for (std::uint32_t loop = enclosing[to_size(target)]; loop != 0; loop = enclosing[loop - 1]) {
+    for (std::uint32_t loop = enclosing[static_cast<std::size_t>(target)]; loop != 0; loop = enclosing[loop - 1]) {
       const std::uint32_t start = loop - 1, end = program.loop_partner[start];
       if (i <= start || i > end)
         return fault(program, i, fmt::format("it jumps into the loop that starts at instruction {}", start),
@@ -136,7 +135,7 @@ Expected<Program> program_from_words(std::vector<std::uint32_t> words, std::stri
     if (const OtherInstruction* other = find_other(source, words[i]))
       return fault(program, i,
                    fmt::format("word 0x{:08x} is {} of {}, which this machine does not have", words[i], other->mnemonic,
-                               kWordSources[to_size(source)]),
+                               kWordSources[static_cast<std::size_t>(source)]),
                    "docs/guide/npu.md, Words of other branches");
     auto instruction = decode(words[i]);
     if (!instruction) return fault(program, i, instruction.error().what, instruction.error().hint);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "base/to_size.h"
-
 namespace dllm::npu {
 namespace {
 
@@ -12,7 +10,7 @@ constexpr std::string_view kCentres[] = {"none", "mean", "minmax"};  // in the o
 
 }  // namespace
 
-std::string_view smoothing_centre_name(SmoothingCentre centre) { return kCentres[to_size(centre)]; }
+std::string_view smoothing_centre_name(SmoothingCentre centre) { return kCentres[static_cast<std::size_t>(centre)]; }
 
 std::optional<SmoothingCentre> smoothing_centre(std::string_view name) {
   const auto found = std::ranges::find(kCentres, name);

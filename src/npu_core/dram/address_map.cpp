@@ -36,7 +36,7 @@ Expected<void> AddressMap::add_slices(const TomlTable& table, const std::vector<
     const auto colon = word.find(':');
     auto field = field_of(std::string_view(word).substr(0, colon));
     if (!field) return table.error("order", field.error().what, field.error().hint);
-    const auto index = to_size(*field);
+    const auto index = static_cast<std::size_t>(*field);
     int count = bits[index] - taken[index];
     if (colon != std::string::npos) {
       int wanted = 0;
@@ -72,7 +72,7 @@ Expected<void> AddressMap::add_fold(TomlTable& fold, const Bits& bits, int& chai
     return fold.error("field", "rows and columns cannot be folded: two addresses would meet");
   if (source != kRow && source != kColumn)
     return fold.error("source", "only rows and columns can be folded in: the mapping must stay invertible");
-  const int width = bits[to_size(target)];
+  const int width = bits[static_cast<std::size_t>(target)];
   const int by = chain.value_or(false) ? chained : static_cast<int>(shift.value_or(0));
   if (by < 0 || by > 30) return fold.error("shift", "the shift is outside 0 .. 30");
   chained += chain.value_or(false) ? width : 0;

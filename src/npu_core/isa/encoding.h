@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/to_size.h"
 #include "dllm/error.h"
 #include "npu_core/isa/isa.h"
 
@@ -15,8 +14,8 @@ struct Instruction {
   Op op = Op::C_BREAK;
   std::array<std::uint32_t, kFieldCount> fields = {};
 
-  std::uint32_t get(Field field) const { return fields[to_size(field)]; }
-  void set(Field field, std::uint32_t value) { fields[to_size(field)] = value; }
+  std::uint32_t get(Field field) const { return fields[static_cast<std::size_t>(field)]; }
+  void set(Field field, std::uint32_t value) { fields[static_cast<std::size_t>(field)] = value; }
   /// A kSint field as a signed number.
   std::int32_t get_signed(Field field) const;
   friend bool operator==(const Instruction&, const Instruction&) = default;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/to_size.h"
 #include "npu_core/isa/csr.h"
 #include "npu_core/isa/isa.h"
 
@@ -14,12 +13,12 @@ namespace {
 
 std::string_view kind_name(OperandKind kind) {
   constexpr std::string_view names[] = {"gp", "f", "a", "0", "unsigned", "signed", "bf16", "csr"};
-  return names[to_size(kind)];
+  return names[static_cast<std::size_t>(kind)];
 }
 
 std::string_view access_name(Access access) {
   constexpr std::string_view names[] = {"none", "read", "write", "read_write"};
-  return names[to_size(access)];
+  return names[static_cast<std::size_t>(access)];
 }
 
 std::string operand_form(const Operand& operand) {

@@ -4,7 +4,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/to_size.h"
 #include "npu_core/isa/isa.h"
 #include "npu_core/isa/table_builder.h"
 
@@ -19,7 +18,7 @@ constexpr FieldInfo kFields[kFieldCount] = {
 std::array<InstructionInfo, kOpCount> collect() {
   std::array<InstructionInfo, kOpCount> table{};
   for (const auto rows : {matrix_rows(), vector_rows(), scalar_rows(), transfer_and_control_rows()})
-    for (const Row& row : rows) table[to_size(row.op)] = row;
+    for (const Row& row : rows) table[static_cast<std::size_t>(row.op)] = row;
   return table;
 }
 
@@ -30,11 +29,11 @@ const std::array<InstructionInfo, kOpCount>& table() {
 
 }  // namespace
 
-const FieldInfo& field_info(Field field) { return kFields[to_size(field)]; }
+const FieldInfo& field_info(Field field) { return kFields[static_cast<std::size_t>(field)]; }
 
 std::span<const InstructionInfo> instruction_table() { return table(); }
 
-const InstructionInfo& info(Op op) { return table()[to_size(op)]; }
+const InstructionInfo& info(Op op) { return table()[static_cast<std::size_t>(op)]; }
 
 std::span<const InstructionInfo* const> find_mnemonic(std::string_view mnemonic) {
   static const auto index = [] {
@@ -54,12 +53,12 @@ std::span<const InstructionInfo* const> find_mnemonic(std::string_view mnemonic)
 
 std::string_view name_of(Class cls) {
   constexpr std::string_view names[] = {"matrix", "vector", "scalar", "HBM", "control", "sampling"};
-  return names[to_size(cls)];
+  return names[static_cast<std::size_t>(cls)];
 }
 
 std::string_view name_of(Unit unit) {
   constexpr std::string_view names[] = {"matrix", "vector", "scalar_fp", "scalar_int", "load", "store", "control"};
-  return names[to_size(unit)];
+  return names[static_cast<std::size_t>(unit)];
 }
 
 std::string_view name_of(Latency latency) {
@@ -68,13 +67,13 @@ std::string_view name_of(Latency latency) {
       "vector_exp",  "vector_reci",  "vector_sum",    "vector_max", "vector_draw",  "vector_scan", "vector_shift",
       "hadamard",    "router_topk",  "topk_mask",     "select_int", "map_fp",       "scalar_fp",   "scalar_exp",
       "scalar_reci", "scalar_sqrt",  "scalar_int",    "hbm",        "control"};
-  return names[to_size(latency)];
+  return names[static_cast<std::size_t>(latency)];
 }
 
 std::string_view name_of(Space space) {
   constexpr std::string_view names[] = {"VRAM", "MRAM",      "FP_MEM", "INT_MEM", "HBM",
                                         "acc",  "acc_heads", "accrow", "accrows"};
-  return names[to_size(space)];
+  return names[static_cast<std::size_t>(space)];
 }
 
 }  // namespace dllm::npu

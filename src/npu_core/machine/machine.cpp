@@ -60,7 +60,7 @@ Expected<RunResult> Machine::run(const Program& program, const RunOptions& optio
         state_.set_gp(instruction.get(Field::kRd), state_.gp[instruction.get(Field::kRs2)] + *lane);
     if (!done) return stopped();
     ++result.instructions;
-    ++result.counts[to_size(instruction.op)];
+    ++result.counts[static_cast<std::size_t>(instruction.op)];
     if (step.stop) {
       result.stopped_by_break = true;
       break;
@@ -137,7 +137,7 @@ bool Machine::branch(const Instruction& instruction, std::uint32_t index, Advanc
 
 bool Machine::execute(const Instruction& instruction, const InstructionInfo& row, const ResolvedAccesses& accesses,
                       bool data, Trap& trap) {
-  const Execute function = semantics()[to_size(instruction.op)];
+  const Execute function = semantics()[static_cast<std::size_t>(instruction.op)];
   if (function == nullptr) {
     trap = no_function(instruction.op);
     return false;

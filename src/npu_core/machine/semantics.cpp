@@ -1,7 +1,5 @@
 #include "npu_core/machine/semantics.h"
 
-#include "base/to_size.h"
-
 namespace dllm::npu {
 
 const std::array<Execute, kOpCount>& semantics() {
@@ -10,7 +8,7 @@ const std::array<Execute, kOpCount>& semantics() {
     for (const std::span<const Semantics> list :
          {matrix_semantics(), vector_semantics(), reduction_semantics(), permutation_semantics(), selection_semantics(),
           scalar_semantics(), transfer_semantics()})
-      for (const Semantics& one : list) all[to_size(one.op)] = one.execute;
+      for (const Semantics& one : list) all[static_cast<std::size_t>(one.op)] = one.execute;
     return all;
   }();
   return table;

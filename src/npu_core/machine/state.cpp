@@ -12,7 +12,7 @@ namespace {
 
 /// Why a format register cannot hold the value; empty if it can.
 std::string format_fault(const MachineConfig& config, Csr which, std::uint32_t value) {
-  const std::string_view name = csr_table()[to_size(which)].name;
+  const std::string_view name = csr_table()[static_cast<std::size_t>(which)].name;
   const auto format = mx_format_from_number(value);
   if (!format) return fmt::format("{} = {:#x} is not a number format", name, value);
   if (format->block > config.mlen)
@@ -54,7 +54,9 @@ void MachineState::reset_registers() {
   acc_bmm.clear();
   acc_mv.clear();
   acc_bmv.clear();
-  const auto set = [this](Csr which, std::uint64_t value) { csr[to_size(which)] = static_cast<std::uint32_t>(value); };
+  const auto set = [this](Csr which, std::uint64_t value) {
+    csr[static_cast<std::size_t>(which)] = static_cast<std::uint32_t>(value);
+  };
   const auto number = [](int value) { return static_cast<std::uint64_t>(value); };
   set(Csr::kBmmScale, std::bit_cast<std::uint32_t>(1.0f));
   set(Csr::kPrefetchMRows, number(config.prefetch_m_rows == 0 ? config.mlen : config.prefetch_m_rows));
@@ -83,7 +85,7 @@ void MachineState::reset_registers() {
 }
 
 std::string MachineState::set_control(Csr which, std::uint32_t value) {
-  const std::string_view name = csr_table()[to_size(which)].name;
+  const std::string_view name = csr_table()[static_cast<std::size_t>(which)].name;
   const auto limited = [&](int low, int high, int step) -> std::string {
     if (value >= static_cast<std::uint32_t>(low) && value <= static_cast<std::uint32_t>(high) &&
         value % static_cast<std::uint32_t>(step) == 0)
@@ -133,7 +135,7 @@ std::string MachineState::set_control(Csr which, std::uint32_t value) {
       fault = format_fault(config, which, value);
       break;
   }
-  if (fault.empty()) csr[to_size(which)] = value;
+  if (fault.empty()) csr[static_cast<std::size_t>(which)] = value;
   return fault;
 }
 

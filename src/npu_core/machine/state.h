@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/to_size.h"
 #include "npu_core/isa/csr.h"
 #include "npu_core/isa/isa.h"
 #include "npu_core/machine/accumulator.h"
@@ -77,7 +76,7 @@ struct MachineState {
   void set_gp(std::uint32_t index, std::uint32_t value) {
     if (index != 0) gp[index] = value;
   }
-  std::uint32_t control(Csr which) const { return csr[to_size(which)]; }
+  std::uint32_t control(Csr which) const { return csr[static_cast<std::size_t>(which)]; }
   MxFormat format(Csr which) const { return *mx_format_from_number(control(which)); }
 
   /// Checks and sets a control register. Returns the trap's message, empty on success.

@@ -170,7 +170,7 @@ std::int64_t scalars_outside_loops(const Program& program) {
 
 std::string_view name_of(SamplingForm form) {
   constexpr std::string_view kNames[] = {"published", "chunked", "one-pass"};
-  return kNames[to_size(form)];
+  return kNames[static_cast<std::size_t>(form)];
 }
 
 std::optional<SamplingForm> sampling_form_from_name(std::string_view name) {
@@ -179,7 +179,7 @@ std::optional<SamplingForm> sampling_form_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view name_of(DrawPrecision precision) { return kPrecisions[to_size(precision)]; }
+std::string_view name_of(DrawPrecision precision) { return kPrecisions[static_cast<std::size_t>(precision)]; }
 
 std::optional<DrawPrecision> draw_precision_from_name(std::string_view name) {
   for (const DrawPrecision precision : {DrawPrecision::kF64, DrawPrecision::kF32, DrawPrecision::kBF16})
