@@ -1,4 +1,4 @@
-// Low-rank adapters against the independent forward pass (golden/models/make_models.py): a PEFT folder, the same as a
+// Low-rank adapters against the independent forward pass (golden/models/references.py): a PEFT folder, the same as a
 // GGUF file, and the adapter for drafts that a checkpoint brings along.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

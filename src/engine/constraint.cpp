@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/forks.h"
 #include "base/to_size.h"
 #include "base/try.h"
 #include "constrain/best_path.h"
@@ -168,6 +169,7 @@ Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc
 }
 
 std::optional<Expected<ConstraintPtr>> Constraints::recall(const std::string& key) {
+  const Unforked whole;
   const std::lock_guard lock(mutex_);
   for (std::list<Known>* list : {&recent_, &refused_})
     if (const auto known = std::ranges::find(*list, key, &Known::key); known != list->end()) {
@@ -178,6 +180,7 @@ std::optional<Expected<ConstraintPtr>> Constraints::recall(const std::string& ke
 }
 
 void Constraints::keep(std::string key, const Expected<ConstraintPtr>& automaton) {
+  const Unforked whole;
   const std::lock_guard lock(mutex_);
   std::list<Known>& list = automaton ? recent_ : refused_;
   list.push_front({std::move(key), automaton});

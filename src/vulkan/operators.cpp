@@ -116,12 +116,9 @@ constexpr std::int64_t kInvocations = 64;
 std::uint32_t word(std::int64_t number) { return static_cast<std::uint32_t>(number); }
 std::int64_t columns_of(std::int64_t items) { return (items + kInvocations - 1) / kInvocations; }
 
-/// As shaders/linear_floats.comp numbers the types.
-std::uint32_t number_of(TensorType type) { return type == TensorType::kF32 ? 0 : type == TensorType::kF16 ? 1 : 2; }
-
 /// As shaders/cache.glsl does.
 std::uint32_t number_of_cache(TensorType type) {
-  return type == TensorType::kQ8_0 ? 3 : type == TensorType::kQ4_0 ? 4 : number_of(type);
+  return type == TensorType::kQ8_0 ? 3 : type == TensorType::kQ4_0 ? 4 : float_number(type);
 }
 
 }  // namespace

@@ -25,13 +25,10 @@ using cpu::test::random_floats;
 using test::difference;
 using test::OperatorRig;
 
-class OperatorBits : public test::OnDevice {
+class OperatorBits : public test::OnOperators {
  protected:
   static Operators& device() { return OperatorRig::operators(); }
   static const cpu::KernelSet& scalar() { return *cpu::find_kernel_set("scalar"); }
-
-  OperatorRig rig_;
-  Random random_{38};
 };
 
 TEST_F(OperatorBits, RmsNorm) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cpu/kernels/packed.h"
+#include "numerics/tensor_type.h"
 
 // How shaders and kernels number what panels hold; nothing: they do not have it.
 
@@ -29,6 +30,11 @@ constexpr std::optional<std::uint32_t> shader_number(cpu::Scales scales) {
   for (std::uint32_t i = 0; i < std::size(kOrder); ++i)
     if (kOrder[i] == scales) return i;
   return std::nullopt;
+}
+
+/// As shaders/linear_floats.comp numbers F32, F16 and BF16.
+constexpr std::uint32_t float_number(TensorType type) {
+  return type == TensorType::kF32 ? 0 : type == TensorType::kF16 ? 1 : 2;
 }
 
 }  // namespace dllm::vulkan
