@@ -132,5 +132,8 @@ std::uint64_t spill_bytes(const Graph& graph, const ModelLayout& layout, std::si
 /// available room), kUnsupported (operators).
 Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options = {});
+/// The same with a program that link() has not seen: code of a longer one, which is linked as a whole.
+Expected<StepProgram> compile_unlinked(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                                       const CompileOptions& options);
 
 }  // namespace dllm::npu
