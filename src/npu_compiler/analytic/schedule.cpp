@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "npu_compiler/analytic/products.h"
 #include "npu_compiler/analytic/schedule_attention.h"
 #include "npu_compiler/analytic/schedule_blocks.h"
 #include "npu_compiler/analytic/schedule_experts.h"
@@ -207,7 +208,8 @@ class Scheduler {
       return load_.overlap || alone(swiglu_kernel(t_), gate.out, 2, 1);
     }
     if (const auto* o = at<op::Linear>(i)) return linear(*o, phase);
-    if (const auto* o = at<op::Embed>(i)) return move(o->out, false, true);
+    if (const auto* o = at<op::Embed>(i)) return embed(*o);
+    if (at<op::Select>(i) != nullptr) return true;  // a step's rows are of one region: no row moves
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
     if (const auto* o = at<op::HiddenIn>(i)) return move(o->out, false, true);
     if (const auto* o = at<op::HiddenOut>(i)) return move(o->x, true, i + 1 == end());
@@ -235,6 +237,12 @@ class Scheduler {
     now_ += row_cycles(d_, k, count, slabs, together);
     phase_.ports += k.accesses * count * slabs;
     return true;
+  }
+
+  bool embed(const op::Embed& o) {
+    move(o.out, false, true);
+    if (o.scale == 1.f || o.part == EmbedPart::kMixture) return true;
+    return alone({.accesses = 2, .vector = 1, .integer = 1, .scalar = 0, .fixed = 0}, o.out, 1);
   }
 
   bool rope(const op::Rope& o) {
@@ -320,9 +328,10 @@ class Scheduler {
   bool attention(const op::Attention& o) {
     const double lead = lead_;
     settle();
+    const std::int64_t rows = ceil_div(graph_.shape.rows, load_.sequences);
     const AttentionWork work = attention_work(d_, o,
-                                              {.rows = ceil_div(graph_.shape.rows, load_.sequences),
-                                               .keys = load_.keys,
+                                              {.rows = rows,
+                                               .keys = seen_keys(o, rows, load_.keys),
                                                .query_slabs = slabs(o.q),
                                                .chunk_tiles = chunk_tiles(mapping_, sram_, o.head_dim)});
     const auto sequences = static_cast<double>(load_.sequences);
@@ -356,7 +365,15 @@ class Scheduler {
     const double slab = bytes / bytes_per_cycle_ / static_cast<double>(ceil_div(vocab, a_.vlen));
     const double begin = now_ - std::max(phase_.array, weights);
     now_ = std::max(now_, begin + phase_.memory) + result_delay(a_) + slab;
+    if (o.softcap != 0.f) now_ += capped(scored, vocab);
     return true;
+  }
+
+  /// Soft caps of a slab are issued after its product: beyond what the array has queued, it waits for them.
+  double capped(std::int64_t scored, std::int64_t vocab) const {
+    const auto rows = static_cast<double>(round_up(scored, a_.blen));
+    const auto slabs = static_cast<double>(ceil_div(vocab, a_.vlen));
+    return slabs * std::max(0.0, row_cycles(d_, softcap_kernel(t_), rows, 1, 1) - lead_);
   }
 
   const Device& d_;

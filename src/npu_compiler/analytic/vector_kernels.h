@@ -80,6 +80,16 @@ inline RowKernel activation_kernel(const LatencyKeys& t, Activation activation, 
           .scalar = 0,
           .fixed = std::max(0.0, chain - count)};
 }
+/// z <- c tanh(z / c), slab after slab.
+inline RowKernel softcap_kernel(const LatencyKeys& t) {
+  constexpr double kInstructions = 7;
+  const auto chain = static_cast<double>(3 * t.vector_mul + 2 * t.vector_add + t.vector_exp + t.vector_reci);
+  return {.accesses = kInstructions + 1,
+          .vector = kInstructions,
+          .integer = 1,
+          .scalar = 0,
+          .fixed = std::max(0.0, chain - kInstructions)};
+}
 /// Whether lanes are FP16; squares are then summed of x 2^-6 (norm_shrink()).
 inline bool half_lanes(const Device& device) { return device.numerics.activation == "fp16"; }
 /// Sum, x - mean, squares and their sum, factor, gain, bias: two rows interleaved, three passes. `half`: half_lanes().
@@ -109,6 +119,10 @@ inline std::optional<RowOperator> row_operator(const Device& device, const dllm:
   }
   if (std::holds_alternative<op::Hadamard>(any)) return RowOperator{hadamard_kernel(), 1};
   if (std::holds_alternative<op::Add>(any)) return RowOperator{add_kernel(), 1};
+  if (const auto* o = std::get_if<op::Scale>(&any)) {
+    const double both = o->factor != 1.f && (o->context != kNoId || o->canvas != kNoId) ? 2 : 1;
+    return RowOperator{{.accesses = 1 + 2 * both, .vector = both, .integer = 2, .scalar = 0, .fixed = both}, 1};
+  }
   return std::nullopt;
 }
 

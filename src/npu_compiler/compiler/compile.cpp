@@ -82,8 +82,7 @@ Expected<void> lower_phase(StepContext& c, const Phase& phase) {
   return std::visit(
       [&c, &any](const auto& o) -> Expected<void> {
         using O = std::decay_t<decltype(o)>;
-        if constexpr (std::is_same_v<O, op::Scale> || std::is_same_v<O, op::Select> ||
-                      std::is_same_v<O, op::BlockConv> || std::is_same_v<O, op::Gather>)
+        if constexpr (std::is_same_v<O, op::BlockConv> || std::is_same_v<O, op::Gather>)
           return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
         else
           return lower(c, o);
@@ -129,7 +128,8 @@ Program join(Program prologue, Program body) {
 
 }  // namespace
 
-bool SequenceSpec::sees(std::size_t row, std::int64_t key) const {
+bool SequenceSpec::sees(std::size_t row, std::int64_t key, std::int64_t window) const {
+  if (window > 0 && key <= window_start(row) - window) return false;
   const auto at = static_cast<Position>(key);
   if (causal_block > 0 && at / causal_block > positions[row] / causal_block) return false;
   for (const PositionRange& range : visible)

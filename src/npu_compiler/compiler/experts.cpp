@@ -42,7 +42,6 @@ class ExpertLayer {
     list_touched();
     fill_ring();
     rows_.prepare();
-    swiglu_constants(c_);
     initial_state();
     begin_stream();
     e_.repeat([&] {
