@@ -57,7 +57,7 @@ class Executor {
   float round(float x) const { return round_to(profile_.vector, x); }
   float round(double x) const { return round_to(profile_.vector, x); }
   bool on_canvas(std::int64_t row) const {
-    return batch_[rows_[static_cast<std::size_t>(row)].sequence].plan.region == Region::kCanvas;
+    return batch_[rows_[static_cast<std::size_t>(row)].sequence].plan.region == dllm::Region::kCanvas;
   }
 
   void pack(const Graph& graph, const std::function<bool(double)>& progress);

@@ -40,8 +40,9 @@ struct Sight {
       const std::int64_t block = plan.causal_block;
       limit.push_back(block > 0 ? (plan.row(row).position / block + 1) * block
                                 : std::numeric_limits<std::int64_t>::max());
-      const Position counted = block > 0 ? plan.row(row).position / static_cast<Position>(block) * static_cast<Position>(block)
-                                         : plan.rows.front().position;
+      const Position counted =
+          block > 0 ? plan.row(row).position / static_cast<Position>(block) * static_cast<Position>(block)
+                    : plan.rows.front().position;
       from.push_back(window > 0 ? counted - window + 1 : 0);
       std::int64_t& most = furthest[view(static_cast<std::size_t>(row))];
       most = std::max(most, limit.back());

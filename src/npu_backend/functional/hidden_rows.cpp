@@ -48,8 +48,8 @@ std::vector<std::vector<float>> mixtures_of(const StepPart& part, const HiddenPl
   const WeightPlace& table = *layout.find(embed->table, WeightUse::kTable);
   const LaneMap& lanes = layout.values[static_cast<std::size_t>(place.value)];
   const auto row_of = [&](TokenId token) {
-    const std::byte* from = hbm + table.tensor.base +
-                            2 * static_cast<std::uint64_t>(token * layout.slabs(table.out) * layout.machine.vlen);
+    const std::byte* from =
+        hbm + table.tensor.base + 2 * static_cast<std::uint64_t>(token * layout.slabs(table.out) * layout.machine.vlen);
     std::vector<float> row;
     for (std::int64_t c = 0; c < lanes.width; ++c) {
       Bf16 bits = 0;

@@ -27,7 +27,7 @@ std::vector<float> mixed_row(const RowMixture& mixture, float scale, const RowOf
 /// Whether the graph reads mixtures apart from tokens. Others add them to the token's embedding, on the device, which
 /// no program does.
 inline bool mixes_apart(const Graph& graph) {
-  for (const Op& any : graph.ops)
+  for (const dllm::Op& any : graph.ops)
     if (const auto* o = std::get_if<op::Embed>(&any); o != nullptr && o->part == EmbedPart::kMixture) return true;
   return false;
 }

@@ -189,7 +189,8 @@ class UnitCosts {
         std::max(c_.lower_bound, (slab_pairs(f) + slab_pairs(n)) / static_cast<double>(device_.array.vector_units));
     add_vector(device_, c_, {1, 0, static_cast<double>(t_.shift)}, slab_pairs(k), slab_pairs(k));
     add_vector(device_, c_, {2, 0, static_cast<double>(t_.vector_mul + t_.vector_sum)}, pairs, pairs);
-    add_vector(device_, c_, o.activation == Activation::kSilu ? swiglu_work(t_) : activation_work(t_, o.activation, true),
+    add_vector(device_, c_,
+               o.activation == Activation::kSilu ? swiglu_work(t_) : activation_work(t_, o.activation, true),
                slab_pairs(f), slab_pairs(f));
     add_vector(device_, c_, {2, 0, static_cast<double>(t_.vector_mul + t_.vector_add)}, slab_pairs(n), slab_pairs(n));
     c_.lower_bound = std::max(c_.matrix, bound);

@@ -208,7 +208,9 @@ class Scheduler {
       return load_.overlap || alone(swiglu_kernel(t_), gate.out, 2, 1);
     }
     if (const auto* o = at<op::Linear>(i)) return linear(*o, phase);
-    if (const auto* o = at<op::Embed>(i)) return embed(*o);
+    if (const auto* o = at<op::Embed>(i))
+      return move(o->out, false, true) &&
+             (o->scale == 1.f || o->part == EmbedPart::kMixture || alone(scale_kernel(1), o->out, 1));
     if (at<op::Select>(i) != nullptr) return true;  // a step's rows are of one region: no row moves
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
     if (const auto* o = at<op::HiddenIn>(i)) return move(o->out, false, true);
@@ -237,12 +239,6 @@ class Scheduler {
     now_ += row_cycles(d_, k, count, slabs, together);
     phase_.ports += k.accesses * count * slabs;
     return true;
-  }
-
-  bool embed(const op::Embed& o) {
-    move(o.out, false, true);
-    if (o.scale == 1.f || o.part == EmbedPart::kMixture) return true;
-    return alone({.accesses = 2, .vector = 1, .integer = 1, .scalar = 0, .fixed = 0}, o.out, 1);
   }
 
   bool rope(const op::Rope& o) {
@@ -365,15 +361,8 @@ class Scheduler {
     const double slab = bytes / bytes_per_cycle_ / static_cast<double>(ceil_div(vocab, a_.vlen));
     const double begin = now_ - std::max(phase_.array, weights);
     now_ = std::max(now_, begin + phase_.memory) + result_delay(a_) + slab;
-    if (o.softcap != 0.f) now_ += capped(scored, vocab);
+    if (o.softcap != 0.f) now_ += softcap_cycles(d_, scored, vocab, lead_);
     return true;
-  }
-
-  /// Soft caps of a slab are issued after its product: beyond what the array has queued, it waits for them.
-  double capped(std::int64_t scored, std::int64_t vocab) const {
-    const auto rows = static_cast<double>(round_up(scored, a_.blen));
-    const auto slabs = static_cast<double>(ceil_div(vocab, a_.vlen));
-    return slabs * std::max(0.0, row_cycles(d_, softcap_kernel(t_), rows, 1, 1) - lead_);
   }
 
   const Device& d_;

@@ -40,7 +40,8 @@ SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen, std::i
     bool any = false;
     for (const RowRun& run : plan.runs) {
       std::vector<bool> pattern(to_size(hlen));
-      for (std::int64_t j = 0; j < hlen; ++j) pattern[to_size(j)] = sequence.sees(to_size(run.first), tile * hlen + j, window);
+      for (std::int64_t j = 0; j < hlen; ++j)
+        pattern[to_size(j)] = sequence.sees(to_size(run.first), tile * hlen + j, window);
       any = any || std::ranges::any_of(pattern, [](bool b) { return b; });
       if (std::ranges::all_of(pattern, [](bool b) { return b; })) {
         of_run.push_back(kAllVisible);

@@ -191,9 +191,9 @@ class StepContext {
   std::map<std::pair<WeightId, WeightUse>, Buffer> residents_;
   std::map<std::vector<Bf16>, Buffer> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;
-  std::map<std::int64_t, KvLayout> kv_layouts_;               ///< by capacity
+  std::map<std::int64_t, KvLayout> kv_layouts_;  ///< by capacity
   std::map<TileKey, std::vector<SequenceTiles>> tiles_;
-  std::multiset<ValueId> held_;                               ///< by unfinished work
+  std::multiset<ValueId> held_;  ///< by unfinished work
   static constexpr std::uint32_t kFirstWorkWord = 6, kWorkWords = 5;
   std::uint32_t next_work_word_ = 0;
   std::uint64_t step_next_ = 0;

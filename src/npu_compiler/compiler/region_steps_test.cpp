@@ -1,5 +1,6 @@
 // Steps of DiffusionGemma's two regions: the program's values are those of the reference, bit for bit.
 
+#include <algorithm>
 #include <variant>
 
 #include "model/shape.h"
@@ -33,7 +34,8 @@ MachineConfig machine_of(std::int64_t hlen) {
 
 Bench gemma_bench(const MachineConfig& machine, const ModelShape& shape = small_gemma()) {
   return Bench([shape](StepShape step) { return shape.architecture->build(shape.desc, step); }, shape.desc.vocab,
-               machine, 64, true, [](test::TinyWeights& weights) {
+               machine, 64, true,
+               [](test::TinyWeights& weights) {
                  weights.fill("rope_freqs.weight", [](std::size_t i) { return i % 2 == 0 ? 1.0f : 8.0f; });
                  weights.fill("output_scale.weight", [](std::size_t) { return 0.75f; });
                  weights.fill("enc_layer_output_scale.weight", [](std::size_t) { return 1.5f; });
@@ -76,6 +78,7 @@ TEST(RegionSteps, StreamedExpertsAndLogitsOnTheChip) {
   MachineConfig machine = machine_of(64);
   machine.mram_elements = std::uint64_t{64 * 64} * 10;
   Bench bench = gemma_bench(machine);
+  EXPECT_TRUE(std::ranges::any_of(bench.layout().weights, &WeightPlace::streamed));
   bench.add_cache(40);
   bench.run({{on_canvas(bench.sequence(0, range(0, 12), {{0, 12}}, {0, 5, 11}))}}, {0}, false, HeadMode::kReduced);
 }

@@ -49,8 +49,7 @@ Expected<void> lower(StepContext& c, const op::Scale& o) {
     if (c.counts) return {};
     c.for_rows(count, std::array{from_row(x, first), from_row(out, first)}, {}, [&](std::span<const Gp> p) {
       if (number != kNoId) c.e.vector_vv(Op::V_MUL_VV, p[1], p[0], by);
-      if (number == kNoId || o.factor != 1.f)
-        c.e.vector_vf(Op::V_MUL_VF, p[1], number == kNoId ? p[0] : p[1], kFactor);
+      if (number == kNoId || o.factor != 1.f) c.e.vector_vf(Op::V_MUL_VF, p[1], number == kNoId ? p[0] : p[1], kFactor);
     });
     return {};
   });

@@ -191,7 +191,8 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   }
   const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
   norm_constants(c, n, o.eps, kShrink);
-  const Gp g = gain ? c.e.reg(c.address(gain->row)) : Gp(), t = by_head && !by_long_head ? Gp() : c.e.reg(c.address(scratch.row));
+  const Gp g = gain ? c.e.reg(c.address(gain->row)) : Gp(),
+           t = by_head && !by_long_head ? Gp() : c.e.reg(c.address(scratch.row));
   const std::int64_t rows = c.value_rows(o.x), fours = rows / kTurns * kTurns;
   if (by_long_head) {
     long_heads(c, x, out, gain, t, rows, c.map(o.x).hlen / c.vlen());

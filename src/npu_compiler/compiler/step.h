@@ -22,7 +22,7 @@ struct SequenceSpec {
   std::vector<std::int32_t> scored;  ///< indices into positions
   std::uint64_t cache = 0;           ///< HBM address of its K and V
   std::int64_t capacity = 0;         ///< positions the cache was laid out for
-  bool canvas = false;  ///< the region of its rows (StepPlan::region)
+  bool canvas = false;               ///< the region of its rows (StepPlan::region)
   /// With smoothing (MachineConfig::smoothing): the rows give K and V new centres and factors; otherwise they get those
   /// that the cache has.
   bool takes_statistics = false;
