@@ -10,6 +10,7 @@
 #include "npu_backend/accuracy/executor.h"
 #include "npu_backend/accuracy/sampling.h"
 #include "npu_backend/functional/host_reduction.h"
+#include "npu_backend/functional/mixed_row.h"
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_compiler/compiler/weights_image.h"
 #include "numerics/packed.h"
@@ -33,12 +34,13 @@ class AccuracyBackend::Impl {
         profile_(std::move(profile)),
         layout_(std::move(model.layout)),
         hands_scored_(desc_.vocab == 0 && hands_out_scored(graph_({2, 1}))),
+        mixes_apart_(mixes_apart(graph_({1, 1}))),
         executor_(graph_({1, 1}), layout_, weights_, profile_, threads, progress) {}
 
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
     StepShape shape{0, 0};
     for (const SequenceStep& step : batch) {
-      if (!step.plan.mixtures.empty())
+      if (!step.plan.mixtures.empty() && !mixes_apart_)
         return Error{ErrorCode::kUnsupported, "rows that mix the embeddings of several tokens do not run on the NPU",
                      "--smooth", "leave the option out"};
       shape.rows += step.plan.row_count();
@@ -83,6 +85,7 @@ class AccuracyBackend::Impl {
   NumericsProfile profile_;
   ModelLayout layout_;
   bool hands_scored_;  ///< a network's results have scored rows only
+  bool mixes_apart_;
   Executor executor_;
 };
 

@@ -45,9 +45,7 @@ class Resolver {
       case Base::kRdImm:
         return std::uint64_t{gp(Field::kRd)} + instruction_.get(Field::kImm18);
       case Base::kRs1Imm:
-        // The instruction's form uses one of the three; the others are 0.
-        return std::uint64_t{gp(Field::kRs1)} + instruction_.get(Field::kImm18) + instruction_.get(Field::kImm17) +
-               instruction_.get(Field::kImm13);
+        return std::uint64_t{gp(Field::kRs1)} + instruction_.immediate;
       case Base::kRs1Rd:
         return std::uint64_t{gp(Field::kRs1)} + gp(Field::kRd);
       case Base::kHbmRs2Rs1:
