@@ -33,7 +33,8 @@ class AccuracyBackend::Impl {
         weights_(std::move(model.weights)),
         profile_(std::move(profile)),
         layout_(std::move(model.layout)),
-        hands_scored_(desc_.vocab == 0 && hands_out_scored(graph_({2, 1}))),
+        vocab_(head_vocab(graph_({1, 1}))),
+        hands_scored_(hands_out_scored(graph_({2, 1}))),
         mixes_apart_(mixes_apart(graph_({1, 1}))),
         executor_(graph_({1, 1}), layout_, weights_, profile_, threads, progress) {}
 
@@ -48,7 +49,7 @@ class AccuracyBackend::Impl {
     }
     // First, as what branches see of each other follows from it.
     for (const SequenceStep& step : batch) static_cast<LaneKvCache&>(*step.cache).record(step.plan.rows);
-    const auto vocab = static_cast<std::size_t>(desc_.vocab);
+    const auto vocab = static_cast<std::size_t>(vocab_);
     std::vector<std::vector<float>> logits(batch.size());
     const bool heads = vocab > 0;
     if (shape.rows > 0) {
@@ -61,8 +62,8 @@ class AccuracyBackend::Impl {
           logits[s].insert(logits[s].end(), one.begin(), one.end());
         }
     }
-    if (!heads) return hidden_scores(batch, executor_.hidden(), hands_scored_);
-    std::vector<Scores> scores = score_on_host(batch, logits, desc_.vocab);
+    std::vector<Scores> scores = heads ? score_on_host(batch, logits, vocab_) : std::vector<Scores>(batch.size());
+    hand_out(batch, executor_.hidden(), hands_scored_, scores);
     for (std::size_t s = 0; s < batch.size(); ++s)
       for (std::size_t i = 0; i < scores[s].rows.size() && !batch[s].guidance; ++i)
         reduce(std::span<const float>(logits[s]).subspan(i * vocab, vocab), batch[s].request, scores[s].rows[i]);
@@ -84,8 +85,9 @@ class AccuracyBackend::Impl {
   Weights weights_;
   NumericsProfile profile_;
   ModelLayout layout_;
-  bool hands_scored_;  ///< a network's results have scored rows only
-  bool mixes_apart_;
+  std::int64_t vocab_;  ///< a drafter's head may have fewer tokens than its model
+  bool hands_scored_;   ///< the graph hands out scored rows only
+  bool mixes_apart_;    ///< the graph reads mixtures apart from tokens
   Executor executor_;
 };
 
