@@ -223,9 +223,10 @@ class Loading(ModelsCase):
     def test_a_load_without_clients_is_given_up(self):
         with self.serve() as server:
             body = json.dumps({"model": "large", "messages": QUESTION})
+            head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
             for _ in range(ATTEMPTS):
                 with socket.create_connection(("127.0.0.1", server.port)) as client:
-                    client.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                    client.sendall((head + body).encode())
                     wait_until(lambda: states(server)["large"] in ("loading", "loaded"))
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                 wait_until(lambda: states(server)["large"] != "loading")
