@@ -155,7 +155,7 @@ TEST(Tokenizer, LongWordsAndLongGapsAreNotQuadratic) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text, true), true), text);
     // Far above the real time (well below a second even with sanitizers), far below quadratic time (minutes).
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   }
 }
 
