@@ -9,7 +9,7 @@
 #include "cpu/cpu_backend.h"
 #include "dllm/model.h"
 #include "format/gguf.h"
-#include "format/test_files.h"
+#include "format/testing/test_files.h"
 #include "golden_model.h"
 #include "model/model.h"
 #include "quant/calibrated.h"

@@ -33,7 +33,7 @@ TEST(Unforked, LocksAreFreeInChildren) {
   for (int i = 0; i < 50; ++i) {
     const pid_t child = ::fork();
     if (child == 0) {
-      ::alarm(100);
+      ::alarm(300);
       const bool free = mutex.try_lock();
       if (free) mutex.unlock();
       // Neither the child's own sections nor its forks wait for its parent's sections.
