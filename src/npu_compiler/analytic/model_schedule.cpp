@@ -18,10 +18,9 @@ Graph marked_graph(const ModelShape& shape, std::int64_t layers) {
   return shape.architecture->build(desc, kMarkedRows);
 }
 
-/// Layers of two kinds, with and without a window, are all priced.
+/// Layers of two kinds are all priced.
 std::int64_t short_layers(const ModelShape& shape) {
-  for (std::int64_t layer = 1; layer < shape.desc.layers; ++layer)
-    if (shape.desc.sliding.has(layer) != shape.desc.sliding.has(0)) return shape.desc.layers;
+  if (has_two_kinds_of_layers(shape.desc)) return shape.desc.layers;
   return std::min(shape.desc.layers, shape.desc.experts.leading_dense + kShortLayers);
 }
 
@@ -56,6 +55,12 @@ std::int64_t scored_of(const StepSize& step, const RowPart& part) {
 }
 
 }  // namespace
+
+bool has_two_kinds_of_layers(const ModelDesc& desc) {
+  for (std::int64_t layer = 1; layer < desc.layers; ++layer)
+    if (desc.sliding.has(layer) != desc.sliding.has(0)) return true;
+  return false;
+}
 
 GraphTemplate::GraphTemplate(const ModelShape& shape, std::int64_t layers) : graph_(marked_graph(shape, layers)) {
   for (std::size_t i = 0; i < graph_.values.size(); ++i)

@@ -13,6 +13,9 @@ namespace dllm::npu {
 
 struct Device;
 
+/// Whether some layers have a window and others have none (ModelDesc::sliding): few of them do not stand for all.
+bool has_two_kinds_of_layers(const ModelDesc& desc);
+
 /// A graph of a model with adjustable numbers of rows: building one takes a millisecond, setting rows a microsecond.
 class GraphTemplate {
  public:
@@ -29,7 +32,7 @@ class GraphTemplate {
 };
 
 /// The scheduled time (schedule.h) of a model's steps. As layers repeat, two short models that differ by one layer give
-/// the time of the whole one.
+/// the time of the whole one, unless layers are of two kinds.
 class ModelSchedule {
  public:
   explicit ModelSchedule(const ModelShape& shape);

@@ -79,6 +79,11 @@ std::vector<ExpertsCase> experts_cases() {
          m.mram_elements *= 4;
        })},
       {"streamed", {.width = 160, .routed = softmax([](TinyExperts& r) { r.width = 72; })}, small},
+      // An even number of panels: the next expert's first one is requested while the last one is multiplied.
+      {"streamed_without_a_gap", {.width = 128, .routed = softmax([](TinyExperts& r) { r.width = 120; })}, small},
+      {"chunks_streamed_without_a_gap",
+       {.width = 128, .routed = sigmoid([](TinyExperts& r) { r.width = 120; })},
+       machine([](MachineConfig& m) { m.fp_words = 24; })},
       {"streamed_in_chunks",
        {.width = 160, .routed = sigmoid([](TinyExperts& r) { r.width = 104; })},
        machine([](MachineConfig& m) { m.fp_words = 24; })},

@@ -120,7 +120,9 @@ struct Feasibility::State {
       : shape(of), fewer(of, layers(of, 0)), more(of, layers(of, 1)), left_out(of.desc.layers - layers(of, 1)) {
     if (left_out > 0) alike = fewer.repeats(more, all(), left_out);
   }
+  /// Of the short models; layers of two kinds are all counted.
   static std::int64_t layers(const ModelShape& of, std::int64_t more) {
+    if (has_two_kinds_of_layers(of.desc)) return of.desc.layers;
     return std::min(of.desc.layers, of.desc.experts.leading_dense + kFewLayers + more);
   }
   CountedModel& all() {

@@ -77,7 +77,9 @@ TEST(RegionSteps, EqualTheReferenceWithHeadsOfSeveralRows) {
 TEST(RegionSteps, StreamedExpertsAndLogitsOnTheChip) {
   MachineConfig machine = machine_of(64);
   machine.mram_elements = std::uint64_t{64 * 64} * 10;
-  Bench bench = gemma_bench(machine);
+  ModelShape shape = small_gemma();
+  shape.desc.experts.width = 200;
+  Bench bench = gemma_bench(machine, shape);
   EXPECT_TRUE(std::ranges::any_of(bench.layout().weights, &WeightPlace::streamed));
   bench.add_cache(40);
   bench.run({{on_canvas(bench.sequence(0, range(0, 12), {{0, 12}}, {0, 5, 11}))}}, {0}, false, HeadMode::kReduced);

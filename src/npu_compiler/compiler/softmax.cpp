@@ -1,6 +1,7 @@
 #include "npu_compiler/compiler/softmax.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "base/to_size.h"
 #include "base/try.h"
@@ -149,6 +150,15 @@ void long_rows(StepContext& c, const SoftmaxRows& r) {
   });
 }
 
+/// Tile after tile in the lanes of a row.
+std::vector<Bf16> repeated(const std::vector<bool>& pattern, Bf16 visible, Bf16 hidden, std::int64_t lanes) {
+  std::vector<Bf16> row(to_size(lanes));
+  for (std::size_t lane = 0; lane < pattern.size(); ++lane) row[lane] = pattern[lane] ? visible : hidden;
+  for (std::size_t at = pattern.size(); at < row.size(); at += pattern.size())
+    std::copy_n(row.begin(), std::min(pattern.size(), row.size() - at), row.begin() + static_cast<std::ptrdiff_t>(at));
+  return row;
+}
+
 }  // namespace
 
 void emit_softmax(StepContext& c, const SoftmaxRows& r) {
@@ -171,14 +181,8 @@ Expected<const std::vector<std::vector<KeyMask>>*> key_masks(StepContext& c, Ste
     }
     std::vector<KeyMask>& of_sequence = masks.emplace_back();
     for (const std::vector<bool>& pattern : plan.patterns) {
-      std::vector<Bf16> limit(to_size(c.vlen())), factor(limit.size());
-      for (std::size_t lane = 0; lane < limit.size(); ++lane) {
-        const bool visible = pattern[lane % pattern.size()];
-        limit[lane] = visible ? c.infinity() : c.lowest();
-        factor[lane] = visible ? c.one() : Bf16{0};
-      }
-      DLLM_TRY(const Buffer low, c.constant_row(limit));
-      DLLM_TRY(const Buffer zero, c.constant_row(factor));
+      DLLM_TRY(const Buffer low, c.constant_row(repeated(pattern, c.infinity(), c.lowest(), c.vlen())));
+      DLLM_TRY(const Buffer zero, c.constant_row(repeated(pattern, c.one(), 0, c.vlen())));
       of_sequence.push_back({low.row, zero.row});
     }
   }
