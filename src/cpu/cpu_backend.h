@@ -121,7 +121,7 @@ class CpuBackend final : public Backend {
 
   std::string_view isa() const;
   int threads() const;
-  /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with kF32. Then
+  /// "exact", "super", "residual", or "super, exact for ..." with those that it does not support; "f32" with kF32. Then
   /// ", attention bf16", unless attention is computed in floats.
   std::string arithmetic() const;
   /// "f32", "f16", "bf16" or "q8_0".

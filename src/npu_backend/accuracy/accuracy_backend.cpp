@@ -10,6 +10,7 @@
 #include "npu_backend/accuracy/executor.h"
 #include "npu_backend/accuracy/sampling.h"
 #include "npu_backend/functional/host_reduction.h"
+#include "npu_backend/functional/mixed_row.h"
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_compiler/compiler/weights_image.h"
 #include "numerics/packed.h"
@@ -34,12 +35,13 @@ class AccuracyBackend::Impl {
         layout_(std::move(model.layout)),
         vocab_(head_vocab(graph_({1, 1}))),
         hands_scored_(hands_out_scored(graph_({2, 1}))),
+        mixes_apart_(mixes_apart(graph_({1, 1}))),
         executor_(graph_({1, 1}), layout_, weights_, profile_, threads, progress) {}
 
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
     StepShape shape{0, 0};
     for (const SequenceStep& step : batch) {
-      if (!step.plan.mixtures.empty())
+      if (!step.plan.mixtures.empty() && !mixes_apart_)
         return Error{ErrorCode::kUnsupported, "rows that mix the embeddings of several tokens do not run on the NPU",
                      "--smooth", "leave the option out"};
       shape.rows += step.plan.row_count();
@@ -85,6 +87,7 @@ class AccuracyBackend::Impl {
   ModelLayout layout_;
   std::int64_t vocab_;  ///< a drafter's head may have fewer tokens than its model
   bool hands_scored_;   ///< the graph hands out scored rows only
+  bool mixes_apart_;    ///< the graph reads mixtures apart from tokens
   Executor executor_;
 };
 

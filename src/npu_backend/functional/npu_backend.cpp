@@ -14,6 +14,7 @@
 #include "npu_backend/functional/batch_spec.h"
 #include "npu_backend/functional/hidden_rows.h"
 #include "npu_backend/functional/host_reduction.h"
+#include "npu_backend/functional/mixed_row.h"
 #include "npu_compiler/compiler/split_step.h"
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_compiler/compiler/weights_image.h"
@@ -93,6 +94,7 @@ std::string key_of(const StepSpec& spec) {
     for (const PositionRange& r : s.visible)
       put(static_cast<std::uint64_t>(r.begin)), put(static_cast<std::uint64_t>(r.end));
     put(static_cast<std::uint64_t>(s.causal_block));
+    put(s.canvas ? 1 : 0);
     put(s.scored.size());
     for (const std::int32_t i : s.scored) put(static_cast<std::uint64_t>(i));
     put(s.cache);
@@ -114,6 +116,7 @@ class NpuBackend::Impl {
         options_(options),
         vocab_(head_vocab(graph_({1, 1}))),
         hands_scored_(hands_out_scored(graph_({2, 1}))),
+        mixes_apart_(mixes_apart(graph_({1, 1}))),
         pool_(std::make_shared<HbmPool>(layout_.weight_bytes, layout_.step_base)) {}
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) {
@@ -133,7 +136,7 @@ class NpuBackend::Impl {
 
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
     for (const SequenceStep& step : batch) {
-      if (!step.plan.mixtures.empty())
+      if (!step.plan.mixtures.empty() && !mixes_apart_)
         return Error{ErrorCode::kUnsupported, "rows that mix the embeddings of several tokens do not run on the NPU",
                      "--smooth", "leave the option out"};
       if (!step.plan.shadows.empty())
@@ -247,6 +250,7 @@ class NpuBackend::Impl {
 
   std::int64_t vocab_;  ///< a drafter's head may have fewer tokens than its model
   bool hands_scored_;   ///< the graph hands out scored rows only
+  bool mixes_apart_;    ///< the graph reads mixtures apart from tokens
   std::shared_ptr<HbmPool> pool_;
   std::list<Entry> programs_;               ///< latest first
   std::vector<std::vector<float>> logits_;  ///< by sequence
