@@ -62,8 +62,8 @@ TEST(NpuDrafter, HiddenStatesAreThoseOfCompiledPrograms) {
   const auto model = *Model::load(test::random_source(target_model()), Log());
   const std::vector<std::int32_t> layers = {0, 2};
   const auto build = [&](StepShape shape) { return model->build(shape, layers); };
-  const auto machine = npu::NpuBackend::create(model->desc(), build, model->weights(), *numbers("w4a8kv4").machine(),
-                                               {.positions = 32});
+  const auto machine =
+      npu::NpuBackend::create(model->desc(), build, model->weights(), *numbers("w4a8kv4").machine(), {.positions = 32});
   ASSERT_TRUE(machine) << machine.error().message();
   const std::vector<Scores> got = both(**machine, true), alone = both(**machine, false),
                             executor = both(*executor_of(model, build, "w4a8kv4"), true);
@@ -100,10 +100,11 @@ Timed timed(const test::Pair& pair, const npu::Device& device) {
   const auto block = [drafter](StepShape shape) { return drafter->build(shape); };
   auto target = *npu::TimedBackend::create(executor_of(model, whole, "f32"), device, whole, {});
   npu::TimedBackend* const first = target.get();
-  DrafterBackend::Parts parts{
-      std::move(target),
-      *npu::TimedBackend::create(executor_of(drafter, context, "f32"), device, context, {}, first, npu::StepKind::kPart),
-      *npu::TimedBackend::create(executor_of(drafter, block, "f32"), device, block, {}, first), DraftChoice(*drafter)};
+  DrafterBackend::Parts parts{std::move(target),
+                              *npu::TimedBackend::create(executor_of(drafter, context, "f32"), device, context, {},
+                                                         first, npu::StepKind::kPart),
+                              *npu::TimedBackend::create(executor_of(drafter, block, "f32"), device, block, {}, first),
+                              DraftChoice(*drafter)};
   return {std::make_unique<DrafterBackend>(std::move(parts), drafter->desc().drafter, *drafter->desc().mask, 0.3),
           first};
 }

@@ -253,7 +253,7 @@ class LanguageModel {
   std::string name() const;
   ModelSize size() const;
   std::string isa() const;  ///< the kernel set in use
-  /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with float32
+  /// "exact", "super", "residual", or "super, exact for ..." with the weights that it does not support; "f32" with F32
   /// activations; empty: does not apply to the backend.
   std::string arithmetic() const;
   std::int32_t threads() const;

@@ -1,5 +1,6 @@
 #include "cpu/activations.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace dllm::cpu {
@@ -24,7 +25,7 @@ QuantizedRows place_rows(Buffer& memory, std::int64_t rows, std::int64_t k, std:
   return placed;
 }
 
-void Activations::begin(std::int64_t rows, std::int64_t k, bool exact) {
+void Activations::begin(std::int64_t rows, std::int64_t k, bool exact, bool residual) {
   rows_ = place_rows(memory_, rows, k, corrections_.size());
   for (std::size_t i = 0; i < corrections_.size(); ++i)
     corrections_[i].values = rows_.corrections + static_cast<std::int64_t>(i) * (rows * k / kSumBlock);
@@ -33,7 +34,23 @@ void Activations::begin(std::int64_t rows, std::int64_t k, bool exact) {
   exact_ = exact;
   regular_.store(!exact, std::memory_order_relaxed);
   formats_ = 0;
+  residual_ = residual;
+  if (!residual) return;
+  if (!rest_) rest_ = std::make_unique<Activations>();
+  rest_->begin(rows, k, exact);
 }
+
+namespace {
+
+/// x - scale q, rounded once: both terms and their difference are exact in float64 unless the value is far below its
+/// scale's last code, which is then its own residual.
+void subtract_codes(const float* x, const std::int8_t* codes, const float* scales, std::int64_t count, float* rest) {
+  for (std::int64_t i = 0; i < count; ++i)
+    rest[i] = static_cast<float>(static_cast<double>(x[i]) -
+                                 static_cast<double>(scales[i / kScaleBlock]) * static_cast<double>(codes[i]));
+}
+
+}  // namespace
 
 void Activations::quantize(const KernelSet& kernels, const float* x, std::int64_t row, std::int64_t from,
                            std::int64_t count) {
@@ -41,6 +58,15 @@ void Activations::quantize(const KernelSet& kernels, const float* x, std::int64_
   kernels.quantize_row(x, count, exact_, rows_.values + row * rows_.stride + from, rows_.scales + group,
                        rows_.sums + 2 * group);
   if (!derive_groups(rows_, group, count / kScaleBlock)) regular_.store(false, std::memory_order_relaxed);
+  if (!residual_) return;
+  constexpr std::int64_t kPiece = 16 * kScaleBlock;
+  float rest[kPiece];
+  for (std::int64_t at = 0; at < count; at += kPiece) {
+    const std::int64_t size = std::min(kPiece, count - at);
+    subtract_codes(x + at, rows_.values + row * rows_.stride + from + at, rows_.scales + group + at / kScaleBlock, size,
+                   rest);
+    rest_->quantize(kernels, rest, row, from + at, size);
+  }
 }
 
 QuantizedRows Activations::view(const PackedFormat& format) {
@@ -65,11 +91,11 @@ Activations* ActivationStore::find(std::int64_t id, bool exact) {
   return nullptr;
 }
 
-Activations& ActivationStore::begin(std::int64_t id, std::int64_t rows, std::int64_t k, bool exact) {
+Activations& ActivationStore::begin(std::int64_t id, std::int64_t rows, std::int64_t k, bool exact, bool residual) {
   const std::size_t slot = next_;
   next_ = (next_ + 1) % kSlots;
   ids_[slot] = -1;
-  slots_[slot].begin(rows, k, exact);
+  slots_[slot].begin(rows, k, exact, residual);
   ids_[slot] = id;
   return slots_[slot];
 }

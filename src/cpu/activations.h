@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -21,8 +22,8 @@ QuantizedRows place_rows(Buffer& memory, std::int64_t rows, std::int64_t k, std:
 class Activations {
  public:
   /// Makes room for `rows` of `k` (a multiple of 32) values. `exact`: scales are not rounded (quantize_row). Throws
-  /// std::bad_alloc.
-  void begin(std::int64_t rows, std::int64_t k, bool exact);
+  /// std::bad_alloc. `residual`: also quantizes what the codes leave of the values (residual()).
+  void begin(std::int64_t rows, std::int64_t k, bool exact, bool residual = false);
 
   /// Quantizes x[0, count), the values of `row` from column `from` on; both are multiples of 32. Threads may quantize
   /// different parts concurrently.
@@ -44,6 +45,9 @@ class Activations {
 
   bool exact() const { return exact_; }
 
+  /// The same rows minus the values of their codes, quantized again: the arithmetic `residual`. nullptr: not made.
+  Activations* residual() { return residual_ ? rest_.get() : nullptr; }
+
  private:
   struct Corrections {
     std::int32_t zero = 0;
@@ -60,6 +64,8 @@ class Activations {
   /// Formats with the same exactness differ only in a few zero points and groups.
   std::array<Corrections, 8> corrections_;
   std::size_t formats_ = 0;
+  bool residual_ = false;
+  std::unique_ptr<Activations> rest_;
 };
 
 /// The quantized rows that the operators of a step share: one value, quantized once, may be used by several products,
@@ -69,7 +75,7 @@ class ActivationStore {
   /// nullptr: value `id` is not stored with these scales.
   Activations* find(std::int64_t id, bool exact);
   /// A new entry, which replaces the oldest one.
-  Activations& begin(std::int64_t id, std::int64_t rows, std::int64_t k, bool exact);
+  Activations& begin(std::int64_t id, std::int64_t rows, std::int64_t k, bool exact, bool residual);
   /// Forgets all values.
   void clear();
 

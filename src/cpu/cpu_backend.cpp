@@ -42,10 +42,11 @@ Expected<const cpu::KernelSet*> choose_kernels(const std::string& isa) {
       "isa", "one of: " + names};
 }
 
-cpu::SuperWeights super_weights(CpuArithmetic arithmetic, const cpu::KernelSet& kernels) {
+/// Models that read from left to right have massive activations, which cost `super` more than `exact` (SmolLM2).
+cpu::SuperWeights super_weights(CpuArithmetic arithmetic, const cpu::KernelSet& kernels, bool autoregressive) {
   using enum cpu::SuperWeights;
   if (arithmetic == CpuArithmetic::kSuper) return kAll;
-  if (arithmetic == CpuArithmetic::kExact || !kernels.prefers_super) return kNone;
+  if (arithmetic != CpuArithmetic::kAuto || !kernels.prefers_super || autoregressive) return kNone;
   return kernels.bf16_tiles ? kAll : kQuantized;
 }
 
@@ -128,6 +129,9 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
   if (options.arithmetic != CpuArithmetic::kExact && options.activations == CpuActivations::kF32)
     return Error{ErrorCode::kUsage, "weights are not multiplied as codes with float32 activations", "--arithmetic",
                  "leave out --activations f32"};
+  if (options.arithmetic == CpuArithmetic::kResidual && options.ranks != nullptr)
+    return Error{ErrorCode::kUnsupported, "the arithmetic residual does not run over ranks", "--arithmetic",
+                 "leave it out"};
   DLLM_TRY(const cpu::KernelSet* kernels, choose_kernels(options.isa));
   try {
     const Graph graph = factory({1, 1});
@@ -142,7 +146,8 @@ Expected<std::unique_ptr<CpuBackend>> CpuBackend::create(ModelDesc desc, GraphFa
                                         .packs = options.activations != CpuActivations::kF32,
                                         .weight_cache = options.weight_cache,
                                         .progress = options.progress,
-                                        .super = super_weights(options.arithmetic, *kernels),
+                                        .super = super_weights(options.arithmetic, *kernels, desc.autoregressive()),
+                                        .residual = options.arithmetic == CpuArithmetic::kResidual,
                                         .bf16_attention = rounds,
                                         .ranks = options.ranks};
     auto impl = std::make_unique<Impl>(std::move(desc), std::move(factory), std::move(weights), executor, kv,

@@ -29,11 +29,14 @@ enum class CpuActivations {
   kF32,   ///< weights are dequantized and multiplied in float32: exact, and several times slower
 };
 
-/// How products are rounded; docs/design/arithmetic.md defines both.
+/// How products are rounded; docs/design/arithmetic.md defines each.
 enum class CpuArithmetic {
   kExact,  ///< integer sums of 32 products, of the file's own codes
   kSuper,  ///< sums for matrix tiles, for the weight types that have them; the others stay on kExact
-  kAuto,   ///< the faster one on this machine: kSuper with matrix tiles, else kExact
+  /// kExact of the rows, and of what their codes leave of them; experts stay on kExact. Not on ranks.
+  kResidual,
+  /// kSuper with matrix tiles, unless the model was trained to predict from left to right; else kExact.
+  kAuto,
 };
 
 /// The products of attention; docs/design/arithmetic.md defines both.
@@ -118,7 +121,7 @@ class CpuBackend final : public Backend {
 
   std::string_view isa() const;
   int threads() const;
-  /// "exact", "super", or "super, exact for ..." with the weights that super does not support; "f32" with kF32. Then
+  /// "exact", "super", "residual", or "super, exact for ..." with those that it does not support; "f32" with kF32. Then
   /// ", attention bf16", unless attention is computed in floats.
   std::string arithmetic() const;
   /// "f32", "f16", "bf16" or "q8_0".

@@ -41,7 +41,7 @@ Executor::Executor(Factory factory, Weights weights, const ExecutorOptions& opti
       weights_(std::move(weights)),
       kernels_(options.kernels),
       pool_(options.threads),
-      linear_(kernels_, pool_),
+      linear_(kernels_, pool_, std::nullopt, options.residual),
       shared_packed_(std::make_shared<PackedWeights>()),
       packed_(*shared_packed_),
       attention_(kernels_, pool_, options.bf16_attention),
@@ -61,7 +61,7 @@ Executor::Executor(const Executor& other, int threads)
       weights_(other.weights_),
       kernels_(other.kernels_),
       pool_(threads),
-      linear_(kernels_, pool_),
+      linear_(kernels_, pool_, std::nullopt, other.linear_.residual()),
       shared_packed_(other.shared_packed_),
       packed_(*shared_packed_),
       attention_(kernels_, pool_, other.attention_.bf16()),
@@ -245,8 +245,9 @@ void Executor::run_rows(const OpRun& part) {
 }
 
 Product Executor::product(const op::Linear& o) {
-  return {linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), first_value(o.x), rows(o.x), o.x),
-          width(o.out), first_value(o.out)};
+  const PackedWeight* const packed = packed_.find(o.weight);
+  const LinearArgs args = linear_.prepare(weight(o.weight), packed, vector(o.bias), first_value(o.x), rows(o.x), o.x);
+  return {args, width(o.out), first_value(o.out), linear_.residual_rows(packed, o.x)};
 }
 
 void Executor::run_products(const OpRun& part) {

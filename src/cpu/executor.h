@@ -40,6 +40,7 @@ struct ExecutorOptions {
   WeightCacheOptions weight_cache{};
   std::function<bool(double)> progress{};  ///< of packing, in [0, 1]; false stops it
   SuperWeights super = SuperWeights::kNone;
+  bool residual = false;  ///< products of codes have the arithmetic `residual`
   bool bf16_attention = false;
   Communicator* ranks = nullptr;  ///< borrowed; what the graph's op::Gather use
 };
@@ -71,7 +72,9 @@ class Executor {
   const KernelSet& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
   /// As PackedWeights::arithmetic(), and of attention if that is not f32.
-  std::string arithmetic() const { return packed_.arithmetic() + (attention_.bf16() ? ", attention bf16" : ""); }
+  std::string arithmetic() const {
+    return packed_.arithmetic(linear_.residual()) + (attention_.bf16() ? ", attention bf16" : "");
+  }
   /// The weight cache, if the weights are in it; else null.
   const std::shared_ptr<const MappedFile>& weight_cache() const { return packed_.file(); }
   std::int64_t arena_bytes() const { return plan_ ? plan_->arena_floats * 4 : 0; }

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cassert>
+#include <vector>
 
 #include "cpu/decoding.h"
 
 namespace dllm::cpu {
 
-LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding)
-    : kernels_(kernels), pool_(pool), decoding_(decoding) {
+LinearRunner::LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding, bool residual)
+    : kernels_(kernels), pool_(pool), decoding_(decoding), residual_(residual) {
   scratch_.reserve(kLinearScratchBytes * static_cast<std::size_t>(pool.size()));
 }
 
@@ -69,12 +70,19 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
   const bool exact = exact_activations(*packed);
   Activations* quantized = activations_.find(value, exact);
   if (quantized == nullptr) {
-    quantized = &activations_.begin(value, rows, args.k, exact);
+    quantized = &activations_.begin(value, rows, args.k, exact, residual_);
     parallel_items(pool_, rows, args.k,
                    [&](std::int64_t row, int) { quantized->quantize(kernels_, x + row * args.k, row, 0, args.k); });
   }
   args.quantized = quantized->view(*packed->format);
   return args;
+}
+
+std::optional<QuantizedRows> LinearRunner::residual_rows(const PackedWeight* packed, std::int64_t value) {
+  if (!residual_ || packed == nullptr || packed->super || packs_floats(*packed->format)) return std::nullopt;
+  Activations* const made = activations_.find(value, exact_activations(*packed));
+  assert(made != nullptr && made->residual() != nullptr);
+  return made->residual()->view(*packed->format);
 }
 
 namespace {
@@ -98,7 +106,37 @@ std::int64_t grain(const LinearArgs& args) {
 
 }  // namespace
 
+void LinearRunner::accumulate(LinearArgs args, std::int64_t first, std::int64_t last, int worker) {
+  thread_local std::vector<float> sums;
+  const std::int64_t count = last - first, stride = args.out_stride;
+  float* const out = args.out + first - args.out_origin;
+  sums.resize(static_cast<std::size_t>(args.rows * count));
+  args.bias = nullptr;
+  args.out = sums.data();
+  args.out_stride = count;
+  args.out_origin = first;
+  kernels_.linear(args, first, last, scratch(worker));
+  for (std::int64_t r = 0; r < args.rows; ++r)
+    for (std::int64_t i = 0; i < count; ++i) out[r * stride + i] += sums[static_cast<std::size_t>(r * count + i)];
+}
+
+/// Some outputs at a time, whose weights are then in the cache the second time.
+void LinearRunner::multiply_twice(const Product& product, std::int64_t begin, std::int64_t end, int worker) {
+  LinearArgs args = product.args;
+  args.out = product.out;
+  args.out_stride = product.n;
+  LinearArgs again = args;
+  again.quantized = *product.residual;
+  const std::int64_t step = on_tiles(args) ? kSuperPairs : 1;
+  for (std::int64_t pair = begin; pair < end; pair += step) {
+    const std::int64_t first = pair * kPanelPair, last = std::min(product.n, std::min(end, pair + step) * kPanelPair);
+    kernels_.linear(args, first, last, scratch(worker));
+    accumulate(again, first, last, worker);
+  }
+}
+
 void LinearRunner::multiply(const Product& product, std::int64_t begin, std::int64_t end, int worker) {
+  if (product.residual) return multiply_twice(product, begin, end, worker);
   LinearArgs args = product.args;
   args.out = product.out;
   args.out_stride = product.n;

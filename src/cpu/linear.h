@@ -21,13 +21,15 @@ struct Product {
   LinearArgs args;
   std::int64_t n = 0;
   float* out = nullptr;
+  std::optional<QuantizedRows> residual{};  ///< rows whose product with the same weights is added
 };
 
 /// Products with weights: chooses the kernels, prepares activations, splits outputs into tasks.
 class LinearRunner {
  public:
-  /// `decoding` replaces that which is faster here.
-  LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding = std::nullopt);
+  /// `decoding` replaces that which is faster here. `residual`: products of codes have the arithmetic of that name.
+  LinearRunner(const KernelSet& kernels, ThreadPool& pool, std::optional<Decoding> decoding = std::nullopt,
+               bool residual = false);
 
   /// A product's weight operands: the panels if it is `packed`, else the weight as stored in the file. Its rows, at
   /// most `rows`, are set elsewhere. For stacks: those of the first matrix.
@@ -38,6 +40,12 @@ class LinearRunner {
   /// x until forget(), since q, k and v read one input. Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
+  /// What is added to such a product in the arithmetic `residual`, of rows that prepare() has quantized; nullopt: it
+  /// does not apply.
+  std::optional<QuantizedRows> residual_rows(const PackedWeight* packed, std::int64_t value);
+  bool residual() const { return residual_; }
+  /// Adds outputs [first, last) of a product without bias to `args.out`.
+  void accumulate(LinearArgs args, std::int64_t first, std::int64_t last, int worker);
   void forget() { activations_.clear(), groups_.clear(), super_.clear(); }
 
   /// Whether products with this weight need activations with exact scales.
@@ -46,7 +54,7 @@ class LinearRunner {
   /// For operators that compute a value which products read next, and can quantize it while it is in the cache: see
   /// Activations::quantize(). All of it must be quantized before prepare(). Throws std::bad_alloc.
   Activations& begin_activations(std::int64_t value, std::int64_t rows, std::int64_t k, bool exact) {
-    return activations_.begin(value, rows, k, exact);
+    return activations_.begin(value, rows, k, exact, residual_);
   }
 
   /// All outputs of products of the same rows, in one parallel loop.
@@ -66,10 +74,12 @@ class LinearRunner {
  private:
   /// Pairs of panels [begin, end) of a product.
   void multiply(const Product& product, std::int64_t begin, std::int64_t end, int worker);
+  void multiply_twice(const Product& product, std::int64_t begin, std::int64_t end, int worker);
 
   const KernelSet& kernels_;
   ThreadPool& pool_;
   std::optional<Decoding> decoding_;
+  bool residual_;
   Buffer scratch_;
   ActivationStore activations_;
   RowGroups groups_;

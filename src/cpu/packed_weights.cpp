@@ -142,19 +142,20 @@ PackedWeights PackedWeights::pack(const Graph& graph, const Weights& weights, Th
   return packed;
 }
 
-std::string PackedWeights::arithmetic() const {
+std::string PackedWeights::arithmetic(bool residual) const {
   std::vector<std::string> exact;
-  bool super = false;
+  bool other = false;
   for (const PackedWeight& weight : by_id_) {
     if (weight.format == nullptr) continue;
-    const bool own = weight.super || weight.in_steps;
-    super = super || own;
+    const bool twice = residual && weight.experts == 1 && !packs_floats(*weight.format);
+    const bool own = weight.super || weight.in_steps || twice;
+    other = other || own;
     std::string name(codec(weight.format->type).name);
     if (weight.experts > 1) name += " experts";
     if (!own && std::find(exact.begin(), exact.end(), name) == exact.end()) exact.push_back(name);
   }
-  if (!super) return "exact";
-  std::string text = "super";
+  if (!other) return "exact";
+  std::string text = residual ? "residual" : "super";
   for (const std::string& name : exact) text += (&name == exact.data() ? ", exact for " : ", ") + name;
   return text;
 }

@@ -65,8 +65,9 @@ class PackedWeights {
     const auto i = static_cast<std::size_t>(id);
     return i < by_id_.size() && by_id_[i].format != nullptr ? &by_id_[i] : nullptr;
   }
-  /// "exact", "super", or "super, exact for ..." with the weights that are packed for `exact`.
-  std::string arithmetic() const;
+  /// "exact", "super", or "super, exact for ..." with the weights that are packed for `exact`. `residual`: single
+  /// matrices of codes have the arithmetic of that name.
+  std::string arithmetic(bool residual = false) const;
   /// Memory of the panels packed here, not of those in the cache's file.
   std::size_t bytes() const { return memory_.size() + adapters_.size(); }
   /// Whether the panels are in the cache's file.

@@ -274,6 +274,10 @@ void ScoreHead::run(const LinearArgs& base, std::int64_t vocab, std::vector<Scor
     args.out_stride = kHeadChunk;
     args.out_origin = begin - origin;
     kernels_.linear(args, begin - origin, end - origin, linear_.scratch(worker));
+    if (!share.residual) return;
+    args.quantized = *share.residual;
+    args.quantized = from_row(args, first).quantized;
+    linear_.accumulate(args, begin - origin, end - origin, worker);
   };
   run_tiles(multiply, on_tiles(base) ? kSuperHeadRows : kHeadRows, vocab, scores, softcap);
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -50,6 +51,7 @@ struct HeadShare {
   RankGather* ranks = nullptr;  ///< nullptr, or inactive: all tokens are here
   std::int64_t first = 0;
   std::int64_t count = 0;
+  std::optional<QuantizedRows> residual{};  ///< rows whose logits are added (LinearRunner::residual_rows)
 };
 
 /// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens (128 rows for the

@@ -143,9 +143,10 @@ TEST(LoadOptions, WhatReadsThemIsDeclared) {
     return keys;
   };
   const std::string rope = "rope_scaling rope_scale rope_original_context ";
-  const std::string device = rope +
-                             "lora lora_draft draft_model backend device device_changes npu_values npu_processor npu_timing "
-                             "npu_paging npu_all_logits ";
+  const std::string device =
+      rope +
+      "lora lora_draft draft_model backend device device_changes npu_values npu_processor npu_timing "
+      "npu_paging npu_all_logits ";
   EXPECT_EQ(read(reader("cpu", 0)), "threads isa cache_type activations arithmetic attention_arithmetic " + rope +
                                         "weight_cache lora lora_draft draft_model mmproj backend ");
   EXPECT_EQ(read(reader("cpu", 1)), "threads " + rope + "numerics lora lora_draft backend ");

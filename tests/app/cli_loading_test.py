@@ -41,7 +41,7 @@ class Arithmetic(CliCase):
         self.ok("make-model", "--shape", "llada-tiny", "--type", "q8_0", "--pure", "-o", model)
         question = ("run", "-m", model, "--canvas-length", "8", "--exact-length", "hello")
         self.assertNotIn("exact", self.ok(*question).stderr)
-        for arithmetic in ("exact", "super"):
+        for arithmetic in ("exact", "super", "residual"):
             told = self.ok(*question, "--arithmetic", arithmetic, "-o", "json")
             self.assertEqual(json.loads(told.stdout)["config"]["load"]["arithmetic"], arithmetic)
             self.assertIn(f" · {arithmetic}\n", told.stderr)

@@ -52,6 +52,7 @@ CpuOptions cpu_options(const LoadOptions& options) {
   if (options.activations == "int8") cpu.activations = CpuActivations::kInt8;
   if (options.activations == "f32") cpu.activations = CpuActivations::kF32;
   if (options.arithmetic == "super") cpu.arithmetic = CpuArithmetic::kSuper;
+  if (options.arithmetic == "residual") cpu.arithmetic = CpuArithmetic::kResidual;
   if (options.arithmetic == "auto") cpu.arithmetic = CpuArithmetic::kAuto;
   if (options.attention_arithmetic == "bf16") cpu.attention = CpuAttention::kBF16;
   if (options.attention_arithmetic == "auto") cpu.attention = CpuAttention::kAuto;

@@ -47,9 +47,8 @@ TimedBackend::TimedBackend(std::unique_ptr<Backend> values, const Device& device
       kind_(kind) {}
 
 Expected<std::unique_ptr<TimedBackend>> TimedBackend::create(std::unique_ptr<Backend> values, const Device& device,
-                                                             StepTimer::GraphFactory graph,
-                                                             const TimerOptions& options, const TimedBackend* beside,
-                                                             StepKind kind) {
+                                                             StepTimer::GraphFactory graph, const TimerOptions& options,
+                                                             const TimedBackend* beside, StepKind kind) {
   auto clock = beside == nullptr ? std::make_shared<AnswerClock>(device, options.processor) : beside->clock_;
   std::unique_ptr<TimedBackend> backend(
       new TimedBackend(std::move(values), device, std::move(graph), options, std::move(clock), kind));
