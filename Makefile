@@ -158,7 +158,7 @@ windows-test: windows build  ## the program for Windows under wine, against the 
 	@scripts/setup --wine
 	@python3 -B tests/windows/windows_test.py build/windows/dllm.exe build/release/dllm
 
-macos: setup  ## check that every source compiles for macOS, on arm64 and on x86_64; builds nothing
+macos: setup  ## whether the sources (without Vulkan, sandbox and MPI) compile for macOS, on arm64 and on x86_64; builds nothing
 	@scripts/setup --zig
 	@scripts/macos_syntax.py --jobs $(JOBS)
 	@scripts/macos_syntax.py --jobs $(JOBS) --target x86_64-macos

@@ -371,7 +371,7 @@ TEST_F(SchedulerTest, SleepsUntilThereIsWork) {
   const auto all = scheduler(1);
   std::jthread runner([&](const std::stop_token& stop) { all->run(stop); });
   const auto soon = [](auto condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     while (!condition() && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return condition();

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "eval/sandbox_directory.h"
-#include "format/test_files.h"
+#include "format/testing/test_files.h"
 
 namespace dllm {
 namespace {
@@ -177,17 +177,17 @@ TEST_P(Sandbox, EverythingEndsWithTheEvaluator) {
         "", 600);
     _exit(0);
   }
-  for (int i = 0; i < 1000 && processes_with(mark) == 0; ++i)
+  for (int i = 0; i < 6000 && processes_with(mark) == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   kill(evaluator, SIGKILL);
   waitpid(evaluator, nullptr, 0);
   int left = 1;
-  for (int i = 0; i < 1000 && left > 0; ++i) {
+  for (int i = 0; i < 6000 && left > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     left = processes_with(mark);
   }
   EXPECT_EQ(left, 0);
-  for (int i = 0; i < 1000 && temporary.entries() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int i = 0; i < 6000 && temporary.entries() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(temporary.entries(), 0U);
 }
 

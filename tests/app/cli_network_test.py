@@ -57,13 +57,13 @@ class Network(HubCase):
                                        text=True, env=clean_environment(**environment))
             line = process.stderr.readline()
             self.assertIn("no answer yet; is there a network?", line)
-            self.assertLess(time.monotonic() - start, 20, "generous, for a busy machine; 3 s are promised")
+            self.assertLess(time.monotonic() - start, 120, "generous, for a busy machine; 3 s are promised")
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=120)
             self.assertEqual(process.returncode, 130, err)
             # What is in the cache does not wait for it.
             self.pull("org/tiny:F32")
-            done = subprocess.run([DLLM, "pull", "org/tiny:F32"], capture_output=True, text=True, timeout=60,
+            done = subprocess.run([DLLM, "pull", "org/tiny:F32"], capture_output=True, text=True, timeout=120,
                                   env=clean_environment(**environment))
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("no answer within 2.5 s", done.stderr)

@@ -286,8 +286,14 @@ class Run(CliCase):
                 self.ok("run", "Solve 17+4.", "--canvas-length", "16", "--block-length", "8", "--algorithm", algorithm,
                         "--cache", cache)
         self.ok("run", "Solve 17+4.", "--canvas-length", "16", "--window", "whole", "--compat", "--temp", "0.5",
-                "--top-k", "5",
-                "--top-p", "0.9", "--cfg-scale", "0.5")
+                "--top-k", "5", "--top-p", "0.9", "--cfg-scale", "0.5")
+
+    def test_settling_forwards_fewer_rows(self):
+        def rows(*words):
+            return json.loads(self.ok("run", "-n", "32", "--exact-length", "--algorithm", "low-confidence", *words,
+                                      "-o", "json", "hello").stdout)["stats"]["rows_forwarded"]
+        self.assertLess(rows("--cache", "dual", "--settle", "1"), rows("--cache", "dual"))
+        self.assertIn("--settle", self.fails(2, "run", "--cache", "prefix", "--settle", "1", "hello"))
 
     def test_same_tokens_at_any_thread_count(self):
         outputs = {self.ok("run", "Sort: b a c", "--canvas-length", "32", "--temp", "1", "-s", "3", "-t", t, "-o",
@@ -342,8 +348,8 @@ class Run(CliCase):
         self.assertIn("NFE", result.stderr.splitlines()[-1])
 
     def test_interrupt(self):
-        process = subprocess.Popen([DLLM, "run", "Solve 17+4.", "-n", "32", "--algorithm", "low-confidence",
-                                    "--exact-length", "--visual", "--visual-delay", "100", "-o", "json"],
+        process = subprocess.Popen([DLLM, "run", "Solve 17+4.", "-n", "96", "--algorithm", "low-confidence",
+                                    "--exact-length", "--visual", "--visual-delay", "1000", "-o", "json"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
         os.read(process.stderr.fileno(), 1)  # the first frame: it is generating
         process.send_signal(signal.SIGINT)
@@ -352,7 +358,7 @@ class Run(CliCase):
         answer = json.loads(out)
         self.assertEqual(answer["finish"], "cancelled")
         self.assertGreater(answer["stats"]["committed_tokens"], 0)
-        self.assertLess(answer["stats"]["committed_tokens"], 32)
+        self.assertLess(answer["stats"]["committed_tokens"], 96)
         self.assertIn("NFE", err.decode().splitlines()[-1])
 
     def test_damaged_models(self):
@@ -407,11 +413,11 @@ class Chat(CliCase):
     def test_terminal(self):
         child, terminal = pty.fork()
         if child == 0:
-            os.execve(DLLM, [DLLM, "chat", "-n", "32", "--algorithm", "low-confidence", "--exact-length", "--visual",
-                             "--visual-delay", "30"], clean_environment(TERM="xterm"))
+            os.execve(DLLM, [DLLM, "chat", "-n", "96", "--algorithm", "low-confidence", "--exact-length", "--visual",
+                             "--visual-delay", "1000"], clean_environment(TERM="xterm"))
         self.seen = ""
 
-        def wait_for(text, seconds=60):
+        def wait_for(text, seconds=120):
             end = time.monotonic() + seconds
             while text not in self.seen:
                 ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))

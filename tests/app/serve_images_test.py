@@ -175,7 +175,7 @@ class Images(CliCase):
                 connection.close()
             self.assertEqual(answered, [], "the texts came first")
             server.terminate()
-            self.assertEqual(server.process.wait(timeout=60), 0)
+            self.assertEqual(server.process.wait(timeout=120), 0)
             server.reader.join()
             self.assertEqual([line["status"] for line in server.log() if "status" in line], [200] * 4 + [499] * 3)
 

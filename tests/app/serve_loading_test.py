@@ -3,6 +3,7 @@
     python3 serve_loading_test.py PATH/TO/dllm [unittest arguments]
 """
 
+import concurrent.futures
 import http.client
 import json
 import pathlib
@@ -21,6 +22,8 @@ from serve_models_case import CHAT, MODEL, NAMES, ModelsCase, chat, facts, loade
 # Of nine in ten, at least so many seconds, or as many times what they are without a load: a machine of CI has other work,
 # and sanitizers slow everything down. A load that held the thread of connections for its whole time would fail by far.
 FLOOR_SECONDS, TIMES = 0.5, 20
+# To find a load that still runs: on a busy machine it may be over before this program gets its turn.
+ATTEMPTS = 10
 
 
 def ninth_of_ten(seconds):
@@ -142,6 +145,10 @@ class Loading(ModelsCase):
                      timeout=600)
         assert result.returncode == 0, result.stderr
 
+    def unload(self, server):
+        self.assertEqual(server.post("/api/generate", {"model": "large", "keep_alive": 0, "stream": False}).status, 200)
+        wait_until(lambda: states(server)["large"] == "unloaded")
+
     def begin_load(self, server, **fields):
         """A request for the large model, in a thread; returns it when the load has begun."""
         results = []
@@ -161,37 +168,49 @@ class Loading(ModelsCase):
         """Seconds that /health takes, and between the steps of another model's answers, while a model is loaded."""
         with self.serve() as server:
             self.assertEqual(chat(server, "a").status, 200)
-            health, steps, statuses, over = [], [], set(), threading.Event()
+            calm_health, calm_steps = [self.ask_health(server) for _ in range(10)], list(gaps(server, "a"))
+            limits = [max(FLOOR_SECONDS, TIMES * ninth_of_ten(calm)) for calm in (calm_health, calm_steps)]
+            tried = []
+            for _ in range(ATTEMPTS):
+                health, steps = self.watched_load(server)
+                if min(len(health), len(steps)) > 3:
+                    tried.append((ninth_of_ten(health), ninth_of_ten(steps)))
+                    if all(seen < limit for seen, limit in zip(tried[-1], limits)):
+                        return
+                self.unload(server)
+            self.fail(f"seconds of /health and of a step: {tried or 'the loads were too fast to see any'}, limits {limits}")
 
-            def ask_health():
-                start = time.monotonic()
-                statuses.add(server.get("/health").status)
-                return time.monotonic() - start
+    def ask_health(self, server):
+        start = time.monotonic()
+        self.assertEqual(server.get("/health").status, 200)
+        return time.monotonic() - start
 
-            def watch():
-                while not over.is_set():
-                    health.append(ask_health())
-                    time.sleep(0.01)
+    def watched_load(self, server):
+        """The seconds of each answer of /health and of each step of answers, while the large model is loaded."""
+        health, steps, over = [], [], threading.Event()
 
-            def stream():
-                while not over.is_set():
-                    for gap in gaps(server, "a"):
-                        steps.append(gap)
+        def watch():
+            while not over.is_set():
+                health.append(self.ask_health(server))
+                time.sleep(0.01)
 
-            calm_health, calm_steps = [ask_health() for _ in range(10)], list(gaps(server, "a"))
-            threads = [threading.Thread(target=one) for one in (watch, stream)]
+        def stream():
+            while not over.is_set():
+                for gap in gaps(server, "a"):
+                    steps.append(gap)
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
             thread, results = self.begin_load(server)
-            for one in threads:
-                one.start()
-            wait_until(lambda: states(server)["large"] != "loading")
-            over.set()
-            for one in (*threads, thread):
-                one.join()
-            self.assertEqual(results[0].status, 200, results[0].body)
-            self.assertGreater(min(len(health), len(steps)), 3, "the load was too fast to see anything")
-            self.assertEqual(statuses, {200})
-            for seen, calm in ((health, calm_health), (steps, calm_steps)):
-                self.assertLess(ninth_of_ten(seen), max(FLOOR_SECONDS, TIMES * ninth_of_ten(calm)))
+            futures = [pool.submit(one) for one in (watch, stream)]
+            try:
+                wait_until(lambda: states(server)["large"] != "loading")
+            finally:
+                over.set()
+            for one in futures:
+                one.result()
+        thread.join()
+        self.assertEqual(results[0].status, 200, results[0].body)
+        return health, steps
 
     def test_all_who_ask_meanwhile_load_it_once(self):
         with self.serve() as server:
@@ -204,43 +223,56 @@ class Loading(ModelsCase):
     def test_a_load_without_clients_is_given_up(self):
         with self.serve() as server:
             body = json.dumps({"model": "large", "messages": QUESTION})
-            with socket.create_connection(("127.0.0.1", server.port)) as client:
-                client.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-                wait_until(lambda: states(server)["large"] == "loading")
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            wait_until(lambda: states(server)["large"] == "unloaded")
+            head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            for _ in range(ATTEMPTS):
+                with socket.create_connection(("127.0.0.1", server.port)) as client:
+                    client.sendall((head + body).encode())
+                    wait_until(lambda: states(server)["large"] in ("loading", "loaded"))
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                wait_until(lambda: states(server)["large"] != "loading")
+                if states(server)["large"] == "unloaded":
+                    break
+                self.unload(server)
+            else:
+                self.fail("each load went on to its end")
             wait_until(lambda: any(line.get("status") == 499 for line in server.log()))
             self.assertEqual(server.metric('dllm_model_events_total{event="failed",model="large"}'), 1)
 
     def test_the_queue_is_bounded_and_time_runs(self):
         with self.serve("--queue", 0, "--parallel", 1, "--request-timeout", 600) as server:
-            thread, results = self.begin_load(server)
-            reply = chat(server, "large", max_tokens=1)
+            for _ in range(ATTEMPTS):
+                thread, results = self.begin_load(server)
+                reply = chat(server, "large", max_tokens=1)
+                thread.join()
+                self.assertEqual(results[0].status, 200)
+                if reply.status != 200:
+                    break
+                self.unload(server)
             self.assertEqual((reply.status, reply.json["error"]["code"]), (429, "queue_full"))
             self.assertIn("Retry-After", reply.headers)
-            thread.join()
-            self.assertEqual(results[0].status, 200)
-        with self.serve("--request-timeout", 0.3) as server:
+        with self.serve("--request-timeout", 0.1) as server:
             self.assertEqual(chat(server, "large").status, 504)
 
     def test_the_end_waits_for_those_who_wait(self):
-        with self.serve() as server:
+        with self.serve("--drain-timeout", 600) as server:
             thread, results = self.begin_load(server)
             server.terminate()
             thread.join()
             self.assertEqual(results[0].status, 200, results[0].body)
-            self.assertEqual(server.process.wait(timeout=60), 0)
+            self.assertEqual(server.process.wait(timeout=600), 0)
 
     def test_two_signals_end_a_load(self):
-        with self.serve() as server:
-            thread, _ = self.begin_load(server)
-            server.terminate()
-            wait_until(lambda: any(line.get("event") == "shutting down" for line in server.log()))
-            server.terminate()
-            start = time.monotonic()
-            self.assertEqual(server.process.wait(timeout=60), 0)
-            self.assertLess(time.monotonic() - start, 30)
-            thread.join()
+        for _ in range(ATTEMPTS):
+            with self.serve("--drain-timeout", 600) as server:
+                thread, _ = self.begin_load(server)
+                server.terminate()
+                wait_until(lambda: any(line.get("event") == "shutting down" for line in server.log()))
+                server.terminate()
+                self.assertEqual(server.process.wait(timeout=600), 0)
+                thread.join()
+            if any((line.get("event"), line.get("model")) == ("failed", "large") for line in server.log()):
+                return
+        self.fail("each load went on to its end")
 
 
 if __name__ == "__main__":

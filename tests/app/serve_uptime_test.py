@@ -3,6 +3,7 @@
     python3 serve_uptime_test.py PATH/TO/dllm [unittest arguments]
 """
 
+import http.client
 import importlib.util
 import json
 import os
@@ -22,12 +23,15 @@ import unittest
 from cli_case import DLLM, clean_environment, run
 from serve_case import QUESTION, Server, ServeCase
 from serve_limits_test import SLOW, wait_until
+from serve_loading_test import TIMES, ninth_of_ten
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models/tiny-llada-f32.gguf"
 CHAT = "/v1/chat/completions"
-# Bounds of availability, generous because a machine of CI has other work, and a sanitized program is slow.
-HEALTH_SECONDS, DRAIN_SECONDS = 1.0, 20.0
+# Bounds of availability, generous because a machine of CI has other work, and a sanitized program is slow. Of nine in ten
+# answers of /health, at least so many seconds, or TIMES what they take without other requests; of every one, beside one of
+# so many attempts: what would hold the thread of connections does so each time.
+HEALTH_SECONDS, WORST_SECONDS, ATTEMPTS, DRAIN_SECONDS = 1.0, 10.0, 3, 120.0
 
 
 def keys(count):
@@ -68,19 +72,28 @@ def shapes():
 
 
 class Beside(threading.Thread):
-    """Asks /health again and again; the longest time it took."""
+    """Asks /health again and again; the seconds that each answer took."""
 
     def __init__(self, server):
         super().__init__()
-        self.server, self.ended, self.worst, self.asked = server, threading.Event(), 0.0, 0
+        self.server, self.ended, self.seconds = server, threading.Event(), []
+        self.calm = ninth_of_ten([self.ask() for _ in range(10)])
+
+    def ask(self):
+        start = time.monotonic()
+        self.server.get("/health")
+        return time.monotonic() - start
 
     def run(self):
         while not self.ended.is_set():
-            start = time.monotonic()
-            self.server.get("/health")
-            self.worst = max(self.worst, time.monotonic() - start)
-            self.asked += 1
+            self.seconds.append(self.ask())
             time.sleep(0.01)
+
+    def worst_since(self, begin):
+        """Of the answers after the first `begin`, with the one that was asked for last and has not come yet."""
+        count = len(self.seconds)
+        wait_until(lambda: len(self.seconds) > count)
+        return max(self.seconds[begin:])
 
     def __enter__(self):
         self.start()
@@ -93,21 +106,30 @@ class Beside(threading.Thread):
 
 class LargeBodies(unittest.TestCase):
     def test_health_waits_for_nobody(self):
+        # Written before the clock runs: json.dumps holds up the other threads of this program.
+        bodies = [(name, path, json.dumps(body, separators=(",", ":")).encode(), status)
+                  for name, path, body, status in shapes()]
         with Server("--prefix-cache", 0) as server, Beside(server) as beside:
-            for name, path, body, status in shapes():
+            for name, path, text, status in bodies:
                 with self.subTest(name):
-                    text = json.dumps(body, separators=(",", ":"))
-                    replies = []
-                    threads = [threading.Thread(target=lambda p=path, t=text: replies.append(server.post(p, t)))
-                               for _ in range(3)]
-                    for thread in threads:
-                        thread.start()
-                    for thread in threads:
-                        thread.join()
-                    self.assertEqual([reply.status for reply in replies], [status] * 3, replies[0].body[:300])
-                    self.assertLess(len(replies[0].body), 1 << 13 if status != 200 else 1 << 22)
+                    worst = []
+                    while len(worst) < ATTEMPTS and min(worst, default=WORST_SECONDS) >= WORST_SECONDS:
+                        begin = len(beside.seconds)
+                        self.post_at_once(server, path, text, status)
+                        worst.append(beside.worst_since(begin))
+                    self.assertLess(min(worst), WORST_SECONDS, "seconds of /health")
             self.assertEqual(server.post(CHAT, {"messages": QUESTION}).status, 200)
-        self.assertLess(beside.worst, HEALTH_SECONDS, f"{beside.asked} requests")
+        self.assertLess(ninth_of_ten(beside.seconds), max(HEALTH_SECONDS, TIMES * beside.calm), f"{len(beside.seconds)} answers")
+
+    def post_at_once(self, server, path, text, status):
+        replies = []
+        threads = [threading.Thread(target=lambda: replies.append(server.post(path, text))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([reply.status for reply in replies], [status] * 3, replies[0].body[:300])
+        self.assertLess(len(replies[0].body), 1 << 13 if status != 200 else 1 << 22)
 
     def test_the_end_waits_for_nobody(self):
         text = json.dumps({"messages": QUESTION, "json_schema": {"type": "object", "properties": keys(60_000)}})
@@ -335,6 +357,14 @@ class Files(unittest.TestCase):
             self.assertEqual(len([line for line in server.log() if "replaced" in str(line.get("event"))]), 1)
 
     def lost(self, change):
+        """/health fails for two seconds before the server ends: this program may sleep that long, and then tries again."""
+        for _ in range(5):
+            shutil.copyfile(MODEL, self.path)
+            if 503 in self.statuses_until_the_end(change):
+                return
+        self.fail("/health never failed")
+
+    def statuses_until_the_end(self, change):
         server = Server("-m", self.path)
         self.assertEqual(self.ask(server).status, 200)
         self.watched(server)
@@ -346,14 +376,14 @@ class Files(unittest.TestCase):
                 seen.add(reply.status)
                 self.assertNotIn(self.folder.name, reply.body.decode())
                 time.sleep(0.05)
-        except OSError:
+        except (OSError, http.client.HTTPException):  # the server has ended
             pass
         self.assertEqual(server.process.wait(timeout=600), 3)
         server.reader.join()
-        self.assertIn(503, seen)
         self.assertIn("has changed while it was served", "".join(server.lines))
         server.process.stdout.close()
         server.process.stderr.close()
+        return seen
 
     def test_truncated(self):
         self.lost(lambda: os.truncate(self.path, 5000))

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "text/test_data.h"
+#include "text/testing/test_data.h"
 #include "text/tokenizer/nfc.h"
 #include "text/tokenizer/presets.h"
 #include "text/tokenizer/pretokenizer.h"
@@ -155,7 +155,7 @@ TEST(Tokenizer, LongWordsAndLongGapsAreNotQuadratic) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text, true), true), text);
     // Far above the real time (well below a second even with sanitizers), far below quadratic time (minutes).
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   }
 }
 
