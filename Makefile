@@ -166,7 +166,7 @@ windows-system-test: setup  ## what differs between systems (base/os_*), on Wind
 	@scripts/setup --wine
 	@python3 -B tests/windows/system_test.py build/windows/dllm_system_test.exe
 
-macos: setup  ## check that every source compiles for macOS, on arm64 and on x86_64; builds nothing
+macos: setup  ## whether the sources (without Vulkan, sandbox and MPI) compile for macOS, on arm64 and on x86_64; builds nothing
 	@scripts/setup --zig
 	@scripts/macos_syntax.py --jobs $(JOBS)
 	@scripts/macos_syntax.py --jobs $(JOBS) --target x86_64-macos

@@ -1,20 +1,5 @@
-# The libraries of a WebAssembly build, under the names that the modules know them by.
-if(NOT EXISTS ${DLLM_WASM_LIBRARIES}/made-of)
-  message(FATAL_ERROR "${DLLM_WASM_LIBRARIES} is missing: run scripts/wasm_libraries (make wasm does)")
-endif()
-include_directories(SYSTEM ${DLLM_WASM_LIBRARIES}/include)
-foreach(name fmt::fmt=fmt PkgConfig::PCRE2=pcre2-8 PkgConfig::UTF8PROC=utf8proc)
-  string(REPLACE "=" ";" pair ${name})
-  list(GET pair 0 target)
-  list(GET pair 1 library)
-  add_library(${target} STATIC IMPORTED GLOBAL)
-  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${DLLM_WASM_LIBRARIES}/lib/lib${library}.a)
-endforeach()
-set_target_properties(PkgConfig::PCRE2 PROPERTIES INTERFACE_COMPILE_DEFINITIONS PCRE2_STATIC)
-set_target_properties(PkgConfig::UTF8PROC PROPERTIES INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)
-foreach(target nlohmann_json::nlohmann_json PkgConfig::TOMLPLUSPLUS Threads::Threads)  # headers alone
-  add_library(${target} INTERFACE IMPORTED GLOBAL)
-endforeach()
+include(CrossLibraries)
+dllm_cross_libraries(wasm ${DLLM_WASM_LIBRARIES})
 
 # dllm_wasm_program(target kernels function...): links an executable that exports these functions and imports what
 # web/src/wasm/system.ts defines, no more. `kernels`: dllm_kernels_relaxed or dllm_kernels_no_relaxed. The linker is called

@@ -1,30 +1,17 @@
 # The libraries of a program for Windows, under the names that the modules know them by.
 set(DLLM_WINDOWS_LIBRARIES ${PROJECT_SOURCE_DIR}/build/windows-libraries CACHE PATH "folder of scripts/windows_libraries")
-if(NOT EXISTS ${DLLM_WINDOWS_LIBRARIES}/made-of)
-  message(FATAL_ERROR "${DLLM_WINDOWS_LIBRARIES} is missing: run scripts/windows_libraries (make windows does)")
-endif()
+include(CrossLibraries)
 # POSIX' headers that mingw-w64 does not have, or has otherwise. Not SYSTEM: zig's own folders come before those.
 include_directories(BEFORE ${PROJECT_SOURCE_DIR}/src/base/os_windows/posix)
-include_directories(SYSTEM ${DLLM_WINDOWS_LIBRARIES}/include)
+dllm_cross_libraries(windows ${DLLM_WINDOWS_LIBRARIES} CURL::libcurl=curl)
 # Asio 1.74 takes std::result_of otherwise, which C++20 removed.
 add_compile_definitions(BOOST_ASIO_HAS_STD_INVOKE_RESULT)
 add_compile_definitions(_FILE_OFFSET_BITS=64 _POSIX_THREAD_SAFE_FUNCTIONS NOMINMAX WIN32_LEAN_AND_MEAN)
 # zig adds debug information unless it hears -s, also where -g0 asks for none.
 add_compile_options(-s -Wno-shorten-64-to-32 -Wno-implicit-int-conversion -Wno-unused-command-line-argument)
-foreach(name fmt::fmt=fmt PkgConfig::PCRE2=pcre2-8 PkgConfig::UTF8PROC=utf8proc CURL::libcurl=curl)
-  string(REPLACE "=" ";" pair ${name})
-  list(GET pair 0 target)
-  list(GET pair 1 library)
-  add_library(${target} STATIC IMPORTED GLOBAL)
-  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${DLLM_WINDOWS_LIBRARIES}/lib/lib${library}.a)
-endforeach()
-set_target_properties(PkgConfig::PCRE2 PROPERTIES INTERFACE_COMPILE_DEFINITIONS PCRE2_STATIC)
-set_target_properties(PkgConfig::UTF8PROC PROPERTIES INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)
 set_target_properties(CURL::libcurl PROPERTIES INTERFACE_COMPILE_DEFINITIONS CURL_STATICLIB
                                                INTERFACE_LINK_LIBRARIES "ws2_32;bcrypt;crypt32;secur32;advapi32")
-foreach(target nlohmann_json::nlohmann_json PkgConfig::TOMLPLUSPLUS CLI11::CLI11 Threads::Threads)  # headers alone
-  add_library(${target} INTERFACE IMPORTED GLOBAL)
-endforeach()
+add_library(CLI11::CLI11 INTERFACE IMPORTED GLOBAL)
 # Modules ask pkg-config for libraries that are named above.
 macro(pkg_check_modules)
 endmacro()

@@ -43,7 +43,6 @@ module issue_decode #(
   output logic [7:0]         f_writes_o,
   output logic               accumulates_o,  // f registers that are read and written are added to in the last stage
   output logic               index_o,        // the general register that it writes is added to in the last stage, too
-  output logic               starts_loop_o,
   output logic               ends_loop_o,
   output logic               branch_o,
   output logic [15:0]        gp_reads_o,     // general registers that must be ready
@@ -282,7 +281,7 @@ module issue_decode #(
   assign three = op == dllm_isa_pkg::OP_S_ADD_INT || op == dllm_isa_pkg::OP_S_SUB_INT ||
                  op == dllm_isa_pkg::OP_S_MUL_INT;
   assign accumulates_o = v_sum || v_max || index;
-  assign {index_o, starts_loop_o, ends_loop_o, branch_o} = {index, is_start, is_end, is_branch};
+  assign {index_o, ends_loop_o, branch_o} = {index, is_end, is_branch};
   always_comb begin
     {f_reads_o, f_writes_o} = '0;
     if (with_scalar) f_reads_o = f(rs2);

@@ -15,6 +15,7 @@ import argparse
 import json
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,9 +27,11 @@ ROUNDS = 3  # of cases whose times are compared: a burst of other load affects o
 # Replaces a whole model where generations would take minutes: a quarter of its layers and of its vocabulary.
 QUARTER = {"llada-8b": (8, 31616), "sdar-8b": (9, 37984), "llada-moe-7b": (2, 4096)}
 WHOLE = ("llada-8b", "sdar-8b")     # what --whole runs in full, for minutes
+COMMANDS = []                       # that have run, in order
 
 
 def run(command):
+    COMMANDS.append(command)
     words = [str(word) for word in command]
     print("+ " + " ".join(words), file=sys.stderr, flush=True)
     result = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -228,20 +231,36 @@ def peer(bench, table, args):
     table.at_least(f"{ANSWER} tokens at 4 per pass, against {ANSWER} steps of {name}", ANSWER * step / passes_32, 40, " x")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description):
+    """With the options of every script that measures models like these."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dllm", default=ROOT / "build" / "release" / "dllm", help="program to measure")
     parser.add_argument("--models", default=ROOT / "build" / "models", help="where the models are or are made")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--llama-cli", help="llama.cpp's llama-diffusion-cli, to compare with")
     parser.add_argument("--llama-version", help="its version and commit, where it does not say them itself")
+    parser.add_argument("--quick", action="store_true", help="a small model, to try the script")
+    return parser
+
+
+def check_peer(args):
+    """Ends the script before its measurements where it could not name the peer after them."""
+    if args.llama_cli:
+        if not shutil.which(args.llama_cli):
+            sys.exit(f"error: --llama-cli {args.llama_cli}: no such program")
+        peer_version(args.llama_cli, args.llama_version)
+
+
+def main():
+    parser = parser_of(__doc__)
     parser.add_argument("--only", default="", help="groups to run: llada, threads, types, dream, load, linear, experts, "
                         "batch, economy, peer")
     parser.add_argument("--whole", action="store_true", help="batch and economy on whole models, not on quarters of them: "
                         "a quarter of an hour")
-    parser.add_argument("--quick", action="store_true", help="a small model, to try the script")
     args = parser.parse_args()
     bench, table = Bench(args), Table(args.only)
+    if table.wants("peer"):
+        check_peer(args)
 
     print("| what | measured | target | met |\n|---|--:|--:|---|")
     r32 = None

@@ -40,10 +40,11 @@ class PeerVersion(unittest.TestCase):
 
     def test_the_program_ends_before_it_measures(self):
         script = pathlib.Path(bench_targets.__file__)
-        result = subprocess.run(["python3", "-B", script, "--only", "peer", "--llama-cli", self.peer("?"), "--dllm",
-                                 "/does/not/exist"], capture_output=True, text=True, check=False)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("no ratio is printed", result.stderr)
+        for cli, said in ((self.peer("?"), "no ratio is printed"), ("/does/not/exist", "no such program")):
+            result = subprocess.run(["python3", "-B", script, "--llama-cli", cli, "--dllm", "/does/not/exist"],
+                                    capture_output=True, text=True, check=False)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(said, result.stderr)
 
 
 if __name__ == "__main__":

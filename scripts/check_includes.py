@@ -5,6 +5,8 @@
 - a part of a module (a folder of src/app, src/text or of a product) includes a part that is not below it (PARTS, and
   the lists of dllm_product() in CMake);
 - code that users run includes a header of a folder testing/, which is for tests and fuzz targets;
+- the hardware's programs in rtl/ include another module than npu_core and what that one includes; those in rtl/answer,
+  which run whole answers, may;
 - a C++ file is longer than 400 lines or a function longer than 60, and is not a listed exception (LONG_FILES,
   LONG_FUNCTIONS); exceptions that are no longer needed must be removed;
 - a header of src/ includes all of nlohmann/json.hpp where json_fwd.hpp would do (JSON_BY_VALUE lists the others);
@@ -60,7 +62,6 @@ PARTS: dict[str, dict[str, set[str]]] = {
 # Pairs that the order would allow but that should not be needed.
 APART = {("app", "bench", "npu"), ("text", "jinja", "tokenizer")}
 PRODUCTS = ("npu_core", "npu_compiler", "npu_backend")
-TEST_HEADERS = {"test_data.h"}
 
 # Headers whose structs hold JSON by value, or whose functions read it. All others include json_fwd.hpp.
 JSON_BY_VALUE = {"src/constrain/testing/validate.h", "src/model/testing/fuzz_entry.h",
@@ -199,7 +200,7 @@ def check_part(module: str, parts: dict[str, set[str]], inside: pathlib.PurePath
     order = list(parts)
     if included.count("/") == 1:
         name = included.split("/")[1]
-        if name in parts[source] or (inside.stem.endswith("_test") and name in TEST_HEADERS):
+        if name in parts[source]:
             return None
         return f"{module}/{source} may not include {name} of the folder above"
     if target not in order:
@@ -235,6 +236,16 @@ def check_includes(module: str, parts: dict[str, set[str]], path: pathlib.Path) 
         elif target not in ALLOWED[module]:
             errors.append(f"{place}: {module} may not include {target}")
     return errors
+
+
+def check_hardware(path: pathlib.PurePath, text: str) -> list[str]:
+    """`path`: a C++ file below rtl/. Folders of rtl/ itself are named as in `test/core_bench.h`."""
+    if path.parts[:2] == ("rtl", "answer"):
+        return []
+    allowed = {"npu_core", "dllm", "test", *ALLOWED["npu_core"]}
+    return [f"{path}:{number}: rtl may not include {match.group(1).split('/')[0]}"
+            for number, line in enumerate(text.splitlines(), 1)
+            if (match := INCLUDE.match(line)) and "/" in match.group(1) and match.group(1).split("/")[0] not in allowed]
 
 
 def check_links(folder: pathlib.Path) -> list[str]:
@@ -324,6 +335,9 @@ def check_tree() -> list[str]:
             if path.suffix in (".h", ".cpp"):
                 errors += check_includes(folder.name, parts.get(folder.name, {}), path)
         errors += check_links(folder)
+    for path in sorted((ROOT / "rtl").rglob("*")):
+        if path.suffix in (".h", ".cpp"):
+            errors += check_hardware(path.relative_to(ROOT), path.read_text())
     texts = {path.relative_to(ROOT): path.read_text() for path in sources()}
     errors += [f"{path}: includes all of JSON; json_fwd.hpp is enough for declarations" for path, text in texts.items()
                if path.suffix == ".h" and path.parts[0] == "src" and "<nlohmann/json.hpp>" in text

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Everything that waits for a GPU, by one command, in the order of what matters most: whether the device computes right,
+"""All checks that need a GPU, by one command, in the order of what matters most: whether the device computes right,
 golden answers, its peaks, then the shapes whose speed is a goal. Writes a table after every line, so that a run that is
 cut off loses only its last one.
 
@@ -166,7 +166,7 @@ class Check:
             return
         peak = json.loads(told.splitlines()[0])
         self.say("reads", f"{peak['read_gbps']:,.0f} GB/s")
-        for kind in ("int8", "f16" if "f16" in peak else "bf16", "f32"):
+        for kind in ("int8", "f16", "f32"):
             rate = peak[kind]
             self.say(f"peak {kind}", f"{rate['gops'] / 1e3:,.2f} T/s, {rate['instruction']}" if rate else "the device has none")
 

@@ -5,6 +5,7 @@ a program that answers as dllm does."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -43,7 +44,7 @@ class Check(unittest.TestCase):
         print("model: tiny-llada, context 512, 2 threads, a card, native fma, exact", file=sys.stderr)
     elif "--peak" in words:
         rate = {"gops": 5000, "instruction": "fma"}
-        print(json.dumps({"read_gbps": 4000, "int8": rate, "bf16": None, "f32": rate}))
+        print(json.dumps({"read_gbps": 4000, "int8": rate, "f16": None, "f32": rate}))
     elif words[0] == "make-model":
         pathlib.Path(words[words.index("-o") + 1]).write_text("a model")
     else:
@@ -60,7 +61,8 @@ class Check(unittest.TestCase):
         self.assertLess(lines.index("dllm_vulkan_test"), lines.index("reads"))
         self.assertLess(lines.index("peak f32"), lines.index("llada-moe-7b BF16 f16, 1 x 32 rows"))
         self.assertIn("| device, and how it rounds | a card, native fma, exact |", table)
-        self.assertIn("| peak bf16 | the device has none |", table)
+        self.assertIn("| peak f16 | the device has none |", table)
+        self.assertIn("| peak f32 | 5.00 T/s, fma |", table)
         self.assertIn("| llada-moe-7b BF16 f16, 1 x 32 rows | 4.00 ms, 61 % of reads; 1,380 tokens/s at 5.52 a pass; goal "
                       "1,011: met |", table)
         self.assertIn("goal 2,000: missed", table)
@@ -80,10 +82,22 @@ class Check(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("| device | error: fused multiply-adds are wrong |", table)
 
+    def run_until(self, stopped: str, log: str, program: str, *words: str) -> tuple[str, str]:
+        """Output and table of a run that time ends where the table matches `stopped` and the log has begun: on a busy
+        machine a short one may not come that far."""
+        for minutes in ("0.1", "0.5", "2"):
+            status, told, table = self.run_with(program, "--minutes", minutes, *words)
+            begun = (self.folder / "out" / log).exists() and (self.folder / "out" / log).read_text() != ""
+            if re.search(stopped, table) and begun:
+                break
+        self.assertEqual(status, 0, told)
+        self.assertRegex(table, stopped)
+        return told, table
+
     def test_without_time_the_table_says_so(self) -> None:
-        status, told, table = self.run_with("time.sleep(100)", "--minutes", "0.05")
+        status, told, table = self.run_with("time.sleep(1000)", "--minutes", "0.05")
         self.assertEqual(status, 2, told)
-        self.assertRegex(table, r"\| device \| not run: (stopped after \d s|no time was left) \|")
+        self.assertRegex(table, r"\| device \| not run: (stopped after \d+ s|no time was left) \|")
         self.assertNotIn("computes wrong", told)
 
     def test_a_shape_that_does_not_run_is_said_and_the_others_go_on(self) -> None:
@@ -100,12 +114,11 @@ class Check(unittest.TestCase):
         return self.ANSWERS.replace("HASH", repr(gpu_check.HASH[1:])).replace("MS", ms)
 
     def test_batches_until_the_end_are_kept(self) -> None:
-        stop = "if batch == '32': print('{', end='', flush=True), time.sleep(100)"
+        stop = "if batch == '32': print('{', end='', flush=True), time.sleep(1000)"
         program = textwrap.dedent(self.answers()).replace("split(\",\"):\n", f"split(\",\"):\n        {stop}\n")
-        status, told, table = self.run_with(program, "--minutes", "0.1")
-        self.assertEqual(status, 0, told)
-        self.assertIn("| llada-moe-7b Q8_0 exact, 8 x 32 rows | 4.00 ms", table)
-        self.assertRegex(table, r"\| the rest of llada-moe-7b Q8_0 exact \| not run: stopped after \d s \|")
+        stopped = (r"\| llada-moe-7b Q8_0 exact, 8 x 32 rows \| 4.00 ms.*\n"
+                   r"\| the rest of llada-moe-7b Q8_0 exact \| not run: stopped after \d+ s \|")
+        told, _ = self.run_until(stopped, "gpu-check.jsonl", program)
         self.assertIn("not run: the rest of llada-moe-7b Q8_0 exact", told)
 
     def test_peaks_that_cannot_be_measured_are_not_wrong(self) -> None:
@@ -115,21 +128,15 @@ class Check(unittest.TestCase):
         self.assertIn("| peaks | not run: error: no timestamps \\| none add --no-peak |\n", table)
         self.assertIn("nothing computes wrong", told)
 
-    def test_either_name_of_the_half_peak(self) -> None:
-        status, told, table = self.run_with(self.answers().replace('"bf16": None', '"f16": rate'))
-        self.assertEqual(status, 0, told)
-        self.assertIn("| peak f16 | 5.00 T/s, fma |", table)
-
     def test_a_test_that_is_stopped_keeps_its_log_and_one_that_fails_is_wrong(self) -> None:
         folder = self.folder / "tests"
         folder.mkdir()
-        for name, ending in (("answers", "time.sleep(100)"), ("unroll", "")):
+        for name, ending in (("answers", "time.sleep(1000)"), ("unroll", "")):
             program = folder / f"dllm_vulkan_{name}_test"
             program.write_text(f"#!{sys.executable} -SE\nimport time\nprint('begun', flush=True)\n{ending}\n")
             program.chmod(0o755)
-        status, told, table = self.run_with(self.answers(), "--minutes", "0.05", "--device", "card")
-        self.assertEqual(status, 0, told)
-        self.assertRegex(table, r"\| dllm_vulkan_answers_test \| not run: stopped after \d s \|")
+        stopped = r"\| dllm_vulkan_answers_test \| not run: stopped after \d+ s \|"
+        _, table = self.run_until(stopped, "dllm_vulkan_answers_test.txt", self.answers(), "--device", "card")
         self.assertIn("| tests | of the device that is taken without --device, whether or not it is card |", table)
         self.assertTrue((self.folder / "out/dllm_vulkan_answers_test.txt").read_text().startswith("begun\n"))
         (folder / "dllm_vulkan_answers_test").write_text(f"#!{sys.executable} -SE\nraise SystemExit(1)\n")

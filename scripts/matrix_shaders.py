@@ -52,7 +52,7 @@ def outputs() -> dict[str, list[str]]:
 
 def sums() -> str:
     """A line for each file: the sources and what was made of them."""
-    included = [FOLDER.parent / name for name in ("codes.glsl", "exact.glsl", "experts.glsl", "types.glsl")]
+    included = [FOLDER.parent / name for name in ("codes.glsl", "exact.glsl", "experts.glsl", "parts.glsl", "types.glsl")]
     files = sorted([*FOLDER.glob("*.comp"), *FOLDER.glob("*.spv"), *included])
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
 

@@ -44,9 +44,9 @@ STEPS = (
          "DLLM_MX_BLOCKS=1000000 DLLM_HOSTILE_REQUESTS=5000 DLLM_KILL_MOMENTS=20 DLLM_KILL_WITHIN_S=5 make test"),
     Step("soak", "the server for 30 minutes under load and attack", 35,
          "make build && scripts/serve_soak.py build/release/dllm --seconds 1800"),
-    Step("faults", "planted faults, those of longest ago: whether the tests notice them", 50, "scripts/plant_faults.py --minutes 40"),
+    Step("faults", "planted faults, those of longest ago: whether the tests notice them", 35, "scripts/plant_faults.py --minutes 22"),
     Step("fuzz", "every fuzz target for half a minute, and whether twice the input costs parsers and verbs more than three times "
-         "the time", 35,
+         "the time", 30,
          "make fuzz FUZZ_SECONDS=30 && make build && scripts/cli_growth.py build/release/dllm"),
     Step("tsan", "everything that uses threads under the thread sanitizer", 30, "make tsan"),
     Step("coverage", "line coverage", 30, "make coverage"),
@@ -66,6 +66,10 @@ STEPS = (
          " for t in cli cli_files cli_hub cli_safety serve structure npu; do"
          " python3 -B tests/app/${t}_test.py build/$form/dllm || exit 1; done; done"),
     Step("wheels", "wheels for glibc 2.28, tested in fresh environments of every Python here", 14, "make wheels"),
+    Step("goldens", "all recorded decodes on the Vulkan backend", 20,
+         "scripts/setup --vulkan && cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF --log-level=WARNING"
+         " && cmake --build --preset release -j $(nproc) --target dllm_golden_test"
+         " && DLLM_TEST_BACKEND=vulkan build/release/tests/dllm_golden_test"),
     Step("mesa", "the Vulkan backend on the software driver of a later Debian, with the validation layer", 8,
          "make setup && scripts/setup --vulkan --roots && cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF --log-level=WARNING"
          " && cmake --build --preset release -j $(nproc) --target dllm dllm_vulkan_test dllm_vulkan_answers_test"

@@ -19,6 +19,7 @@ import plant_faults as pf  # noqa: E402
 from running_group import RunningGroup  # noqa: E402
 
 PROGRAM = r"""
+#include <chrono>
 #include <cstdio>
 #include <string>
 #include <thread>
@@ -29,7 +30,7 @@ int main(int count, char** words) {
   std::printf("[==========] Running %d tests from 1 test suite.\n", none ? 0 : 1);
   if (filter.find("Broken") != std::string::npos) return 1;
   if (none) return 0;
-  if (limit(5) == -1) std::this_thread::sleep_for(std::chrono::seconds(60));
+  if (limit(5) == -1) std::this_thread::sleep_for(std::chrono::seconds(600));
   return limit(11) == 10 ? 0 : 1;
 }
 """
@@ -87,6 +88,18 @@ class Case(unittest.TestCase):
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             status = pf.main(["--root", str(self.root), "--jobs", "1", *words])
         return status, output.getvalue()
+
+    def ends(self, pid, seconds=60):
+        end = time.monotonic() + seconds
+        state = pathlib.Path(f"/proc/{pid}/stat")
+        while True:
+            try:
+                if ") Z " in state.read_text():
+                    return
+            except OSError:
+                return
+            self.assertLess(time.monotonic(), end, f"process {pid} is still running")
+            time.sleep(0.05)
 
     def unchanged(self):
         for name, text in SOURCES.items():
@@ -207,7 +220,7 @@ class Copy(Case):
 class Runs(Case):
     def setUp(self):
         super().setUp()
-        least, pf.LEAST_LIMIT = pf.LEAST_LIMIT, 3.0
+        least, pf.LEAST_LIMIT = pf.LEAST_LIMIT, 15.0
         self.addCleanup(setattr, pf, "LEAST_LIMIT", least)
 
     def results(self):
@@ -224,10 +237,9 @@ class Runs(Case):
         self.assertEqual((self.root / "build/faults/tree/limit.cpp").read_text(), SOURCES["limit.cpp"])
         self.assertEqual(len(self.results()), 5)  # four faults, and the test without any
         # Everything is known now, and the threshold decides.
-        start = time.monotonic()
+        known = self.results()
         self.assertEqual(self.run_tool("--threshold", "50")[0], 0)
-        self.assertLess(time.monotonic() - start, 3)
-        self.assertEqual(len(self.results()), 5)
+        self.assertEqual(self.results(), known)
         # The missing test is written: only now is the fault noticed, so its old result must not count.
         (self.root / "limit_test.cpp").write_text(PROGRAM.replace("limit(11) == 10", "limit(11) == 10 && limit(-1) == 0"))
         status, text = self.run_tool("--only", "negative", "wrong-limit")
@@ -253,20 +265,19 @@ class Runs(Case):
         self.assertEqual(planted.read_text(), SOURCES["limit.cpp"])
 
     def test_what_a_killed_run_has_started_ends(self):
-        self.put("[test.slow]\ncommand = ['sh', '-c', 'touch started; sleep 2; touch late']\n" +
+        self.put("[test.slow]\ncommand = ['sh', '-c', 'sleep 600 & echo $! >pid.new; mv pid.new pid; wait']\n" +
                  fault("any", "n < 0", "n <= 0", tests=["slow"]))
         process = subprocess.Popen([sys.executable, "-B", pf.__file__, "--root", self.root], stdout=subprocess.DEVNULL)
         work = self.root / "build/faults"
-        while not (work / "tree/started").exists():
+        while not (work / "tree/pid").exists():
             time.sleep(0.02)
         process.kill()
         process.wait()
         pf.Workshop(self.root, work, 1).running.end_left_behind()
-        time.sleep(2.1)
-        self.assertFalse((work / "tree/late").exists())
+        self.ends(int((work / "tree/pid").read_text()))
 
     def test_a_run_that_is_asked_to_end_mends_the_fault(self):
-        self.put("[test.slow]\ncommand = ['sh', '-c', 'touch started; if grep -q \"n <= 0\" limit.cpp; then sleep 60; fi']\n" +
+        self.put("[test.slow]\ncommand = ['sh', '-c', 'touch started; if grep -q \"n <= 0\" limit.cpp; then sleep 600; fi']\n" +
                  fault("any", "n < 0", "n <= 0", tests=["slow"]))
         process = subprocess.Popen([sys.executable, "-B", pf.__file__, "--root", self.root], stdout=subprocess.DEVNULL)
         planted = self.root / "build/faults/tree/limit.cpp"
@@ -283,18 +294,18 @@ class Runs(Case):
             process = group.start(command, self.root, dict(os.environ), output)
         while not (self.root / "begun").exists():
             time.sleep(0.02)
-        group.end(process)
+        group.end(process, patience=60)
         self.assertTrue((self.root / "asked").exists())
 
     def test_a_group_that_does_not_hold_the_lock_is_left_alone(self):
         group = RunningGroup(self.root / "running")
-        other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        other = subprocess.Popen(["sleep", "600"], start_new_session=True)
         try:
             with group.file.open("w") as held:
                 fcntl.flock(held, fcntl.LOCK_EX)
                 held.write(str(other.pid))
                 held.flush()
-                group.end_left_behind(patience=5)
+                group.end_left_behind(patience=60)
             self.assertIsNone(other.poll())
         finally:
             other.kill()
@@ -327,16 +338,10 @@ class Runs(Case):
 
     def test_what_a_test_leaves_running_ends(self):
         marker = self.root / "pid"
-        leave = f"import subprocess; print(subprocess.Popen(['sleep', '60']).pid, file=open('{marker}', 'w'))"
+        leave = f"import subprocess; print(subprocess.Popen(['sleep', '600']).pid, file=open('{marker}', 'w'))"
         self.put(f"[test.all]\ncommand = ['{sys.executable}', '-c', '''{leave}''']\n".replace("'''", '"""') + CAUGHT)
         self.run_tool()
-        pid = int(marker.read_text())
-        for _ in range(100):
-            state = pathlib.Path(f"/proc/{pid}/stat")
-            if not state.exists() or ") Z " in state.read_text():
-                return
-            time.sleep(0.05)
-        self.fail(f"process {pid} is still running")
+        self.ends(int(marker.read_text()))
 
 
 if __name__ == "__main__":

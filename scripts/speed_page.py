@@ -9,31 +9,19 @@ Models with random weights and published shapes are made in DIR on first use (LL
 It takes some ten minutes. scripts/bench_targets.py compares with targets; this page only says what was measured.
 """
 
-import argparse
 import contextlib
 import datetime
 import io
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 
 import bench_targets
+from bench_targets import CONTEXT, ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROWS = (1, 8, 16, 32, 64, 256)
-CONTEXT = 512
 RECORDINGS = ("second-sparse", "second-frugal", "second-swift", "harder-frugal", "harder-swift")
-
-
-def run(command):
-    words = [str(word) for word in command]
-    print("+ " + " ".join(words), file=sys.stderr, flush=True)
-    result = subprocess.run(words, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        sys.exit(f"{words[0]} failed: {result.stderr.strip().splitlines()[-1:]}")
-    return json.loads(result.stdout)
 
 
 def shown(command):
@@ -73,7 +61,7 @@ def steps_of(records):
 
 
 def ratios_of(times):
-    """`times`: {(type, arithmetic, rows): ms}. The quotients that issue tables ask for."""
+    """`times`: {(type, arithmetic, rows): ms}."""
     rows = []
     for arithmetic in dict.fromkeys(a for _, a, _ in times):
         for few in (32, 256):
@@ -101,28 +89,9 @@ def against_of(records, alone):
     return table(("--arithmetic", "method", "tokens", "passes", "rows", "answer ms", "tok/s", "x autoregressive"), rows)
 
 
-@contextlib.contextmanager
-def noted_commands():
-    """A list that gets the commands that bench_targets runs."""
-    commands, run_it = [], bench_targets.run
-
-    def noted(command):
-        commands.append(command)
-        return run_it(command)
-
-    bench_targets.run = noted
-    try:
-        yield commands
-    finally:
-        bench_targets.run = run_it
-
-
 def check(args):
     """What would otherwise end the script after its measurements."""
-    if args.llama_cli:
-        if not shutil.which(args.llama_cli):
-            sys.exit(f"error: --llama-cli {args.llama_cli}: no such program")
-        bench_targets.peer_version(args.llama_cli, args.llama_version)
+    bench_targets.check_peer(args)
     if args.output:
         output = pathlib.Path(args.output)
         if not output.parent.is_dir() or output.is_dir():
@@ -141,13 +110,12 @@ def commit():
 class Page:
     def __init__(self, args):
         self.args = args
-        self.bench = bench_targets.Bench(argparse.Namespace(dllm=args.dllm, threads=args.threads, models=args.models,
-                                                            quick=args.quick, whole=False))
+        self.bench = bench_targets.Bench(args)
         self.lines = []
 
     def call(self, *words):
         command = ["dllm", "bench", *words, "-t", self.args.threads, "-o", "json"]
-        return command[:-2], run([self.args.dllm, *command[1:]])
+        return command[:-2], json.loads(bench_targets.run([self.args.dllm, *command[1:]]))
 
     def write(self):
         command, peaks = self.call("--peak")
@@ -199,23 +167,17 @@ class Page:
                               against_of(records, alone), *commands)
 
     def peer(self):
-        given = argparse.Namespace(llama_cli=self.args.llama_cli, llama_version=self.args.llama_version)
-        said = bench_targets.Table("")
-        with contextlib.redirect_stdout(io.StringIO()), noted_commands() as commands:
-            bench_targets.peer(self.bench, said, given)
+        said, before = bench_targets.Table(""), len(bench_targets.COMMANDS)
+        with contextlib.redirect_stdout(io.StringIO()):
+            bench_targets.peer(self.bench, said, self.args)
         lines = ["| what | measured | target of the project | met |", "|---|--:|--:|---|"]
         lines += ["| " + " | ".join(row) + " |" for row in said.rows]
-        self.lines += section("A step of 256 rows beside llama.cpp", lines, *commands)
+        self.lines += section("A step of 256 rows beside llama.cpp", lines, *bench_targets.COMMANDS[before:])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dllm", default=ROOT / "build" / "release" / "dllm", help="program to measure")
-    parser.add_argument("--models", default=ROOT / "build" / "models", help="where the models are or are made")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--llama-cli", help="llama.cpp's llama-diffusion-cli, to compare with")
-    parser.add_argument("--llama-version", help="its version and commit, where it does not say them itself")
-    parser.add_argument("--quick", action="store_true", help="a small model, to try the script")
+    parser = bench_targets.parser_of(__doc__)
+    parser.set_defaults(whole=False)
     parser.add_argument("-o", "--output", help="the page; without it, standard output")
     args = parser.parse_args()
     check(args)

@@ -60,6 +60,9 @@ def add_backports(root, suite, mirror, packages):
     kept = [line for line in settings if re.match(r"Acquire::(https?|Check)", line)]
     (root / "etc/apt/apt.conf.d/99host").write_text("\n".join(kept) + "\n")
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    chroot = shutil.which("chroot")
+    if chroot is None:
+        raise NoRoot("chroot is not installed")
     for words in (["update"], ["install", "-y", "--no-install-recommends", "-t", f"{suite}-backports", *packages]):
-        told(shutil.which("chroot") or "chroot", root, "apt-get", "-q", *words,
+        told(chroot, root, "apt-get", "-q", *words,
              env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"})

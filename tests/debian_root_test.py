@@ -20,9 +20,10 @@ class Tools(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder, self.roots = pathlib.Path(folder.name), pathlib.Path(folder.name, "roots")
-        patch = mock.patch.dict(os.environ, {"PATH": str(self.folder)})
-        patch.start()
-        self.addCleanup(patch.stop)
+        # This machine's /etc/resolv.conf is no matter of these tests; it may be missing.
+        for patch in (mock.patch.dict(os.environ, {"PATH": str(self.folder)}), mock.patch("shutil.copy")):
+            patch.start()
+            self.addCleanup(patch.stop)
         self.tool("apt-get", "echo http://mirror")
         # Its third word is the folder.
         self.tool("debootstrap", "/bin/mkdir -p $3/etc/apt/apt.conf.d; echo 13 > $3/etc/debian_version")

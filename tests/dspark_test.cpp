@@ -144,7 +144,7 @@ TEST_F(DSparkFiles, FolderAndFileDraftAlike) {
   ASSERT_TRUE(write_model(*open_source(path), options, file));
   const std::string floats = test::read_file(file);
   for (const std::size_t size : {std::size_t{4}, std::size_t{8}}) {
-    test::write_text(file, size == 4 ? with_integers(floats, 4) : with_integers(floats, 8));
+    test::write_text(file, with_integers(floats, size));
     EXPECT_EQ(desc_of(file).drafter.vocab, kDrafts);
     const auto again = answer(file);
     ASSERT_TRUE(again) << again.error().message();

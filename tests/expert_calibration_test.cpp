@@ -10,7 +10,7 @@
 #include "quant/calibrated.h"
 #include "quant/canvas_experts.h"
 #include "quant/canvas_runner.h"
-#include "quant/row_test_data.h"
+#include "quant/testing/row_test_data.h"
 #include "random_model.h"
 
 namespace dllm {

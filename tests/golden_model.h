@@ -23,7 +23,7 @@ using nlohmann::json;
 
 inline constexpr const char* kGoldenModels = DLLM_SOURCE_DIR "/tests/golden/models/";
 
-/// make_models.py's `values`, including rows that it makes equal.
+/// references.py's `values`, including rows that it makes equal.
 inline std::string tensor_bytes_of(const json& entry) {
   const auto name = entry["name"].get<std::string>();
   const auto dims = entry["shape"].get<std::vector<std::int64_t>>();

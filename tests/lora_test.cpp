@@ -1,4 +1,4 @@
-// Low-rank adapters against the independent forward pass (golden/models/make_models.py): a PEFT folder, the same as a
+// Low-rank adapters against the independent forward pass (golden/models/references.py): a PEFT folder, the same as a
 // GGUF file, and the adapter for drafts that a checkpoint brings along.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "cpu/cpu_backend.h"
 #include "dllm/model.h"
 #include "format/gguf.h"
-#include "format/test_files.h"
+#include "format/testing/test_files.h"
 #include "golden_model.h"
 #include "model/model.h"
 #include "quant/calibrated.h"

@@ -1,4 +1,4 @@
-// Every architecture against an independent forward pass (PyTorch, float64; golden/models/make_models.py): the tiny
+// Every architecture against an independent forward pass (PyTorch, float64; golden/models/references.py): the tiny
 // Hugging Face checkpoint, the GGUF converted from it, and the loop that decodes it.
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <future>
@@ -58,6 +59,13 @@ const bool faults_added = [] {
 }();
 
 VkResult lose_device(VkDevice, std::uint32_t, const VkFence*, VkBool32, std::uint64_t) { return VK_ERROR_DEVICE_LOST; }
+/// A card that is removed after so many passes.
+std::atomic<int> passes_left = 0;
+PFN_vkQueueSubmit submit_to_card = nullptr;
+VkResult submit_until_removed(VkQueue queue, std::uint32_t count, const VkSubmitInfo* work, VkFence fence) {
+  if (passes_left.fetch_sub(1) <= 0) return VK_ERROR_DEVICE_LOST;
+  return submit_to_card(queue, count, work, fence);
+}
 VkResult refuse_memory(VkDevice, const VkMemoryAllocateInfo*, const VkAllocationCallbacks*, VkDeviceMemory*) {
   return VK_ERROR_OUT_OF_DEVICE_MEMORY;
 }
@@ -164,6 +172,23 @@ TEST_F(FaultyServer, SaysThatItsDeviceIsLostAndEnds) {
   EXPECT_EQ(result.error().code, ErrorCode::kResource);
   EXPECT_EQ(result.error().what, "the Vulkan device was lost in a pass");
   EXPECT_TRUE(has(log_, "device lost")) << log_;
+}
+
+TEST_F(FaultyServer, TellsAStreamThatItsCardIsGone) {
+  auto& calls = opened_device()->calls_for_faults();
+  passes_left = 3;
+  submit_to_card = std::exchange(calls.QueueSubmit, submit_until_removed);
+  const std::string stream =
+      ask("POST /v1/completions", R"({"prompt": "Sort these words: pear fig kiwi plum", "stream": true,
+      "max_tokens": 64, "ignore_eos": true, "algorithm": "low-confidence", "block_length": 4})");
+  EXPECT_LT(passes_left, 0) << "it was removed in the middle";
+  // What was committed before comes first; the stream then says why it ends.
+  EXPECT_TRUE(has(stream, " 200 ")) << stream;
+  EXPECT_TRUE(has(stream, "the Vulkan device was lost in a pass")) << stream;
+  EXPECT_FALSE(has(stream, "finish_reason\":\"stop")) << stream;
+  EXPECT_TRUE(has(ask("GET /health"), "the server ends"));
+  ASSERT_EQ(server_.wait_for(kPatience), std::future_status::ready);
+  EXPECT_FALSE(server_.get());
 }
 
 TEST_F(FaultyServer, EndsRequestsThatWait) {

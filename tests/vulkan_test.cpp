@@ -9,7 +9,9 @@
 
 #include "base/testing/temp_dir.h"
 #include "cpu/cpu_backend.h"
+#include "decode/registry.h"
 #include "dllm/model.h"
+#include "dllm/options.h"
 #include "engine/generate.h"
 #include "engine/load.h"
 #include "engine/resolve.h"
@@ -113,6 +115,44 @@ TEST_F(VulkanAnswers, CachesDrawsGuidanceAndBatches) {
   const auto answers = here->generate_batch(questions, cached, 2), same = there->generate_batch(questions, cached, 2);
   ASSERT_TRUE(answers && same);
   for (std::size_t i = 0; i < questions.size(); ++i) expect_equal((*same)[i], (*answers)[i]);
+}
+
+/// A short answer by every decoder, cache policy, window and suffix of the registry. Those that the embedded model
+/// cannot have are refused alike.
+TEST_F(VulkanAnswers, EveryMethod) {
+  const test::TempDir directory;
+  const std::string path = write_as(directory, "Q4_0");
+  const auto here = LanguageModel::load(path, on("cpu")), there = LanguageModel::load(path, on("vulkan"));
+  ASSERT_TRUE(here && there);
+  GenerateOptions short_one;
+  short_one.length = 8;
+  short_one.exact_length = true;
+  std::vector<std::pair<std::string, GenerateOptions>> all;
+  const auto add = [&](const auto& methods, MethodChoice GenerateOptions::* part) {
+    for (const auto& method : methods) {
+      GenerateOptions how = short_one;
+      (how.*part).name = method.name;
+      all.emplace_back(method.name, how);
+    }
+  };
+  add(decoders(), &GenerateOptions::decoder);
+  add(caches(), &GenerateOptions::cache);
+  add(windows(), &GenerateOptions::window);
+  add(suffixes(), &GenerateOptions::suffix);
+  std::size_t answered = 0;
+  for (const auto& [name, how] : all) {
+    SCOPED_TRACE(name);
+    const auto answer = here->generate("Sort these words: pear fig", how),
+               same = there->generate("Sort these words: pear fig", how);
+    ASSERT_EQ(same.has_value(), answer.has_value());
+    if (answer) {
+      ++answered;
+      expect_equal(*same, *answer);
+    } else {
+      EXPECT_EQ(same.error().message(), answer.error().message());
+    }
+  }
+  EXPECT_GE(answered + 6, all.size());
 }
 
 TEST_F(VulkanAnswers, AGenerationRecordsItsStepOnce) {

@@ -102,9 +102,9 @@ struct VirtualRefresh {
 /// An answer in the virtual time of a simulated device.
 struct VirtualTime {
   std::string device;
-  std::vector<VirtualStep> steps;  ///< one per forward pass
+  std::vector<VirtualStep> steps;  ///< one per forward pass, and per reading of hidden states by a drafter
   std::vector<VirtualRefresh> refreshes;
-  double prompt_seconds = 0;       ///< of the first pass, which computes the prompt
+  double prompt_seconds = 0;       ///< of the first pass, which computes the prompt, and a drafter's reading of it
   double first_block_seconds = 0;  ///< until the first block of the answer was decided
   VirtualParts parts;              ///< of all steps
   VirtualEnergy energy;

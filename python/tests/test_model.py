@@ -335,7 +335,7 @@ class StepsTest(unittest.TestCase):
             thread.join()
         self.assertEqual(got, [want] * 4)
 
-    def test_other_threads_run_meanwhile(self):
+    def ticks_of_another_thread(self):
         count = 0
         done = threading.Event()
 
@@ -351,7 +351,13 @@ class StepsTest(unittest.TestCase):
         done.set()
         ticker.join()
         self.assertGreater(answer.stats.nfe, 8)
-        self.assertGreater(count, 5)
+        return count
+
+    def test_other_threads_run_meanwhile(self):
+        for _ in range(20):  # on a busy machine the thread may get no processor
+            if self.ticks_of_another_thread() > 5:
+                return
+        self.fail("they waited for each answer")
 
     def test_ctrl_c_ends_a_generation(self):
         timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
@@ -359,9 +365,10 @@ class StepsTest(unittest.TestCase):
         def slow(step):
             time.sleep(0.02)
 
-        timer.start()
         with self.assertRaises(KeyboardInterrupt):
-            self.model.generate("Tell me", length=256, algorithm="low-confidence", on_step=slow)
+            timer.start()
+            for _ in range(20):  # it may end before this program gets the signal
+                self.model.generate("Tell me", length=256, algorithm="low-confidence", on_step=slow)
         timer.join()
         self.assertTrue(self.model.generate("3+4=", length=8).ids)
 

@@ -14,9 +14,11 @@ SEQUENCES, BLOCK, POSITIONS, VOCAB = 16, 32, 256, 126_464
 ROWS = SEQUENCES * BLOCK
 WIDTH, LAYERS, HEADS, HEAD_DIM, FFN = 4096, 32, 32, 128, 12_288
 
-# Dense BF16, float64 outside of matrix units, bandwidth (NVIDIA's data sheets; GA102's float64 is 1/64 of float32).
+
 @dataclasses.dataclass(frozen=True)
 class Gpu:
+    """Dense BF16, float64 outside of matrix units, bandwidth (NVIDIA's data sheets; GA102's float64 is 1/64 of float32)."""
+
     name: str
     bf16: float
     float64: float

@@ -11,10 +11,13 @@ of at most 56 tokens. --kind key: a number hidden in English text, for models of
 
 import argparse
 import json
+import pathlib
 import random
+import sys
 
-WORDS = ("ant bag bee box bus cap car cat cow cup dog ear egg fan fish fox hat hen ice jam key "
-         "lamp map moon net owl pig ring ship star sun van").split()
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from train_tiny.tasks import WORDS
+
 TEXT = ("The grass is green. The sky is blue. The river runs to the sea. Many people walk in the park on Sundays. "
         "Some of them bring a ball, others a book. In the evening the lamps are lit. ").split()
 

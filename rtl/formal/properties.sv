@@ -84,8 +84,8 @@ module prove_issue_times (
   issue_decode i_dut (
     .word_i({operands_i, dllm_isa_pkg::OP_V_TOPK_MASK}), .d_i('0), .a_i('0), .b_i('0), .c_i('0), .l_i(lanes_i),
     .csr_i('0), .unit_o(), .int_o(), .pipe_o(), .latency_o(latency), .occupies_o(occupies), .rows_o(), .reads_o(),
-    .again_o(), .writes_o(), .f_reads_o(), .f_writes_o(), .accumulates_o(), .index_o(), .starts_loop_o(),
-    .ends_loop_o(), .branch_o(), .gp_reads_o(), .gp_writes_o(), .sums_o(), .flush_o(), .fence_o(), .long_o(long)
+    .again_o(), .writes_o(), .f_reads_o(), .f_writes_o(), .accumulates_o(), .index_o(), .ends_loop_o(), .branch_o(),
+    .gp_reads_o(), .gp_writes_o(), .sums_o(), .flush_o(), .fence_o(), .long_o(long)
   );
   /* verilator lint_on PINCONNECTEMPTY */
   assign wanted = lanes_i == 32'd0 ? 32'd1 : lanes_i;

@@ -5,11 +5,11 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "npu_core/assembler/assembler.h"
+#include "test/checked.h"
 #include "test/core.h"
 #include "test/engine.h"
 #include "test/full_writer.h"
@@ -19,18 +19,12 @@ namespace {
 
 constexpr std::uint32_t kTiles = 2;
 
-template <class T>
-T checked_value(Expected<T> value) {
-  if (!value) throw std::runtime_error(value.error().message());
-  return std::move(*value);
-}
-
 /// Source of random matrix programs. gp1 and gp2 hold addresses of operands, gp3 that of a result, gp4 and gp5 lengths;
 /// a1 is where tensors are, a2 where results go.
-class MatrixWriter {
+class MatrixWriter : public ProgramText {
  public:
   MatrixWriter(Vectors& random, const npu::MachineConfig& config)
-      : random_(random),
+      : ProgramText(random, 6),
         vlen_(static_cast<std::uint32_t>(config.vlen)),
         mlen_(static_cast<std::uint32_t>(config.mlen)),
         blen_(static_cast<std::uint32_t>(config.blen)),
@@ -71,7 +65,6 @@ class MatrixWriter {
         return others();
     }
   }
-  std::string take() { return std::move(text_); }
 
  private:
   /// What the steps expect: addresses of tensors and of rows, and products of whole tiles.
@@ -92,17 +85,8 @@ class MatrixWriter {
     others_.registers();
     for (std::uint32_t i = 2 + random_.below(10); i > 0; --i)
       random_.one_in(8) ? others_.loop() : others_.instruction();
-    text_ += others_.take();
+    lines(others_.take());
     registers();
-  }
-  template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
-  }
-  void set(std::uint32_t r, std::uint64_t value) { line("li gp{}, {}", r, value); }
-  void control(const char* name, std::uint32_t value) {
-    set(6, value);
-    line("C_SET_CSR gp6, {}", name);
   }
   std::uint32_t tile() { return random_.below(kTiles) * mlen_ * mlen_; }
   /// The address of `rows` rows of MLEN lanes of vector SRAM.
@@ -275,11 +259,9 @@ class MatrixWriter {
   }
 
   static constexpr std::uint32_t kOperands = 96;  // rows
-  Vectors& random_;
   std::uint32_t vlen_, mlen_, blen_, hlen_;
   std::uint32_t block_;  ///< of which offsets are multiples
   FullWriter others_;
-  std::string text_;
 };
 
 void fill_core(npu::MachineState& state, Vectors& random) {
@@ -326,9 +308,8 @@ CoreResult check_core(const CoreModel& model, std::uint64_t instructions, std::u
     writer.begin();
     for (int i = 0; i < 40; ++i) writer.step();
     const char* end = random.one_in(2) ? "C_BREAK\nM_SUM\n" : "";
-    const npu::Program program = checked_value(npu::assemble(writer.take() + end, {.file = "random"}));
-    npu::Machine machine = checked_value(npu::Machine::create(config)),
-                 memory = checked_value(npu::Machine::create(config));
+    const npu::Program program = checked(npu::assemble(writer.take() + end, {.file = "random"}));
+    npu::Machine machine = checked(npu::Machine::create(config)), memory = checked(npu::Machine::create(config));
     Vectors same(random.bits()), again = same;
     fill_core(machine.state(), same);
     fill_core(memory.state(), again);
@@ -358,12 +339,12 @@ CoreTraps core_traps(const CoreModel& model, const std::string& text, bool loade
   Vectors random(3);
   MatrixWriter writer(random, model.config);
   if (loaded) writer.begin();
-  npu::Machine machine = checked_value(npu::Machine::create(model.config)),
-               memory = checked_value(npu::Machine::create(model.config));
+  npu::Machine machine = checked(npu::Machine::create(model.config)),
+               memory = checked(npu::Machine::create(model.config));
   Vectors same(4), again = same;
   fill_core(machine.state(), same);
   fill_core(memory.state(), again);
-  const npu::Program program = checked_value(npu::assemble(
+  const npu::Program program = checked(npu::assemble(
       writer.take() + text + "\nC_LOOP_START gp9, 3\nS_ADDI_INT gp8, gp8, 1\nC_LOOP_END gp9\n", {.file = "trap"}));
   const CoreResult result = model.run(machine, memory, program, {}, true);
   return {result.trap, result.machine_traps, result.first};

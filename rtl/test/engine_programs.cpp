@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "npu_core/assembler/assembler.h"
+#include "npu_core/device/profile.h"
 #include "npu_core/sampling/reference.h"
+#include "test/checked.h"
 #include "test/engine.h"
 #include "test/program_writer.h"
 
@@ -148,12 +149,6 @@ class Writer : public ProgramWriter {
   std::uint32_t vlen_;
   std::uint32_t words_[4] = {}, length_[2] = {};
 };
-
-template <class T>
-T checked(Expected<T> value) {
-  if (!value) throw std::runtime_error(value.error().message());
-  return std::move(*value);
-}
 
 void fill(npu::MachineState& state, Vectors& random) {
   const auto lanes = static_cast<std::size_t>(state.config.vlen);

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <stdexcept>
 
 #include "npu_core/assembler/assembler.h"
+#include "npu_core/device/profile.h"
+#include "test/checked.h"
 #include "test/engine.h"
 #include "test/full_writer.h"
 
@@ -15,12 +16,6 @@ namespace dllm::rtl {
 namespace {
 
 using npu::Bf16;
-
-template <class T>
-T value_of(Expected<T> value) {
-  if (!value) throw std::runtime_error(value.error().message());
-  return std::move(*value);
-}
 
 /// V_TOPK with 128 experts reads 16 rows of 8 lanes from the highest row that programs name.
 constexpr std::size_t kFilledRows = 40;
@@ -52,8 +47,8 @@ EngineResult run_text(const std::string& text, Shape shape, Vectors& random, con
   const npu::Device device = engine_device(shape == Shape::k8Draws ? "8" : "0");
   npu::MachineConfig config = engine_config(lanes_of(shape));
   config.noise = shape == Shape::k8Draws;
-  const npu::Program program = value_of(npu::assemble(text, {.file = "random"}));
-  npu::Machine machine = value_of(npu::Machine::create(config)), memory = value_of(npu::Machine::create(config));
+  const npu::Program program = checked(npu::assemble(text, {.file = "random"}));
+  npu::Machine machine = checked(npu::Machine::create(config)), memory = checked(npu::Machine::create(config));
   fill_all(machine.state(), random);
   for (std::size_t i = 0; logits && i < kFilledRows * static_cast<std::size_t>(config.vlen); ++i)
     machine.state().vram[i] = random.logit();

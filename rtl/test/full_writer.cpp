@@ -67,22 +67,18 @@ void FullWriter::prefetch() {
 
 /// Temperatures from 2^-4 to 2^4 with any bits below, and sometimes any.
 void FullWriter::draw() {
-  const auto put = [&](const char* name, std::uint32_t value) {
-    set(15, value);
-    line("C_SET_CSR gp15, {}", name);
-  };
   switch (random_.below(6)) {
     case 0: {
       const std::uint32_t exponent = random_.one_in(6) ? 1 + random_.below(2046) : 1019 + random_.below(8);
-      put("draw_temperature_high", exponent << 20 | (random_.below(1u << 20) & (random_.one_in(2) ? 0 : 0xfffff)));
-      return put("draw_temperature_low", random_.one_in(2) ? 0 : static_cast<std::uint32_t>(random_.bits()));
+      control("draw_temperature_high", exponent << 20 | (random_.below(1u << 20) & (random_.one_in(2) ? 0 : 0xfffff)));
+      return control("draw_temperature_low", random_.one_in(2) ? 0 : static_cast<std::uint32_t>(random_.bits()));
     }
     case 1:
-      return put("draw_precision", random_.below(3));
+      return control("draw_precision", random_.below(3));
     case 2:
-      return put("draw_seed_low", static_cast<std::uint32_t>(random_.bits()));
+      return control("draw_seed_low", static_cast<std::uint32_t>(random_.bits()));
     case 3:
-      return put(one_of({"draw_except", "draw_tokens"}), random_.one_in(2) ? random_.below(2 * vlen_) : 0xffffffff);
+      return control(one_of({"draw_except", "draw_tokens"}), random_.one_in(2) ? random_.below(2 * vlen_) : 0xffffffff);
     default:
       break;
   }
@@ -196,32 +192,29 @@ void FullWriter::setter() {
 
 /// A value that its register takes; segment_length and the router's registers often, because instructions read them.
 void FullWriter::control_register() {
-  const auto put = [&](const char* name, std::uint32_t value) {
-    set(15, value);
-    line("C_SET_CSR gp15, {}", name);
-  };
   const auto lanes = static_cast<std::uint32_t>(std::countr_zero(vlen_));
   switch (random_.below(8)) {
     case 0:
     case 1:
     case 2:
-      return put("segment_length", 1u << random_.below(lanes + 1));
+      return control("segment_length", 1u << random_.below(lanes + 1));
     case 3: {
       const std::uint32_t experts = 1 + random_.below(vlen_);
-      put("router_experts", experts);
-      return put("router_top", 1 + random_.below(experts));
+      control("router_experts", experts);
+      return control("router_top", 1 + random_.below(experts));
     }
     case 4:
-      return put(one_of({"prefetch_m_rows", "prefetch_v_rows", "store_v_rows"}), 1 + random_.below(1u << 24));
+      return control(one_of({"prefetch_m_rows", "prefetch_v_rows", "store_v_rows"}), 1 + random_.below(1u << 24));
     case 5:
-      return put(one_of({"bmm_rows", "bmm_cols"}), blen_ * (1 + random_.below(mlen_ / blen_)));
+      return control(one_of({"bmm_rows", "bmm_cols"}), blen_ * (1 + random_.below(mlen_ / blen_)));
     case 6:
-      if (random_.one_in(2)) return put("bmm_head_stride", static_cast<std::uint32_t>(random_.bits()) & ~(blen_ - 1));
-      return put(one_of({"bmm_layout", "bmm_group", "mm_rows", "draw_precision"}), 1);
+      if (random_.one_in(2))
+        return control("bmm_head_stride", static_cast<std::uint32_t>(random_.bits()) & ~(blen_ - 1));
+      return control(one_of({"bmm_layout", "bmm_group", "mm_rows", "draw_precision"}), 1);
     default:
-      return put(one_of({"bmm_scale", "draw_seed_low", "draw_seed_high", "draw_stream", "draw_step", "draw_except",
-                         "draw_tokens", "draw_temperature_low"}),
-                 static_cast<std::uint32_t>(random_.bits()));
+      return control(one_of({"bmm_scale", "draw_seed_low", "draw_seed_high", "draw_stream", "draw_step", "draw_except",
+                             "draw_tokens", "draw_temperature_low"}),
+                     static_cast<std::uint32_t>(random_.bits()));
   }
 }
 

@@ -130,10 +130,8 @@ void FullWriter::router_edge() {
   if (policy == 2) {
     experts = 1 + random_.below(vlen_);
     top = 1 + random_.below(vlen_);
-    set(15, experts);
-    line("C_SET_CSR gp15, router_experts");
-    set(15, top);
-    line("C_SET_CSR gp15, router_top");
+    control("router_experts", experts);
+    control("router_top", top);
   }
   const std::uint32_t rows = (experts + vlen_ - 1) / vlen_;
   if (random_.one_in(3)) set(1, (EngineShape::kRows - rows + random_.below(2)) * vlen_ + random_.below(2));

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "npu_core/assembler/assembler.h"
 #include "npu_core/isa/encoding.h"
 #include "npu_core/timing/simulator.h"
+#include "test/checked.h"
 #include "test/engine.h"
 #include "test/issue_writer.h"
 
@@ -33,12 +33,6 @@ namespace {
 constexpr std::size_t kTransfers = 2;  // in flight per DMA engine
 constexpr std::size_t kCellWords = (EngineShape::kRows + 4 + 16 + 32 + 31) / 32;
 constexpr std::size_t kRegisters = 5;  // rd, rs1, rs2, rs3, funct: fields of four bits above the opcode
-
-template <class T>
-T issue_value(Expected<T> value) {
-  if (!value) throw std::runtime_error(value.error().message());
-  return std::move(*value);
-}
 
 /// An instruction as the front end meets it, and the simulator's times.
 struct Issued {
@@ -309,21 +303,21 @@ npu::TimingOptions options_of(IssueShape shape) {
 }
 
 IssueResult run_issue(IssueShape shape, const std::string& text, std::uint64_t seed) {
-  const npu::Program program = issue_value(npu::assemble(text, {.file = "issue"}));
+  const npu::Program program = checked(npu::assemble(text, {.file = "issue"}));
   const npu::MachineConfig config = issue_config();
   const npu::Device device = issue_device(shape == IssueShape::kPorts ? "2" : "7");
   const npu::TimingOptions options = options_of(shape);
   IssueResult result;
   result.programs = 1;
   const auto run = [&](const npu::TimingOptions& how, bool record) {
-    npu::Machine machine = issue_value(npu::Machine::create(config));
+    npu::Machine machine = checked(npu::Machine::create(config));
     Vectors random(seed);
     fill_issue(machine.state(), random);
-    const auto timing = issue_value(npu::TimingSimulator::create(device, config, program, how));
+    const auto timing = checked(npu::TimingSimulator::create(device, config, program, how));
     Recorder recorder(*timing);
     npu::RunOptions settings;
     settings.observer = &recorder;
-    issue_value(machine.run(program, settings));
+    checked(machine.run(program, settings));
     const std::int64_t total = timing->finish().total;
     if (record) {
       result.instructions = recorder.all.size();

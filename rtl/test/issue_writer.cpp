@@ -5,10 +5,9 @@
 #include <bit>
 #include <regex>
 #include <sstream>
-#include <stdexcept>
-#include <utility>
 
 #include "npu_core/device/profile.h"
+#include "test/checked.h"
 #include "test/engine.h"
 #include "test/full_writer.h"
 
@@ -17,10 +16,10 @@ namespace {
 
 /// Products and write-outs beside vector and scalar instructions on the same rows. gp1 and gp2 are operands, gp3 is a
 /// result; FullWriter's registers are set again after a group.
-class BesideWriter {
+class BesideWriter : public ProgramText {
  public:
   BesideWriter(Vectors& random, const npu::MachineConfig& config)
-      : random_(random),
+      : ProgramText(random),
         vlen_(static_cast<std::uint32_t>(config.vlen)),
         mlen_(static_cast<std::uint32_t>(config.mlen)),
         blen_(static_cast<std::uint32_t>(config.blen)),
@@ -31,7 +30,7 @@ class BesideWriter {
   void others(std::uint32_t count) {
     others_.registers();
     for (std::uint32_t i = count; i > 0; --i) random_.one_in(10) ? others_.loop() : others_.instruction();
-    text_ += others_.take();
+    lines(others_.take());
   }
   /// Every tile of matrix SRAM.
   void load_tiles() {
@@ -82,18 +81,8 @@ class BesideWriter {
         return tiles();
     }
   }
-  std::string take() { return std::move(text_); }
 
  private:
-  template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
-  }
-  void set(std::uint32_t r, std::uint64_t value) { line("li gp{}, {}", r, value); }
-  void control(const char* name, std::uint32_t value) {
-    set(15, value);
-    line("C_SET_CSR gp15, {}", name);
-  }
   std::uint32_t row() { return random_.below(24) * vlen_; }
   std::uint32_t tile() { return random_.below(tiles_) * mlen_ * mlen_; }
   void between() {
@@ -176,10 +165,8 @@ class BesideWriter {
     between();
   }
 
-  Vectors& random_;
   std::uint32_t vlen_, mlen_, blen_, hlen_, tiles_;
   FullWriter others_;
-  std::string text_;
 };
 
 /// Reductions add to f1 to f3, and other instructions use f0 and f4 to f7, but at the end. The simulator lets a
@@ -220,14 +207,12 @@ std::string issue_program(Vectors& random, const npu::MachineConfig& config) {
 }
 
 npu::Device issue_device(const std::string& ports) {
-  auto device = npu::load_device("plena-64", {{"sram.vector_rows", std::to_string(EngineShape::kRows)},
-                                              {"sram.fp_words", std::to_string(EngineShape::kFpWords)},
-                                              {"sram.int_words", std::to_string(EngineShape::kIntWords)},
-                                              {"sram.vector_ports", ports},
-                                              {"prefetch.outstanding", "2"},
-                                              {"array.noise_lanes", "8"}});
-  if (!device) throw std::runtime_error(device.error().message());
-  return std::move(*device);
+  return checked(npu::load_device("plena-64", {{"sram.vector_rows", std::to_string(EngineShape::kRows)},
+                                               {"sram.fp_words", std::to_string(EngineShape::kFpWords)},
+                                               {"sram.int_words", std::to_string(EngineShape::kIntWords)},
+                                               {"sram.vector_ports", ports},
+                                               {"prefetch.outstanding", "2"},
+                                               {"array.noise_lanes", "8"}}));
 }
 
 void fill_issue(npu::MachineState& state, Vectors& random) {

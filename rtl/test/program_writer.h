@@ -10,10 +10,10 @@
 
 namespace dllm::rtl {
 
-/// What sources of random programs have in common. gp1-gp4 hold rows, gp5-gp8 words.
-class ProgramWriter {
+/// Text of a random program. `scratch`: the general register through which it sets control registers.
+class ProgramText {
  public:
-  explicit ProgramWriter(Vectors& random) : random_(random) {}
+  explicit ProgramText(Vectors& random, std::uint32_t scratch = 15) : random_(random), scratch_(scratch) {}
   std::string take() { return std::move(text_); }
 
  protected:
@@ -21,16 +21,30 @@ class ProgramWriter {
   void line(fmt::format_string<Args...> format, Args&&... args) {
     text_ += fmt::format(format, std::forward<Args>(args)...) + "\n";
   }
-  void set(std::uint32_t r, std::uint32_t value) { line("li gp{}, {}", r, value); }
-  std::string row() { return fmt::format("gp{}", 1 + random_.below(4)); }
-  std::string word() { return fmt::format("gp{}", 5 + random_.below(4)); }
-  std::string f() { return fmt::format("f{}", random_.below(8)); }
-  std::uint32_t masked() { return random_.one_in(3) ? 1 : 0; }
+  void lines(const std::string& text) { text_ += text; }
+  void set(std::uint32_t r, std::uint64_t value) { line("li gp{}, {}", r, value); }
+  void control(const char* name, std::uint32_t value) {
+    set(scratch_, value);
+    line("C_SET_CSR gp{}, {}", scratch_, name);
+  }
 
   Vectors& random_;
 
  private:
+  std::uint32_t scratch_;
   std::string text_;
+};
+
+/// What programs without a matrix unit have in common. gp1-gp4 hold rows, gp5-gp8 words.
+class ProgramWriter : public ProgramText {
+ public:
+  using ProgramText::ProgramText;
+
+ protected:
+  std::string row() { return fmt::format("gp{}", 1 + random_.below(4)); }
+  std::string word() { return fmt::format("gp{}", 5 + random_.below(4)); }
+  std::string f() { return fmt::format("f{}", random_.below(8)); }
+  std::uint32_t masked() { return random_.one_in(3) ? 1 : 0; }
 };
 
 }  // namespace dllm::rtl

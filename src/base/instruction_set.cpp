@@ -74,6 +74,11 @@ bool runs_amx() {
   return false;
 #endif
 }
+/// CPUID leaf 7, EDX bit 22.
+bool runs_amx_bf16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return runs_amx() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 22)) != 0;
+}
 #elif defined(__aarch64__)
 bool runs_neon() {
 #if defined(__linux__)
@@ -112,6 +117,8 @@ bool runs(InstructionSet set) {
       return runs_avx512bf16();
     case InstructionSet::kAmx:
       return runs_amx();
+    case InstructionSet::kAmxBf16:
+      return runs_amx_bf16();
     case InstructionSet::kNeon:
     case InstructionSet::kNeonI8mm:
       return false;
@@ -122,6 +129,7 @@ bool runs(InstructionSet set) {
     case InstructionSet::kAvx512Vnni:
     case InstructionSet::kAvx512Bf16:
     case InstructionSet::kAmx:
+    case InstructionSet::kAmxBf16:
       return false;
     case InstructionSet::kNeon:
 #if defined(__aarch64__)

@@ -19,6 +19,7 @@ enum class InstructionSet : std::uint8_t {
   kAvx512Vnni,  ///< and dot products of bytes
   kAvx512Bf16,  ///< and dot products of BF16 pairs
   kAmx,         ///< kAvx512Vnni, and tiles of bytes. The first question asks the system for their state
+  kAmxBf16,     ///< and tiles of BF16
   kNeon,        ///< of ARMv8.2, with dot products and half floats
   kNeonI8mm,    ///< and products of 2 x 8 by 8 x 2 bytes
 };

@@ -46,8 +46,9 @@ TEST(InstructionSet, AreThoseOfTheSystemsList) {
   EXPECT_EQ(runs(InstructionSet::kAvx512Vnni), vnni);
   EXPECT_EQ(runs(InstructionSet::kAvx512Bf16), vnni && all({"avx512_bf16"}));
   // The system may refuse the tiles' state: ARCH_REQ_XCOMP_PERM, component 18.
-  EXPECT_EQ(runs(InstructionSet::kAmx),
-            vnni && all({"amx_tile", "amx_int8"}) && syscall(SYS_arch_prctl, 0x1023, 18) == 0);
+  const bool amx = vnni && all({"amx_tile", "amx_int8"}) && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+  EXPECT_EQ(runs(InstructionSet::kAmx), amx);
+  EXPECT_EQ(runs(InstructionSet::kAmxBf16), amx && all({"amx_bf16"}));
   EXPECT_FALSE(runs(InstructionSet::kNeon));
   EXPECT_FALSE(runs(InstructionSet::kNeonI8mm));
 }

@@ -38,7 +38,14 @@ inline constexpr int kSearchOnly = O_RDONLY;
 /// Where the name of the file begins in a path: after the last separator.
 std::size_t file_name_at(std::string_view path);
 
-/// The folder of the environment for files that can be made again, by its variables; empty: they name none.
+/// The variable of the environment that names the user's own folder.
+#if defined(_WIN32)
+inline constexpr const char* kHomeVariable = "USERPROFILE";
+#else
+inline constexpr const char* kHomeVariable = "HOME";
+#endif
+
+/// The folder that a variable of Windows names for files that can be made again; empty elsewhere, or if it is not set.
 std::string user_cache_folder();
 
 }  // namespace dllm

@@ -44,14 +44,6 @@ void* map_memory(std::size_t bytes, bool reserved) {
   return ::VirtualAlloc(nullptr, bytes, reserved ? MEM_RESERVE : MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 }
 
-void* grow_memory(void* memory, std::size_t bytes, std::size_t grown) {
-  void* const fresh = map_memory(grown, true);
-  if (fresh == nullptr) return nullptr;
-  std::memcpy(fresh, memory, bytes);
-  unmap_memory(memory, bytes);
-  return fresh;
-}
-
 void unmap_memory(void* memory, std::size_t /*bytes*/) { ::VirtualFree(memory, 0, MEM_RELEASE); }
 
 void prefer_large_pages(void* /*memory*/, std::size_t /*bytes*/) {}  // they need a privilege that users do not have
@@ -77,19 +69,6 @@ void* map_memory(std::size_t bytes, bool reserved) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
-void* grow_memory(void* memory, std::size_t bytes, std::size_t grown) {
-#if defined(__linux__)
-  void* const moved = ::mremap(memory, bytes, grown, MREMAP_MAYMOVE);
-  return moved == MAP_FAILED ? nullptr : moved;
-#else
-  void* const fresh = map_memory(grown, true);
-  if (fresh == nullptr) return nullptr;
-  std::memcpy(fresh, memory, bytes);
-  unmap_memory(memory, bytes);
-  return fresh;
-#endif
-}
-
 void unmap_memory(void* memory, std::size_t bytes) { ::munmap(memory, bytes); }
 
 void prefer_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
@@ -103,5 +82,18 @@ std::optional<std::int64_t> available_memory() { return std::nullopt; }
 std::int64_t peak_resident_memory() { return 0; }
 
 #endif
+
+void* grow_memory(void* memory, std::size_t bytes, std::size_t grown) {
+#if defined(__linux__)
+  void* const moved = ::mremap(memory, bytes, grown, MREMAP_MAYMOVE);
+  return moved == MAP_FAILED ? nullptr : moved;
+#else
+  void* const fresh = map_memory(grown, true);
+  if (fresh == nullptr) return nullptr;
+  std::memcpy(fresh, memory, bytes);
+  unmap_memory(memory, bytes);
+  return fresh;
+#endif
+}
 
 }  // namespace dllm

@@ -18,35 +18,35 @@ class Partition {
     blocks_.push_back({0, static_cast<std::int32_t>(states), 0});
   }
 
-  std::int32_t block_of(std::int32_t state) const { return block_[at(state)]; }
+  std::int32_t block_of(std::int32_t state) const { return block_[to_size(state)]; }
   std::size_t count() const { return blocks_.size(); }
   std::vector<std::int32_t> members(std::int32_t block) const {
-    const Block& b = blocks_[at(block)];
+    const Block& b = blocks_[to_size(block)];
     return {order_.begin() + b.begin, order_.begin() + b.end};
   }
-  std::int32_t size(std::int32_t block) const { return blocks_[at(block)].end - blocks_[at(block)].begin; }
+  std::int32_t size(std::int32_t block) const { return blocks_[to_size(block)].end - blocks_[to_size(block)].begin; }
 
   /// True if the state is the first of its block to be marked.
   bool mark(std::int32_t state) {
-    Block& b = blocks_[at(block_of(state))];
-    const std::int32_t place = place_[at(state)], target = b.begin + b.marked;
+    Block& b = blocks_[to_size(block_of(state))];
+    const std::int32_t place = place_[to_size(state)], target = b.begin + b.marked;
     if (place < target) return false;
-    const std::int32_t other = order_[at(target)];
-    std::swap(order_[at(place)], order_[at(target)]);
-    place_[at(other)] = place;
-    place_[at(state)] = target;
+    const std::int32_t other = order_[to_size(target)];
+    std::swap(order_[to_size(place)], order_[to_size(target)]);
+    place_[to_size(other)] = place;
+    place_[to_size(state)] = target;
     return b.marked++ == 0;
   }
 
   /// Makes the marked states a block of their own: its number, or -1 if all or none are marked. Unmarks.
   std::int32_t split(std::int32_t block) {
-    Block& b = blocks_[at(block)];
+    Block& b = blocks_[to_size(block)];
     const std::int32_t marked = std::exchange(b.marked, 0);
     if (marked == 0 || marked == size(block)) return -1;
     const Block made{b.begin, b.begin + marked, 0};
     b.begin += marked;
     const auto number = static_cast<std::int32_t>(blocks_.size());
-    for (std::int32_t i = made.begin; i < made.end; ++i) block_[at(order_[at(i)])] = number;
+    for (std::int32_t i = made.begin; i < made.end; ++i) block_[to_size(order_[to_size(i)])] = number;
     blocks_.push_back(made);
     return number;
   }
@@ -55,7 +55,6 @@ class Partition {
   struct Block {
     std::int32_t begin, end, marked;
   };
-  static std::size_t at(std::int32_t i) { return to_size(i); }
 
   std::vector<std::int32_t> order_, place_, block_;
   std::vector<Block> blocks_;

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/forks.h"
 #include "cpu/activations.h"
 #include "cpu/buffer.h"
 
@@ -90,6 +91,7 @@ Decoding faster_decoding(const KernelSet& kernels, const PackedFormat& format, s
     return Decoding::kDefault;
   // The fewer the rows, the larger the share of decoding, so numbers of rows are measured apart where it matters.
   const std::int64_t measured = rows >= 32 ? 32 : rows >= 16 ? 16 : rows;
+  const Unforked whole;
   static std::mutex mutex;
   static std::map<std::tuple<const KernelSet*, TensorType, std::int64_t>, Decoding> known;
   const std::lock_guard lock(mutex);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/to_size.h"
+
 namespace dllm {
 
 Canvas::Canvas(std::vector<TokenId> prompt, Position length, TokenId mask)
@@ -11,7 +13,7 @@ Canvas::Canvas(std::vector<TokenId> prompt, Position length, TokenId mask)
       answer_begin_(prompt_end_),
       masked_total_(length),
       mask_(mask) {
-  const std::size_t total = tokens_.size() + static_cast<std::size_t>(length);
+  const std::size_t total = tokens_.size() + to_size(length);
   masked_.assign(tokens_.size(), 0);
   tokens_.resize(total, mask);
   masked_.resize(total, 1);
@@ -20,7 +22,7 @@ Canvas::Canvas(std::vector<TokenId> prompt, Position length, TokenId mask)
 void Canvas::extend(Position length) {
   assert(masked_total_ == 0);
   prompt_end_ = size();
-  tokens_.resize(tokens_.size() + static_cast<std::size_t>(length), mask_);
+  tokens_.resize(tokens_.size() + to_size(length), mask_);
   masked_.resize(tokens_.size(), 1);
   masked_total_ = length;
 }
@@ -34,7 +36,7 @@ Position Canvas::first_masked(Position from) const {
 }
 
 bool Canvas::apply(const Edit& edit) {
-  const auto i = static_cast<std::size_t>(edit.position);
+  const auto i = to_size(edit.position);
   assert(edit.position >= prompt_end_ && edit.position < size());
   if (shifts(edit.kind)) return shift(edit);
   if (edit.kind == EditKind::kRemask) {
@@ -73,8 +75,8 @@ bool Canvas::shift(const Edit& edit) {
     std::move(tokens_.begin() + first + 1, tokens_.begin() + last, tokens_.begin() + first);
     std::move(masked_.begin() + first + 1, masked_.begin() + last, masked_.begin() + first);
   }
-  tokens_[static_cast<std::size_t>(opened)] = mask_;
-  masked_[static_cast<std::size_t>(opened)] = 1;
+  tokens_[to_size(opened)] = mask_;
+  masked_[to_size(opened)] = 1;
   masked_total_ += masked_count(range);
   // A mask shows its token, so equal tokens are equal states.
   return !std::equal(before.begin(), before.end(), tokens_.begin() + first);

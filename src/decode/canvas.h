@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "base/types.h"
 
 namespace dllm {
@@ -43,10 +44,10 @@ class Canvas {
   Position prompt_end() const { return prompt_end_; }
   /// Where the answer begins.
   Position answer_begin() const { return answer_begin_; }
-  std::span<const TokenId> prompt() const { return std::span(tokens_).first(static_cast<std::size_t>(prompt_end_)); }
+  std::span<const TokenId> prompt() const { return std::span(tokens_).first(to_size(prompt_end_)); }
   TokenId mask() const { return mask_; }
-  TokenId token(Position p) const { return tokens_[static_cast<std::size_t>(p)]; }
-  bool masked(Position p) const { return masked_[static_cast<std::size_t>(p)] != 0; }
+  TokenId token(Position p) const { return tokens_[to_size(p)]; }
+  bool masked(Position p) const { return masked_[to_size(p)] != 0; }
   Position masked_count() const { return masked_total_; }
   Position masked_count(PositionRange range) const;
   /// First masked position at or after `from`; size() if there is none.

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <string>
 
+#include "base/forks.h"
+
 namespace dllm {
 
 // The methods of this build, in the order of the documentation. A new method needs its file and a line here.
@@ -112,10 +114,21 @@ struct DecoderLists {
   std::deque<std::vector<DecoderEntry>> lists{{DLLM_DECODERS(DLLM_CALL)}};
 };
 
-DecoderLists& decoder_lists() {
-  static DecoderLists lists;
-  return lists;
-}
+/// The lists, for as long as this lives.
+class LockedLists {
+ public:
+  DecoderLists* operator->() const { return &all_; }
+
+ private:
+  static DecoderLists& all() {
+    static DecoderLists lists;
+    return lists;
+  }
+
+  const Unforked whole_{};
+  DecoderLists& all_ = all();
+  const std::lock_guard<std::mutex> lock_{all_.mutex};
+};
 
 bool is_method_name(std::string_view name) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
@@ -124,43 +137,30 @@ bool is_method_name(std::string_view name) {
 
 }  // namespace
 
-const std::vector<DecoderEntry>& decoders() {
-  DecoderLists& all = decoder_lists();
-  const std::lock_guard lock(all.mutex);
-  return all.lists.back();
-}
+const std::vector<DecoderEntry>& decoders() { return LockedLists()->lists.back(); }
 
-std::size_t registered_decoders() {
-  DecoderLists& all = decoder_lists();
-  const std::lock_guard lock(all.mutex);
-  return all.lists.size() - 1;
-}
+std::size_t registered_decoders() { return LockedLists()->lists.size() - 1; }
 
 Expected<void> register_decoder(DecoderEntry entry) {
   const std::string& name = entry.info.name;
   if (!is_method_name(name))
     return Error{ErrorCode::kUsage, fmt::format("'{}' is no name for a decoder", name), "",
                  "use lower-case letters, digits and hyphens"};
-  DecoderLists& all = decoder_lists();
-  const std::lock_guard lock(all.mutex);
-  if (find_method(all.lists.front(), name))
+  const LockedLists all;
+  if (find_method(all->lists.front(), name))
     return Error{ErrorCode::kUsage, fmt::format("there is a decoder '{}' already", name), "",
                  "it is the engine's, which is not replaced: choose another name"};
-  std::vector<DecoderEntry> list = all.lists.back();
+  std::vector<DecoderEntry> list = all->lists.back();
   const auto before = std::ranges::find_if(list, [&](const DecoderEntry& one) { return one.info.name == name; });
   if (before != list.end())
     *before = std::move(entry);
   else
     list.push_back(std::move(entry));
-  all.lists.push_back(std::move(list));
+  all->lists.push_back(std::move(list));
   return {};
 }
 
-bool is_replaceable(std::string_view name) {
-  DecoderLists& all = decoder_lists();
-  const std::lock_guard lock(all.mutex);
-  return !find_method(all.lists.front(), std::string(name));
-}
+bool is_replaceable(std::string_view name) { return !find_method(LockedLists()->lists.front(), std::string(name)); }
 
 const std::vector<WindowEntry>& windows() {
   static const std::vector<WindowEntry> all = {DLLM_WINDOWS(DLLM_CALL)};

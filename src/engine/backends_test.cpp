@@ -11,7 +11,7 @@
 #include "base/try.h"
 #include "dllm/model.h"
 #include "engine/backend/cpu.h"
-#include "engine/second_path_test_options.h"
+#include "engine/testing/second_path_test_options.h"
 #include "npu_core/device/profile.h"
 #include "vulkan/vulkan_backend.h"
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "decode/loop/denoise_pass.h"
 
@@ -27,7 +28,7 @@ Expected<void> check_answer(const ModelDesc& desc, const std::vector<TokenId>& p
         return bad(fmt::format("token id {} is outside the vocabulary of {}", id, desc.vocab));
   if (static_cast<Position>(prompt.size()) < desc.logit_shift)
     return bad("a model that predicts next tokens needs at least one prompt token");
-  if (needed > static_cast<std::size_t>(canvas))
+  if (needed > to_size(canvas))
     return bad(fmt::format("a choice of {} tokens with its end exceeds the canvas of {}", needed, canvas));
   if (static_cast<std::int64_t>(prompt.size()) + canvas > desc.context_length)
     return bad(fmt::format("{} tokens exceed the context of {}", static_cast<std::int64_t>(prompt.size()) + canvas,
@@ -43,8 +44,7 @@ SequenceStep prediction_of(const ModelDesc& desc, const std::vector<TokenId>& kn
   step.cache = cache;
   const auto size = static_cast<Position>(known.size());
   const Position end = desc.mask ? canvas_end : size;
-  for (Position p = 0; p < end; ++p)
-    step.plan.rows.push_back({p, p < size ? known[static_cast<std::size_t>(p)] : *desc.mask});
+  for (Position p = 0; p < end; ++p) step.plan.rows.push_back({p, p < size ? known[to_size(p)] : *desc.mask});
   step.plan.visible = {{0, end}};
   step.plan.causal_block = desc.causal_block;
   step.plan.scored = {size - desc.logit_shift};

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/forks.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "constrain/best_path.h"
 #include "constrain/dfa.h"
@@ -80,14 +82,14 @@ Expected<ConstraintPtr> build(const ResolvedOptions& resolved, const ModelDesc& 
   const auto writable = [&](TokenId id) {
     return !tokenizer.is_control(id) || (!preamble.regex.empty() && std::ranges::count(preamble.shown, id) > 0);
   };
-  std::vector<std::string_view> tokens(static_cast<std::size_t>(desc.vocab));
+  std::vector<std::string_view> tokens(to_size(desc.vocab));
   for (TokenId id = 0; id < std::min<TokenId>(static_cast<TokenId>(desc.vocab), tokenizer.vocab_size()); ++id)
-    if (writable(id) && desc.mask != id) tokens[static_cast<std::size_t>(id)] = tokenizer.bytes(id);
+    if (writable(id) && desc.mask != id) tokens[to_size(id)] = tokenizer.bytes(id);
   std::vector<TokenId> stops = desc.stop_ids;
   DLLM_TRY(const std::vector<TokenId> banned, banned_tokens(resolved, desc));
   for (const TokenId id : banned) {
     std::erase(stops, id);
-    tokens[static_cast<std::size_t>(id)] = {};
+    tokens[to_size(id)] = {};
   }
   DLLM_TRY(constrain::TokenAutomaton automaton, constrain::TokenAutomaton::build(dfa, tokens, stops, stop));
   return ConstraintPtr(std::make_shared<const constrain::TokenAutomaton>(std::move(automaton)));
@@ -167,6 +169,7 @@ Expected<void> check_constraint(const ResolvedOptions& resolved, const ModelDesc
 }
 
 std::optional<Expected<ConstraintPtr>> Constraints::recall(const std::string& key) {
+  const Unforked whole;
   const std::lock_guard lock(mutex_);
   for (std::list<Known>* list : {&recent_, &refused_})
     if (const auto known = std::ranges::find(*list, key, &Known::key); known != list->end()) {
@@ -177,6 +180,7 @@ std::optional<Expected<ConstraintPtr>> Constraints::recall(const std::string& ke
 }
 
 void Constraints::keep(std::string key, const Expected<ConstraintPtr>& automaton) {
+  const Unforked whole;
   const std::lock_guard lock(mutex_);
   std::list<Known>& list = automaton ? recent_ : refused_;
   list.push_front({std::move(key), automaton});

@@ -1,3 +1,4 @@
+#include "base/to_size.h"
 #include "dllm/model.h"
 
 #include <fmt/format.h>
@@ -164,7 +165,7 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
     if (range.size() == 0) return {};
     SequenceStep step{cache.get(), {}, {}, std::nullopt};
     for (Position p = range.begin; p < range.end; ++p) {
-      step.plan.rows.push_back({p, ids[static_cast<std::size_t>(p)]});
+      step.plan.rows.push_back({p, ids[to_size(p)]});
       step.plan.scored.push_back(p - range.begin);
     }
     step.plan.visible = {{0, range.end}};

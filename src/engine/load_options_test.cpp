@@ -144,7 +144,7 @@ TEST(LoadOptions, WhatReadsThemIsDeclared) {
   };
   const std::string rope = "rope_scaling rope_scale rope_original_context ";
   const std::string device = rope +
-                             "lora lora_draft backend device device_changes npu_values npu_processor npu_timing "
+                             "lora lora_draft draft_model backend device device_changes npu_values npu_processor npu_timing "
                              "npu_paging npu_all_logits ";
   EXPECT_EQ(read(reader("cpu", 0)), "threads isa cache_type activations arithmetic attention_arithmetic " + rope +
                                         "weight_cache lora lora_draft draft_model mmproj backend ");

@@ -8,6 +8,7 @@
 #include <deque>
 #include <mutex>
 
+#include "base/forks.h"
 #include "base/try.h"
 #include "decode/loop/canvas_methods.h"
 #include "decode/registry.h"
@@ -126,6 +127,7 @@ OptionsInfo describe(const std::vector<OptionPart>& parts) {
 }
 
 const OptionTables& option_tables() {
+  const Unforked whole;
   static std::mutex mutex;
   static std::deque<OptionTables> all;  // earlier ones stay valid for those who refer to them
   const std::lock_guard lock(mutex);

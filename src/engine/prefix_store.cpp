@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 
 namespace dllm {
 namespace {
@@ -34,9 +35,8 @@ PrefixStore::~PrefixStore() {
 Position PrefixStore::read(std::span<const TokenId> tokens, KvCache& cache) {
   Position end = 0;
   Piece* last = nullptr;
-  for (const Pieces* pieces = &roots_;
-       tokens.size() - static_cast<std::size_t>(end) >= static_cast<std::size_t>(length_); pieces = &last->after) {
-    const auto next = tokens.subspan(static_cast<std::size_t>(end), static_cast<std::size_t>(length_));
+  for (const Pieces* pieces = &roots_; tokens.size() - to_size(end) >= to_size(length_); pieces = &last->after) {
+    const auto next = tokens.subspan(to_size(end), to_size(length_));
     const auto found = pieces->find({next.begin(), next.end()});
     if (found == pieces->end()) break;
     last = found->second.get();

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "decode/registry.h"
 #include "engine/common_options.h"
@@ -18,11 +19,10 @@ namespace {
 
 /// By position, the pass that first filled it; -1: none.
 std::vector<std::int32_t> first_commits(const std::vector<PassRecord>& passes, std::int32_t length) {
-  std::vector<std::int32_t> first(static_cast<std::size_t>(length), -1);
+  std::vector<std::int32_t> first(to_size(length), -1);
   for (std::size_t pass = passes.size(); pass-- > 0;)
     for (const PassChange& change : passes[pass].changes)
-      if (change.kind == PassChange::Kind::kCommit)
-        first[static_cast<std::size_t>(change.position)] = static_cast<std::int32_t>(pass);
+      if (change.kind == PassChange::Kind::kCommit) first[to_size(change.position)] = static_cast<std::int32_t>(pass);
   return first;
 }
 
@@ -90,7 +90,7 @@ Expected<CommitSchedule> Recording::schedule(std::size_t answer, std::int32_t po
   schedule.pass_of.erase(cut, schedule.pass_of.end());
   if (!schedule.passes.empty()) {
     const bool ends_before = schedule.stop && *schedule.stop < positions;
-    cut_passes(schedule.passes, ends_before ? schedule.passes.size() : static_cast<std::size_t>(last) + 1, positions);
+    cut_passes(schedule.passes, ends_before ? schedule.passes.size() : to_size(last) + 1, positions);
     schedule.pass_of = commit_steps(schedule.passes, positions);
   }
   // One position that is left is not drafted: its pass follows the one before at once.
@@ -140,11 +140,10 @@ Expected<void> add_answer(Recording& recording, const Generation& generation) {
 }
 
 std::vector<std::int32_t> commit_steps(const std::vector<PassRecord>& passes, std::int32_t length) {
-  std::vector<std::int32_t> steps(static_cast<std::size_t>(length), -1);
+  std::vector<std::int32_t> steps(to_size(length), -1);
   for (std::size_t pass = 0; pass < passes.size(); ++pass)
     for (const auto* const changes : {&passes[pass].changes, &passes[pass].merged})
-      for (const PassChange& change : *changes)
-        steps[static_cast<std::size_t>(change.position)] = static_cast<std::int32_t>(pass);
+      for (const PassChange& change : *changes) steps[to_size(change.position)] = static_cast<std::int32_t>(pass);
   return steps;
 }
 

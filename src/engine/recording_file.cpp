@@ -10,6 +10,7 @@
 
 #include "base/input_file.h"
 #include "base/json_object.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "engine/recording.h"
 #include "engine/recording_passes.h"
@@ -37,8 +38,7 @@ struct Format {
 Expected<void> read_commits(JsonObject& object, std::int32_t length, RecordedAnswer& answer) {
   const std::string_view key = "commit_step";
   DLLM_TRY(const std::vector<std::int64_t> list, object.integers(key, -1, answer.nfe - 1));
-  if (list.size() != static_cast<std::size_t>(length))
-    return object.error(key, fmt::format("not a list of {} passes", length));
+  if (list.size() != to_size(length)) return object.error(key, fmt::format("not a list of {} passes", length));
   for (const std::int64_t pass : list) answer.commit_step.push_back(static_cast<std::int32_t>(pass));
   return {};
 }
@@ -68,7 +68,7 @@ Expected<RecordedAnswer> read_answer(const Json& json, const Format& format, std
   DLLM_TRY(answer.rows_scored, object.integer("rows_scored", 1, answer.rows_forwarded));
   if (format.passes) {
     DLLM_TRY(answer.passes, read_passes(object, format.length, format.left));
-    if (answer.passes.size() != static_cast<std::size_t>(answer.nfe))
+    if (answer.passes.size() != to_size(answer.nfe))
       return object.error("passes", fmt::format("not a list of {} passes", answer.nfe));
     answer.commit_step = commit_steps(answer.passes, format.length);
   } else {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm {
@@ -22,7 +23,7 @@ std::optional<std::int32_t> take_number(std::string_view& text) {
   std::int32_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || text.front() == '-') return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  text.remove_prefix(to_size(end - text.data()));
   return value;
 }
 
@@ -129,13 +130,13 @@ Expected<PassRecord> read_pass(const nlohmann::json& json, std::string place, co
 Expected<void> check_order(const JsonObject& answer, std::size_t index, const PassRecord& pass,
                            std::vector<bool>& filled) {
   const auto check = [&](std::int32_t position) -> Expected<void> {
-    if (filled[static_cast<std::size_t>(position)]) return {};
+    if (filled[to_size(position)]) return {};
     return answer.error(fmt::format("passes[{}]", index), fmt::format("position {} has no token yet", position));
   };
   for (const auto* const list : {&pass.reviewed, &pass.refreshed})
     for (const std::int32_t p : *list) DLLM_CHECK_OK(check(p));
   for (const PassChange& change : pass.changes)
-    if (change.kind == PassChange::Kind::kCommit) filled[static_cast<std::size_t>(change.position)] = true;
+    if (change.kind == PassChange::Kind::kCommit) filled[to_size(change.position)] = true;
   for (const auto* const changes : {&pass.changes, &pass.merged})
     for (const PassChange& change : *changes) DLLM_CHECK_OK(check(change.position));
   return {};
@@ -164,7 +165,7 @@ Expected<std::vector<PassRecord>> read_passes(JsonObject& answer, std::int32_t l
   DLLM_TRY(const nlohmann::json* const list, answer.list("passes"));
   if (list->empty()) return answer.error("passes", "there are none");
   std::vector<PassRecord> passes;
-  std::vector<bool> filled(static_cast<std::size_t>(length));
+  std::vector<bool> filled(to_size(length));
   for (std::size_t i = 0; i < list->size(); ++i) {
     DLLM_TRY(PassRecord pass, read_pass((*list)[i], fmt::format("{}, passes[{}]", answer.place(), i), {length, left},
                                         passes.empty() ? 0 : passes.back().settled));

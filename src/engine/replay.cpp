@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "decode/registry.h"
 #include "engine/method.h"
@@ -39,7 +40,7 @@ Expected<CommitSchedule> schedule_of(const Generation& generation) {
     return Error{ErrorCode::kUsage, "passes under guidance are not recorded", "--cfg-scale", "leave the option out"};
   if (!generation.options.stop.empty())
     return Error{ErrorCode::kUsage, "stop texts do not apply to replayed tokens", "--stop", "leave the option out"};
-  if (generation.commit_step.size() != static_cast<std::size_t>(generation.options.length))
+  if (generation.commit_step.size() != to_size(generation.options.length))
     return Error{ErrorCode::kUsage,
                  fmt::format("the answer has {} positions, and the canvas {}: a schedule is for one canvas",
                              generation.commit_step.size(), generation.options.length),
@@ -78,7 +79,7 @@ Expected<void> check_replay(const ModelDesc& desc, const ResolvedOptions& resolv
                  fmt::format("which rows '{}' recomputes depends on predictions, which a recording does not hold",
                              resolved.cache.name),
                  "--cache", "record with another cache policy"};
-  if (schedule.pass_of.size() != static_cast<std::size_t>(resolved.length))
+  if (schedule.pass_of.size() != to_size(resolved.length))
     return Error{
         ErrorCode::kUsage,
         fmt::format("a schedule of {} positions for an answer of {}", schedule.pass_of.size(), resolved.length),

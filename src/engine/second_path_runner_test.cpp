@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dllm/model.h"
-#include "engine/second_path_test_options.h"
+#include "engine/testing/second_path_test_options.h"
 
 namespace dllm {
 namespace {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/to_size.h"
 #include "dllm/version.h"
 
 namespace dllm {
@@ -28,7 +29,7 @@ std::string_view finish_name(FinishReason reason) {
 
 OrderedJson trace_changes(const LanguageModel& model, const StepEvent& event, bool first) {
   OrderedJson list = OrderedJson::array();
-  for (std::size_t p = static_cast<std::size_t>(event.prompt_length); p < event.canvas.size(); ++p) {
+  for (std::size_t p = to_size(event.prompt_length); p < event.canvas.size(); ++p) {
     const CanvasCell& cell = event.canvas[p];
     if (first ? cell.masked && !cell.changed : !cell.changed) continue;
     const auto text = cell.masked ? Expected<std::string>("") : model.detokenize({cell.token}, /*special=*/true);

@@ -5,9 +5,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "dllm/model.h"
 
@@ -31,8 +36,33 @@ GenerateOptions one_by_one(std::int32_t length) {
   return options;
 }
 
+/// Counts what each thread is asked by Turns: first before it is in the queue, then again and again while it waits
+/// there.
+class CountedPolls {
+ public:
+  bool operator()() {
+    const std::lock_guard lock(mutex_);
+    ++counts_[std::this_thread::get_id()];
+    return true;
+  }
+  void wait_until_queued(std::thread::id thread) {
+    for (;;) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (counts_[thread] > 1) return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::thread::id, int> counts_;
+};
+
 TEST(Turns, AreTakenInTheOrderOfAsking) {
-  Turns turns;
+  CountedPolls polls;
+  Turns turns([&polls] { return polls(); });
   std::atomic<int> order{0};
   int first = -1, second = -1;
   std::optional<Turns::Turn> mine(*turns.take());
@@ -40,12 +70,12 @@ TEST(Turns, AreTakenInTheOrderOfAsking) {
     const auto turn = turns.take();
     first = order++;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  polls.wait_until_queued(early.get_id());
   std::thread late([&] {
     const auto turn = turns.take();
     second = order++;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  polls.wait_until_queued(late.get_id());
   mine.reset();
   // Whoever ends a turn and asks at once is behind those who wait.
   const auto again = turns.take();
@@ -134,7 +164,7 @@ TEST(Turns, AnswersInVirtualTimeAreNotMixed) {
 bool in_child_process(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(120);
+    ::alarm(600);
     ::_exit(body() ? 0 : 1);
   }
   int status = 0;
@@ -162,7 +192,7 @@ TEST(Forks, AModelWorksInAChildProcess) {
     const auto forked = model->generate("3+4=", one_by_one(8), [&, first = true](const StepEvent&) mutable {
       if (std::exchange(first, false)) {
         const pid_t child = ::fork();
-        if (child == 0) ::alarm(120);
+        if (child == 0) ::alarm(600);
         int status = 0;
         if (child > 0) child_right = ::waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
       }

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "dllm/model.h"
-#include "engine/second_path_test_options.h"
+#include "engine/testing/second_path_test_options.h"
 
 namespace dllm {
 namespace {

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "eval/sandbox_directory.h"
-#include "format/test_files.h"
+#include "format/testing/test_files.h"
 
 namespace dllm {
 namespace {

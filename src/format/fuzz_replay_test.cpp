@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "format/test_files.h"
 #include "format/testing/fuzz_entry.h"
+#include "format/testing/test_files.h"
 
 namespace dllm {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
 #include <ranges>
 
 #include "format/gguf_format.h"
@@ -28,16 +26,7 @@ std::vector<GgufIntegers> take_integers(const IntegerPlaces& places, std::vector
   std::vector<GgufIntegers> lists;
   for (const auto& [index, bytes] : places) {
     const GgufTensor& tensor = tensors[index];
-    GgufIntegers& list = lists.emplace_back(GgufIntegers{tensor.name, {}});
-    for (std::size_t at = 0; at < tensor.data.size(); at += bytes) {
-      std::int64_t wide = 0;
-      std::int32_t narrow = 0;
-      if (bytes == sizeof(wide))
-        std::memcpy(&wide, tensor.data.data() + at, sizeof(wide));
-      else
-        std::memcpy(&narrow, tensor.data.data() + at, sizeof(narrow)), wide = narrow;
-      list.values.push_back(wide);
-    }
+    lists.push_back({tensor.name, whole_numbers(tensor.data, bytes)});
   }
   for (const auto& [index, bytes] : std::views::reverse(places)) {
     tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(index));

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "format/gguf.h"
-#include "format/test_files.h"
+#include "format/testing/test_files.h"
 
 namespace dllm {
 namespace {

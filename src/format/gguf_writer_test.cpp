@@ -7,7 +7,7 @@
 #include <random>
 
 #include "format/gguf.h"
-#include "format/test_files.h"
+#include "format/testing/test_files.h"
 #include "numerics/mx_tensor.h"
 
 namespace dllm {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "format/test_files.h"
+#include "format/testing/test_files.h"
 
 namespace dllm {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "format/test_files.h"
+#include "format/testing/test_files.h"
 
 namespace dllm {
 namespace {

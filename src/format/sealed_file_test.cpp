@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "format/test_files.h"
+#include "format/testing/test_files.h"
 
 namespace dllm {
 namespace {

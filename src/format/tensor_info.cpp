@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <limits>
 
 namespace dllm {
@@ -18,6 +19,21 @@ std::int64_t row_count(const Shape& shape) {
   std::int64_t rows = 1;
   for (std::size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
   return rows;
+}
+
+std::vector<std::int64_t> whole_numbers(std::span<const std::byte> list, std::size_t bytes) {
+  std::vector<std::int64_t> numbers;
+  numbers.reserve(list.size() / bytes);
+  for (std::size_t at = 0; at < list.size(); at += bytes) {
+    std::int64_t wide = 0;
+    std::int32_t narrow = 0;
+    if (bytes == sizeof(wide))
+      std::memcpy(&wide, list.data() + at, sizeof(wide));
+    else
+      std::memcpy(&narrow, list.data() + at, sizeof(narrow)), wide = narrow;
+    numbers.push_back(wide);
+  }
+  return numbers;
 }
 
 std::optional<std::string> shape_problem(const Shape& shape, const Codec& codec) {

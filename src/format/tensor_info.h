@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,9 @@ std::string to_string(const Shape& shape);
 
 /// Number of rows: product of all dims but the first.
 std::int64_t row_count(const Shape& shape);
+
+/// The numbers of a list of integers that have 8 or 4 bytes each.
+std::vector<std::int64_t> whole_numbers(std::span<const std::byte> list, std::size_t bytes);
 
 /// Why `shape` cannot be stored in this format, as the rest of a sentence about the tensor ("has 5 dimensions instead
 /// of 1 to 4"); nullopt if it can, and then element and byte counts fit in an int64.

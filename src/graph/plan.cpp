@@ -7,14 +7,13 @@
 #include <numeric>
 #include <variant>
 
+#include "base/to_size.h"
 #include "graph/patterns.h"
 
 namespace dllm {
 namespace {
 
 constexpr std::int64_t kAlignFloats = 16;
-
-std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 /// One stretch of the arena: a value, or a chain of values that overwrite each other in place.
 struct Block {
@@ -44,13 +43,12 @@ OpRun run_of_rows(const Graph& graph, std::size_t first, std::size_t last) {
     const Op& op = graph.ops[i];
     for (const std::vector<ValueId>& ids : {inputs(op), outputs(op)})
       for (const ValueId id : ids) {
-        run.cost += graph.values[index(id)].width;
+        run.cost += graph.value(id).width;
         run.sized = id;
       }
-    if (const auto* glu = std::get_if<op::Glu>(&op)) run.cost += 8 * graph.values[index(glu->out)].width;
+    if (const auto* glu = std::get_if<op::Glu>(&op)) run.cost += 8 * graph.value(glu->out).width;
     if (const auto* hadamard = std::get_if<op::Hadamard>(&op))
-      run.cost +=
-          std::bit_width(static_cast<std::uint32_t>(hadamard->order)) * graph.values[index(hadamard->out)].width;
+      run.cost += std::bit_width(static_cast<std::uint32_t>(hadamard->order)) * graph.value(hadamard->out).width;
   }
   const std::vector<ValueId> made = outputs(graph.ops[last - 1]);
   if (!made.empty()) run.made = made.front();
@@ -63,7 +61,7 @@ std::vector<OpRun> make_runs(const Graph& graph, const std::vector<bool>& own_ro
   const GraphPatterns patterns(graph);
   const auto runs_own = [&](const Op& op) {
     const std::vector<ValueId> made = outputs(op), read = inputs(op);
-    return own_rows[index(made.empty() ? read.front() : made.front())];
+    return own_rows[to_size(made.empty() ? read.front() : made.front())];
   };
   std::vector<OpRun> runs;
   for (std::size_t i = 0; i < graph.ops.size(); i = runs.back().last) {
@@ -89,28 +87,28 @@ std::vector<Block> make_blocks(const Graph& graph, const std::vector<OpRun>& run
   std::vector<std::int32_t> run_of;
   for (const OpRun& run : runs) run_of.resize(run.last, static_cast<std::int32_t>(&run - runs.data()));
   const auto in_runs = [&run_of](const Lifetime& life) {
-    return Lifetime{run_of[index(life.first)], run_of[index(life.last)]};
+    return Lifetime{run_of[to_size(life.first)], run_of[to_size(life.last)]};
   };
   const std::vector<Lifetime> lives = lifetimes(graph);
   std::vector<Block> blocks;
   block_of.resize(graph.values.size());
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     for (ValueId out : outputs(graph.ops[i])) {
-      const Value& value = graph.values[index(out)];
+      const Value& value = graph.value(out);
       std::size_t block = blocks.size();
       if (runs_in_place(graph.ops[i]))
         for (ValueId in : inputs(graph.ops[i]))
-          if (lives[index(in)].last == static_cast<std::int32_t>(i) && scored[index(in)] == scored[index(out)] &&
-              graph.values[index(in)].width == value.width) {
-            block = block_of[index(in)];
+          if (lives[to_size(in)].last == static_cast<std::int32_t>(i) && scored[to_size(in)] == scored[to_size(out)] &&
+              graph.value(in).width == value.width) {
+            block = block_of[to_size(in)];
             break;
           }
       if (block == blocks.size()) {
         const std::int64_t floats = value.rows * value.width;
-        blocks.push_back({(floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats, in_runs(lives[index(out)]), 0});
+        blocks.push_back({(floats + kAlignFloats - 1) / kAlignFloats * kAlignFloats, in_runs(lives[to_size(out)]), 0});
       }
-      blocks[block].life.last = std::max(blocks[block].life.last, in_runs(lives[index(out)]).last);
-      block_of[index(out)] = block;
+      blocks[block].life.last = std::max(blocks[block].life.last, in_runs(lives[to_size(out)]).last);
+      block_of[to_size(out)] = block;
     }
   }
   return blocks;

@@ -10,6 +10,7 @@
 #include <set>
 #include <variant>
 
+#include "base/to_size.h"
 #include "graph/split_weights.h"
 
 namespace dllm {
@@ -73,7 +74,7 @@ class OutputSplitter {
         producer_(graph.values.size()),
         planned_(graph.values.size()) {
     for (std::size_t i = 0; i < graph.ops.size(); ++i)
-      for (const ValueId out : outputs(graph.ops[i])) producer_[index(out)] = i;
+      for (const ValueId out : outputs(graph.ops[i])) producer_[to_size(out)] = i;
     plan_heads();
     plan_gates();
     plan_products();
@@ -85,10 +86,9 @@ class OutputSplitter {
   }
 
  private:
-  static std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
   int ranks() const { return maker_.split().ranks; }
-  std::int64_t width(ValueId id) const { return maker_.whole().values[index(id)].width; }
-  UnitRange own(const Ranges& ranges) const { return ranges[static_cast<std::size_t>(maker_.split().rank)]; }
+  std::int64_t width(ValueId id) const { return maker_.whole().value(id).width; }
+  UnitRange own(const Ranges& ranges) const { return ranges[to_size(maker_.split().rank)]; }
 
   // What is split how.
 
@@ -106,8 +106,8 @@ class OutputSplitter {
   bool can_make(ValueId id, const Ranges& ranges, std::map<ValueId, Ranges>& plan) const {
     const auto same = plan.find(id);
     if (same != plan.end()) return same->second == ranges;
-    if (planned_[index(id)]) return *planned_[index(id)] == ranges;
-    const Op& op = maker_.whole().ops[producer_[index(id)]];
+    if (planned_[to_size(id)]) return *planned_[to_size(id)] == ranges;
+    const Op& op = maker_.whole().ops[producer_[to_size(id)]];
     if (!std::holds_alternative<op::Linear>(op)) {
       const std::int64_t slice = slice_of(op, width(id));
       if (slice == 0) return false;
@@ -120,7 +120,7 @@ class OutputSplitter {
     return true;
   }
   void keep(std::map<ValueId, Ranges>& plan) {
-    for (auto& [id, ranges] : plan) planned_[index(id)] = std::move(ranges);
+    for (auto& [id, ranges] : plan) planned_[to_size(id)] = std::move(ranges);
   }
 
   void plan_heads() {
@@ -135,7 +135,7 @@ class OutputSplitter {
           all = all && can_make(s->k, heads.kv, plan) && can_make(s->v, heads.kv, plan);
       if (!all) continue;
       keep(plan);
-      planned_[index(o->out)] = heads.q;
+      planned_[to_size(o->out)] = heads.q;
       split_layers_.insert(o->layer);
     }
   }
@@ -143,7 +143,7 @@ class OutputSplitter {
   void plan_gates() {
     for (const Op& op : maker_.whole().ops) {
       const auto* o = std::get_if<op::Glu>(&op);
-      if (o == nullptr || planned_[index(o->out)]) continue;
+      if (o == nullptr || planned_[to_size(o->out)]) continue;
       const Ranges ranges = panels_of_ranks(width(o->out), ranks());
       std::map<ValueId, Ranges> plan;
       if (!can_make(o->out, ranges, plan)) continue;
@@ -156,12 +156,12 @@ class OutputSplitter {
   void plan_products() {
     std::vector<bool> routes(maker_.whole().values.size(), false);
     for (const Op& op : maker_.whole().ops)
-      if (const auto* o = std::get_if<op::Route>(&op)) routes[index(o->logits)] = true;
+      if (const auto* o = std::get_if<op::Route>(&op)) routes[to_size(o->logits)] = true;
     for (const Op& op : maker_.whole().ops) {
       const auto* o = std::get_if<op::Linear>(&op);
-      if (o == nullptr || planned_[index(o->out)] || routes[index(o->out)]) continue;
+      if (o == nullptr || planned_[to_size(o->out)] || routes[to_size(o->out)]) continue;
       if (width(o->out) <= kSplitColumns * (ranks() - 1)) continue;
-      planned_[index(o->out)] = panels_of_ranks(width(o->out), ranks());
+      planned_[to_size(o->out)] = panels_of_ranks(width(o->out), ranks());
     }
   }
 
@@ -169,7 +169,7 @@ class OutputSplitter {
 
   /// The id of a value's columns on this rank, made when an operator writes them; kNoId: none.
   ValueId new_part(ValueId id) {
-    const UnitRange range = own(*planned_[index(id)]);
+    const UnitRange range = own(*planned_[to_size(id)]);
     const ValueId part = range.count == 0 ? kNoId : maker_.new_value(id, range.count);
     parts_[id] = part;
     return part;
@@ -178,8 +178,8 @@ class OutputSplitter {
 
   /// The value with all columns.
   ValueId whole(ValueId id) {
-    if (id == kNoId || !planned_[index(id)] || !gathered_.insert(id).second) return id;
-    const Ranges& ranges = *planned_[index(id)];
+    if (id == kNoId || !planned_[to_size(id)] || !gathered_.insert(id).second) return id;
+    const Ranges& ranges = *planned_[to_size(id)];
     op::Gather gather;
     // Of ranks that share columns, the first sends them.
     std::int64_t covered = 0;
@@ -188,9 +188,9 @@ class OutputSplitter {
       gather.parts.push_back(next ? range.count : 0);
       if (next) covered = range.end();
     }
-    gather.x = gather.parts[static_cast<std::size_t>(maker_.split().rank)] == 0 ? kNoId : part(id);
+    gather.x = gather.parts[to_size(maker_.split().rank)] == 0 ? kNoId : part(id);
     gather.out = id;
-    gather.scored = scored_[index(id)];
+    gather.scored = scored_[to_size(id)];
     gather.codes = only_products_read(id);
     maker_.add(gather);
     return id;
@@ -202,7 +202,7 @@ class OutputSplitter {
       if (std::ranges::find(read, id) == read.end()) continue;
       const auto* o = std::get_if<op::Linear>(&op);
       if (o == nullptr) return false;
-      const std::optional<Ranges>& ranges = planned_[index(o->out)];
+      const std::optional<Ranges>& ranges = planned_[to_size(o->out)];
       if (ranges && std::ranges::any_of(*ranges, [](const UnitRange& range) { return range.count == 0; })) return false;
     }
     return true;
@@ -211,10 +211,10 @@ class OutputSplitter {
   void emit(const op::Linear& o) {
     op::Linear made = o;
     made.x = whole(o.x);
-    if (!planned_[index(o.out)]) return maker_.add(maker_.with_weights(made));
+    if (!planned_[to_size(o.out)]) return maker_.add(maker_.with_weights(made));
     made.out = new_part(o.out);
     if (made.out == kNoId) return;
-    const UnitRange range = own(*planned_[index(o.out)]);
+    const UnitRange range = own(*planned_[to_size(o.out)]);
     made.weight = maker_.part_of(o.weight, range);
     made.bias = maker_.part_of(o.bias, range);
     maker_.add(made);
@@ -223,7 +223,7 @@ class OutputSplitter {
   /// An operator over columns, whose inputs are split as its output is. adapt(operator, its columns here, all columns).
   template <class O, class Adapt>
   void emit_columns(O& made, std::initializer_list<ValueId*> read, const Adapt& adapt) {
-    if (!planned_[index(made.out)]) {
+    if (!planned_[to_size(made.out)]) {
       for (ValueId* id : read) *id = whole(*id);
       return maker_.add(maker_.with_weights(made));
     }
@@ -232,7 +232,7 @@ class OutputSplitter {
     if (made.out == kNoId) return;
     for (ValueId* id : read)
       if (*id != kNoId) *id = part(*id);
-    adapt(made, maker_.graph().values[index(made.out)].width, all);
+    adapt(made, maker_.graph().value(made.out).width, all);
     maker_.add(maker_.with_weights(made));
   }
   template <class O>
@@ -277,14 +277,14 @@ class OutputSplitter {
   }
 
   void emit(op::Experts o) {
-    const Shape& gate = maker_.whole().weights[index(o.gate)].shape;
+    const Shape& gate = maker_.whole().weights[to_size(o.gate)].shape;
     const Ranges inner = panels_of_ranks(gate[1], ranks()), out = panels_of_ranks(width(o.out), ranks());
     const auto none = [](const UnitRange& range) { return range.count == 0; };
     o.x = whole(o.x);
     o.route = whole(o.route);
     // A rank without a slice would not know which experts are chosen; stacks so small are on all ranks.
     if (std::ranges::any_of(inner, none) || std::ranges::any_of(out, none)) return maker_.add(maker_.with_weights(o));
-    planned_[index(o.out)] = out;
+    planned_[to_size(o.out)] = out;
     o.parts = counts(inner);
     o.gate = maker_.part_of(o.gate, own(inner));
     o.up = maker_.part_of(o.up, own(inner));

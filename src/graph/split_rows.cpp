@@ -3,6 +3,7 @@
 #include <map>
 #include <variant>
 
+#include "base/to_size.h"
 #include "graph/split_weights.h"
 
 namespace dllm {
@@ -44,8 +45,8 @@ class RowSplitter {
     op::Gather gather;
     gather.kind = GatherKind::kRows;
     gather.x = id;
-    gather.out = maker_.new_value(id, maker_.whole().values[static_cast<std::size_t>(id)].width);
-    gather.scored = scored_[static_cast<std::size_t>(id)];
+    gather.out = maker_.new_value(id, maker_.whole().value(id).width);
+    gather.scored = scored_[to_size(id)];
     gather.codes = only_the_head_reads(id);
     maker_.add(gather);
     return whole_[id] = gather.out;

@@ -11,6 +11,20 @@
 #include "hub/digest.h"
 
 namespace dllm::hub {
+namespace {
+
+/// In hexadecimal digits. `where` is what the bytes are of.
+Expected<std::string> finished(Digest& sum, const std::string& where) {
+  const auto digest = sum.finish();
+  if (!digest)
+    return Error{ErrorCode::kResource, "the digest cannot be computed", where, "is the algorithm switched off here?"};
+  std::string hex;
+  for (const unsigned char byte : *digest) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+}  // namespace
+
 DigestKind digest_kind(std::string_view etag) {
   const bool hex = std::ranges::all_of(etag, [](unsigned char c) { return std::isxdigit(c) != 0; });
   if (hex && etag.size() == 64) return DigestKind::kSha256;
@@ -37,15 +51,13 @@ Expected<std::string> file_digest(const std::string& path, DigestKind kind,
     done += count;
     if (progress && !progress(done)) return Error{ErrorCode::kCancelled, "the check was stopped", path, ""};
   }
-  if (auto digest = sum.finish()) return *std::move(digest);
-  return Error{ErrorCode::kResource, "the digest cannot be computed", path, "is the algorithm switched off here?"};
+  return finished(sum, path);
 }
 
 Expected<std::string> text_digest(std::string_view bytes) {
   Digest sum(Digest::Algorithm::kSha256);
   sum.add(bytes.data(), bytes.size());
-  if (auto digest = sum.finish()) return *std::move(digest);
-  return Error{ErrorCode::kResource, "the digest cannot be computed", "", ""};
+  return finished(sum, "");
 }
 
 }  // namespace dllm::hub

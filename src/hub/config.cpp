@@ -8,7 +8,6 @@
 
 #include "base/input_file.h"
 #include "base/os_files.h"
-#include "base/os_home.h"
 #include "base/try.h"
 #include "hub/text.h"
 

@@ -1,9 +1,6 @@
 #include "hub/digest.h"
 
-#include <fmt/format.h>
 #include <openssl/evp.h>
-
-#include <array>
 
 namespace dllm::hub {
 
@@ -24,13 +21,12 @@ bool Digest::add(const void* data, std::size_t size) {
   return impl_->sound;
 }
 
-std::optional<std::string> Digest::finish() {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+std::optional<std::vector<unsigned char>> Digest::finish() {
+  std::vector<unsigned char> digest(EVP_MAX_MD_SIZE);
   unsigned int length = 0;
   if (!impl_->sound || EVP_DigestFinal_ex(impl_->context.get(), digest.data(), &length) != 1) return std::nullopt;
-  std::string hex;
-  for (unsigned int i = 0; i < length; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
+  digest.resize(length);
+  return digest;
 }
 
 }  // namespace dllm::hub

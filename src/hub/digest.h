@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <string>
+#include <vector>
 
 namespace dllm::hub {
 
@@ -18,8 +18,8 @@ class Digest {
 
   /// False: refused.
   bool add(const void* data, std::size_t size);
-  /// In hexadecimal digits; nullopt: refused. Call it once, last.
-  std::optional<std::string> finish();
+  /// nullopt: refused. Call it once, last.
+  std::optional<std::vector<unsigned char>> finish();
 
  private:
   struct Impl;

@@ -1,9 +1,6 @@
-#include <fmt/format.h>
 #include <windows.h>
 // Its types are those of the header above.
 #include <bcrypt.h>
-
-#include <vector>
 
 #include "hub/digest.h"
 
@@ -35,12 +32,10 @@ bool Digest::add(const void* data, std::size_t size) {
   return impl_->sound;
 }
 
-std::optional<std::string> Digest::finish() {
-  std::vector<UCHAR> digest(impl_->length);
+std::optional<std::vector<unsigned char>> Digest::finish() {
+  std::vector<unsigned char> digest(impl_->length);
   if (!impl_->sound || BCryptFinishHash(impl_->hash, digest.data(), impl_->length, 0) < 0) return std::nullopt;
-  std::string hex;
-  for (const UCHAR byte : digest) hex += fmt::format("{:02x}", byte);
-  return hex;
+  return digest;
 }
 
 }  // namespace dllm::hub

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/to_size.h"
 #include "model/adapter.h"
 
 namespace dllm {
@@ -28,7 +29,7 @@ class AdapterInserter {
     for (Op& op : std::exchange(graph_.ops, {})) {
       auto* linear = std::get_if<op::Linear>(&op);
       const auto [first, last] = linear == nullptr ? std::pair(parts_.end(), parts_.end())
-                                                   : parts_.equal_range(graph_.weights[index(linear->weight)].name);
+                                                   : parts_.equal_range(graph_.weights[to_size(linear->weight)].name);
       if (first == last) {
         graph_.ops.push_back(op);
         continue;
@@ -42,8 +43,6 @@ class AdapterInserter {
   }
 
  private:
-  static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
   WeightId declare(const SourceTensor& tensor) {
     graph_.weights.push_back({.name = tensor.name, .shape = tensor.shape, .required = true, .adapter = true});
     return static_cast<WeightId>(graph_.weights.size()) - 1;
@@ -54,13 +53,13 @@ class AdapterInserter {
     return static_cast<ValueId>(graph_.values.size()) - 1;
   }
   ValueId like(ValueId other, std::string_view what) {
-    const Value from = graph_.values[index(other)];
+    const Value from = graph_.value(other);
     return value(fmt::format("{}.{}", from.name, what), from.rows, from.width);
   }
 
   /// out = sum + B (A x), for the rows that have the adapter; the last addition writes what the model reads.
   ValueId add(const BoundPart& part, ValueId x, ValueId sum, ValueId out, bool last) {
-    const Value from = graph_.values[index(out)];
+    const Value from = graph_.value(out);
     const ValueId small = value(fmt::format("{}.lora", from.name), from.rows, part.rank);
     const ValueId wide = like(out, "lora_b");
     const ValueId added = last && !part.drafts_only ? out : like(out, "lora_sum");

@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "model/architecture.h"
 #include "model/dense_transformer.h"
@@ -92,7 +93,7 @@ class MdlmFold {
   Expected<std::vector<GeneratedTensor>> run() {
     DLLM_TRY(std::vector<float> table, read("vocab_embed.embedding", {d_.width, d_.vocab}));
     for (std::int64_t row = 0; row < d_.vocab; ++row)
-      centre(std::span(table).subspan(at(row * d_.width), at(d_.width)));
+      centre(std::span(table).subspan(to_size(row * d_.width), to_size(d_.width)));
     put("token_embd.weight", {d_.width, d_.vocab}, std::move(table));
     DLLM_CHECK_OK(read_condition());
     for (std::int64_t layer = 0; layer < d_.layers; ++layer) DLLM_CHECK_OK(fold_layer(layer));
@@ -102,8 +103,6 @@ class MdlmFold {
   }
 
  private:
-  static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
-
   void put(std::string name, Shape shape, std::vector<float> values) {
     made_.push_back({std::move(name), std::move(values), std::move(shape)});
   }
@@ -122,7 +121,7 @@ class MdlmFold {
                    fmt::format("shape {}, but config.json asks for {}", to_string(tensor->shape), to_string(shape)),
                    full, ""};
     used_.insert(full);
-    std::vector<float> values(at(element_count(shape)));
+    std::vector<float> values(to_size(element_count(shape)));
     codec(tensor->type).dequantize(tensor->data.data(), values.data(), element_count(shape));
     return values;
   }
@@ -157,8 +156,8 @@ class MdlmFold {
     const SafeTensor* last = files_.find("backbone.sigma_map.mlp.2.weight");
     const bool matrices = first != nullptr && last != nullptr && first->shape.size() == 2 && last->shape.size() == 2;
     const std::int64_t waves = matrices ? first->shape[0] : 256, cond = matrices ? last->shape[1] : 128;
-    std::vector<float> time(at(waves), 0.f);
-    std::fill_n(time.begin(), at(waves / 2), 1.f);
+    std::vector<float> time(to_size(waves), 0.f);
+    std::fill_n(time.begin(), to_size(waves / 2), 1.f);
     DLLM_TRY(const auto w0, read("sigma_map.mlp.0.weight", {waves, cond}));
     DLLM_TRY(const auto b0, read("sigma_map.mlp.0.bias", {cond}));
     DLLM_TRY(const auto w2, read("sigma_map.mlp.2.weight", {cond, cond}));

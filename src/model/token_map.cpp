@@ -4,8 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "format/tensor_info.h"
 #include "numerics/tensor_type.h"
 
 namespace dllm {
@@ -26,15 +26,8 @@ Expected<std::vector<float>> read_token_map(std::string_view map, const Safetens
     if (!is_token_map(map, tensor.name)) continue;
     const std::size_t bytes = tensor.dtype == "I64" ? 8 : tensor.dtype == "I32" ? 4 : 0;
     if (bytes == 0 || tensor.shape.size() != 1) return tensor.why;
-    for (std::size_t at = 0; at < tensor.data.size(); at += bytes) {
-      std::int64_t wide = 0;
-      std::int32_t narrow = 0;
-      if (bytes == sizeof(wide))
-        std::memcpy(&wide, tensor.data.data() + at, sizeof(wide));
-      else
-        std::memcpy(&narrow, tensor.data.data() + at, sizeof(narrow)), wide = narrow;
-      tokens.push_back(static_cast<float>(wide) + static_cast<float>(tokens.size()));
-    }
+    for (const std::int64_t distance : whole_numbers(tensor.data, bytes))
+      tokens.push_back(static_cast<float>(distance) + static_cast<float>(tokens.size()));
   }
   return tokens;
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "numerics/mx_tensor.h"
-#include "quant/row_test_data.h"
+#include "quant/testing/row_test_data.h"
 
 namespace dllm {
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "base/to_size.h"
-#include "quant/row_test_data.h"
+#include "quant/testing/row_test_data.h"
 
 namespace dllm {
 namespace {

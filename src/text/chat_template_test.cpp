@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "text/test_data.h"
+#include "text/testing/test_data.h"
 
 namespace dllm {
 namespace {

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <string>
 
-#include "text/test_data.h"
 #include "text/testing/fuzz_entry.h"
+#include "text/testing/test_data.h"
 
 namespace dllm {
 namespace {

@@ -163,17 +163,16 @@ bool launched_on_host(const Launch& launch, std::int64_t rows) {
 
 namespace {
 
-using cpu::test::Random;
 using cpu::test::random_floats;
 using test::difference;
 using test::OperatorRig;
 using test::test_device;
 
 /// Operators with and without kernels, on memory of this process.
-class KernelsOnHost : public test::OnDevice {
+class KernelsOnHost : public test::OnOperators {
  protected:
   void SetUp() override {
-    test::OnDevice::SetUp();
+    OnOperators::SetUp();
     if (IsSkipped()) return;
 #ifdef DLLM_SANITIZED
     GTEST_SKIP() << "sanitizers do not know threads that take turns";
@@ -191,7 +190,7 @@ class KernelsOnHost : public test::OnDevice {
       kernels_.reset();
       test::stop_cuda_on_host(*test_device());
     }
-    test::OnDevice::TearDown();
+    OnOperators::TearDown();
   }
 
   DeviceCodes codes(std::int64_t numbers) {
@@ -204,8 +203,6 @@ class KernelsOnHost : public test::OnDevice {
               "");
   }
 
-  OperatorRig rig_;
-  Random random_{38};
   std::optional<Operators> shaders_, kernels_;
 };
 

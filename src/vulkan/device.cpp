@@ -68,8 +68,6 @@ DeviceFacts facts_of(const Instance& instance, VkPhysicalDevice physical) {
   if (features.twelve.bufferDeviceAddress == VK_FALSE) facts.lacks.emplace_back("bufferDeviceAddress");
   if (twelve.shaderSignedZeroInfNanPreserveFloat32 == VK_FALSE)
     facts.lacks.emplace_back("shaderSignedZeroInfNanPreserveFloat32");
-  if (!facts.has_float64 && !facts.keeps_subnormals)
-    facts.lacks.emplace_back("shaderFloat64 or shaderDenormPreserveFloat32");
   return facts;
 }
 

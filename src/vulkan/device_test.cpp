@@ -56,9 +56,9 @@ TEST(ChooseDevice, ByIndexOrPartOfTheName) {
 TEST(ChooseDevice, SaysWhatIsMissing) {
   EXPECT_EQ(choose_device({}, "").error().code, ErrorCode::kUnsupported);
   auto devices = some_devices();
-  devices[0].lacks = {"bufferDeviceAddress", "shaderFloat64 or shaderDenormPreserveFloat32"};
+  devices[0].lacks = {"bufferDeviceAddress", "shaderSignedZeroInfNanPreserveFloat32"};
   EXPECT_EQ(choose_device(devices, "0").error().what,
-            "llvmpipe lacks bufferDeviceAddress, shaderFloat64 or shaderDenormPreserveFloat32");
+            "llvmpipe lacks bufferDeviceAddress, shaderSignedZeroInfNanPreserveFloat32");
 }
 
 /// A device that computes like this processor, but for what `damage` changes.
@@ -95,9 +95,9 @@ float& result(Observation& seen, std::size_t i, Tested tested) {
   return seen.results[i][static_cast<std::size_t>(tested)];
 }
 
-/// Rounds fused multiply-adds twice, unless they are computed by float64.
+/// Rounds fused multiply-adds twice, unless they are computed by float64 or by integers.
 void round_twice(const Arithmetic& arithmetic, const SelfTestCases& cases, Observation& seen) {
-  if (arithmetic.form == ShaderForm::kFloat64) return;
+  if (arithmetic.form >= ShaderForm::kFloat64) return;
   for (std::size_t i = 0; i < cases.operands.size(); ++i) {
     const auto [a, b, c] = cases.operands[i];
     result(seen, i, Tested::kFused) = a * b + c;
@@ -117,9 +117,26 @@ TEST(SelfTest, FmaByFloat64WhereTheDeviceRoundsTwice) {
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->form, ShaderForm::kFloat64);
   EXPECT_FALSE(chosen->correct_division);
-  // Where the second rounding is that of a subnormal number, these are named too.
-  EXPECT_EQ(fake(true, false, round_twice).refusal(),
-            "card failed the self-test in fused multiply-adds, subnormal numbers");
+}
+
+/// Whatever the device does with fused multiply-adds and subnormal numbers.
+TEST(SelfTest, FmaByIntegersWhereThereIsNoFloat64) {
+  for (const bool keeps : {false, true}) {
+    const auto chosen = fake(keeps, false, round_twice).choose();
+    ASSERT_TRUE(chosen) << chosen.error().message();
+    EXPECT_EQ(chosen->form, ShaderForm::kIntegers);
+    EXPECT_EQ(chosen->description(), "fma by integers, subnormal numbers by their bits");
+  }
+  EXPECT_EQ(fake(true, false).choose()->form, ShaderForm::kNative) << "it is right, and faster";
+  EXPECT_EQ(fake(false, false).choose()->form, ShaderForm::kIntegers) << "it asks for nothing";
+}
+
+/// A driver that drops conversions between float64 and float32 has right integers.
+TEST(SelfTest, FmaByIntegersWhereFloat64IsWrong) {
+  const auto wrong = [](const Arithmetic& arithmetic, const SelfTestCases& cases, Observation& seen) {
+    if (arithmetic.form != ShaderForm::kIntegers) round_twice({ShaderForm::kNative}, cases, seen);
+  };
+  for (const bool keeps : {false, true}) EXPECT_EQ(fake(keeps, true, wrong).choose()->form, ShaderForm::kIntegers);
 }
 
 /// What NVIDIA's driver does: subnormal results of fused multiply-adds are zeros, unless the form guards against it.
@@ -134,7 +151,7 @@ TEST(SelfTest, GuardsWhereFusedMultiplyAddsFlush) {
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->form, ShaderForm::kGuarded);
   EXPECT_EQ(chosen->description(), "native fma, by float64 near subnormal numbers");
-  EXPECT_EQ(fake(true, false, flushed).refusal(), "card failed the self-test in subnormal numbers");
+  EXPECT_EQ(fake(true, false, flushed).choose()->form, ShaderForm::kIntegers);
 }
 
 /// Subnormal numbers are zeros unless a shader asks for them, which the device grants without announcing it.
@@ -150,7 +167,7 @@ TEST(SelfTest, AsksForWhatIsNotAnnouncedWhereNothingElseIsRight) {
   EXPECT_EQ(chosen->form, ShaderForm::kGuarded);
   EXPECT_EQ(fake(false, true).choose()->form, ShaderForm::kFloat64);
   const auto refusing = [&](const SelfTestCases& cases, const Arithmetic& arithmetic) -> Expected<Observation> {
-    if (arithmetic.form != ShaderForm::kFloat64) return Error{ErrorCode::kResource, "no", "", ""};
+    if (arithmetic.form < ShaderForm::kFloat64) return Error{ErrorCode::kResource, "no", "", ""};
     Observation seen = right_results(cases);
     flushed(arithmetic, cases, seen);
     return seen;
@@ -169,7 +186,7 @@ TEST(SelfTest, SaysWhatIsWrongInEachForm) {
   };
   EXPECT_EQ(fake(true, true, damaged).refusal(),
             "card failed the self-test in products (native fma); products (native fma, by float64 near subnormal "
-            "numbers); sums (fma by float64)");
+            "numbers); sums (fma by float64); products (fma by integers, subnormal numbers by their bits)");
 }
 
 /// A quotient or a root that is off by a unit, until it is corrected.
@@ -236,7 +253,6 @@ TEST(SelfTest, SubnormalNumbersByTheirBitsWhereNothingElseKeepsThem) {
               "fma by float64, subnormal numbers by their bits, corrected division, corrected square roots");
   }
   EXPECT_FALSE(fake(false, true, flushed(false)).choose());
-  EXPECT_FALSE(fake(true, false, flushed(true)).choose()) << "there is no float64";
 }
 
 TEST(SelfTest, KnowsWhereLoopsEnd) {
@@ -247,12 +263,18 @@ TEST(SelfTest, KnowsWhereLoopsEnd) {
   EXPECT_EQ(ending(20'000).refusal(), "card failed the self-test in loops, which end after 20000 of 200000 iterations");
 }
 
-TEST(SelfTest, NeedsFloat64OrSubnormalNumbers) { EXPECT_FALSE(fake(false, false).choose()); }
-
 TEST_F(OnDevice, PassesTheSelfTest) {
   const auto chosen = vulkan::test_device(test_device());
   ASSERT_TRUE(chosen) << chosen.error().message();
   RecordProperty("arithmetic", chosen->description());
+}
+
+/// No device here needs them: they are as right as what it has.
+TEST_F(OnDevice, IntegersGiveRightResults) {
+  const SelfTestCases cases = self_test_cases();
+  const auto seen = observer_of(test_device())(cases, {ShaderForm::kIntegers, true, true});
+  ASSERT_TRUE(seen) << seen.error().message();
+  EXPECT_EQ(faults_of(cases, *seen), std::vector<std::string>());
 }
 
 /// Quotients and roots are right over all exponents with corrections too, which a device may not need.

@@ -23,7 +23,6 @@
 namespace dllm::vulkan {
 namespace {
 
-using cpu::test::Random;
 using cpu::test::random_floats;
 using test::difference;
 using test::OperatorRig;
@@ -70,16 +69,14 @@ Arithmetic with_halves() {
   return arithmetic;
 }
 
-class Halves : public test::OnDevice {
+class Halves : public test::OnOperators {
  protected:
   void SetUp() override {
-    OnDevice::SetUp();
+    OnOperators::SetUp();
     if (test_device()) operators_.emplace(test_device(), with_halves());
   }
 
-  OperatorRig rig_;
   std::optional<Operators> operators_;
-  Random random_{38};
 };
 
 TEST_F(Halves, RowsAreRoundedOnceWithAPowerOfTwoEach) {

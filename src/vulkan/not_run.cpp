@@ -10,7 +10,6 @@ namespace {
 
 struct NotRun {
   const Graph& graph;
-  const DeviceFacts& facts;
 
   std::string operator()(const op::Embed&) const { return ""; }
   std::string operator()(const op::RmsNorm&) const { return ""; }
@@ -41,20 +40,18 @@ struct NotRun {
   std::string operator()(const op::Route& o) const {
     const std::int64_t experts = graph.value(o.logits).width;
     if (experts > kMostExperts) return fmt::format("{} experts; {} is the most", experts, kMostExperts);
-    return facts.has_float64 ? "" : "experts on a device without float64, in which their scores are added";
+    return "";
   }
   std::string operator()(const op::Experts&) const { return ""; }
 };
 
 }  // namespace
 
-std::string not_run(const Op& op, const Graph& graph, const DeviceFacts& facts) {
-  return std::visit(NotRun{graph, facts}, op);
-}
+std::string not_run(const Op& op, const Graph& graph) { return std::visit(NotRun{graph}, op); }
 
-Expected<void> check_operators(const Graph& graph, const DeviceFacts& facts) {
+Expected<void> check_operators(const Graph& graph) {
   for (const Op& op : graph.ops)
-    if (const std::string reason = not_run(op, graph, facts); !reason.empty())
+    if (const std::string reason = not_run(op, graph); !reason.empty())
       return Error{ErrorCode::kUnsupported,
                    fmt::format("the Vulkan backend does not run {} (operator {})", reason, op_name(op)),
                    "--backend vulkan", "leave the option out"};

@@ -116,19 +116,16 @@ constexpr std::int64_t kInvocations = 64;
 std::uint32_t word(std::int64_t number) { return static_cast<std::uint32_t>(number); }
 std::int64_t columns_of(std::int64_t items) { return (items + kInvocations - 1) / kInvocations; }
 
-/// As shaders/linear_floats.comp numbers the types.
-std::uint32_t number_of(TensorType type) { return type == TensorType::kF32 ? 0 : type == TensorType::kF16 ? 1 : 2; }
-
 /// As shaders/cache.glsl does.
 std::uint32_t number_of_cache(TensorType type) {
-  return type == TensorType::kQ8_0 ? 3 : type == TensorType::kQ4_0 ? 4 : number_of(type);
+  return type == TensorType::kQ8_0 ? 3 : type == TensorType::kQ4_0 ? 4 : float_number(type);
 }
 
 }  // namespace
 
 bool multiplies(const cpu::PackedFormat& format) {
   if (cpu::packs_floats(format)) return true;
-  return shader_number(format.codes).has_value() && shader_number(format.scales).has_value();
+  return code_number(format).has_value() && scale_number(format.scales).has_value();
 }
 
 Expected<const Operators::Compiled*> Operators::pipeline(std::string_view shader, const Constants& extra) {
@@ -136,7 +133,10 @@ Expected<const Operators::Compiled*> Operators::pipeline(std::string_view shader
   if (const auto found = pipelines_.find(key); found != pipelines_.end()) return &*found;
   PipelineConstants constants = arithmetic_.constants();
   for (std::size_t i = 0; i < extra.size(); ++i) constants[2 + i] = extra[i];
-  DLLM_TRY(Pipeline made, Pipeline::make(device_, shader, arithmetic_.form, constants));
+  // Routes add scores in float64, or by integers where there is none.
+  const bool integers = shader.starts_with("route_") && arithmetic_.fused64 == Fused64::kNone;
+  const ShaderForm form = integers ? ShaderForm::kIntegers : arithmetic_.form;
+  DLLM_TRY(Pipeline made, Pipeline::make(device_, shader, form, constants));
   return &*pipelines_.emplace(std::move(key), std::move(made)).first;
 }
 
@@ -247,8 +247,8 @@ Expected<Launch> Operators::linear(const DeviceMatrix& matrix, Address x, const 
   if (fits && runs(*forced_, format, usable)) plan = *forced_;
   if (plan.shader == ProductShader::kKernel) return product_kernel(plan, matrix, codes, bias, rows, out, pairs);
   if (each_pair) plan.rows = 1;
-  const Constants constants{*shader_number(format.codes),
-                            *shader_number(format.scales),
+  const Constants constants{*code_number(format),
+                            *scale_number(format.scales),
                             format.has_min ? 1U : 0U,
                             static_cast<std::uint32_t>(format.group),
                             static_cast<std::uint32_t>(format.zero),

@@ -297,9 +297,9 @@ bool multiplies(const cpu::PackedFormat& format);
 inline constexpr std::int64_t kMostExperts = 1024;
 
 /// Why the backend cannot run an operator: "a head_dim of 320; 256 is the most"; empty: it can.
-std::string not_run(const Op& op, const Graph& graph, const DeviceFacts& facts);
+std::string not_run(const Op& op, const Graph& graph);
 
 /// Errors: kUnsupported, if the graph has such an operator.
-Expected<void> check_operators(const Graph& graph, const DeviceFacts& facts);
+Expected<void> check_operators(const Graph& graph);
 
 }  // namespace dllm::vulkan

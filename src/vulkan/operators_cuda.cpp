@@ -161,7 +161,7 @@ Expected<Launch> Operators::product_kernel(const ProductPlan& plan, const Device
                                number(matrix.expert_bytes / 4),
                                flag(pairs.shared_rows),
                                format.zero,
-                               *shader_number(format.scales),
+                               *scale_number(format.scales),
                                flag(format.codes == cpu::Codes::kIq4)};
   const ProductKernel& shape = kProductKernels[plan.kernel];
   DLLM_TRY(Launch made, kernel(product_module(format), plan.name(), shape.threads, push,

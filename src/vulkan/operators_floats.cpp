@@ -6,6 +6,7 @@
 
 #include "base/try.h"
 #include "vulkan/operators.h"
+#include "vulkan/shader_numbers.h"
 
 namespace dllm::vulkan {
 namespace {
@@ -28,9 +29,6 @@ struct LinearFloatsPush {
   std::uint32_t k = 0, n = 0, panel_words = 0, has_bias = 0, used = 0, expert_words = 0, shared_rows = 0, zero = 0;
 };
 
-/// As shaders/linear_floats.comp numbers the types.
-std::uint32_t float_number(TensorType type) { return type == TensorType::kF32 ? 0 : type == TensorType::kF16 ? 1 : 2; }
-
 template <class Push>
 std::span<const std::byte> bytes_of(const Push& push) {
   static_assert(sizeof push <= kMostPushBytes);
@@ -38,6 +36,14 @@ std::span<const std::byte> bytes_of(const Push& push) {
 }
 
 std::uint32_t whole(std::int64_t number) { return static_cast<std::uint32_t>(number); }
+
+/// What both products are told of a matrix, in `push`.
+template <class Push>
+void describe(const DeviceMatrix& matrix, Address bias, const ExpertPairs& pairs, Push& push) {
+  push.k = whole(matrix.k), push.n = whole(matrix.n);
+  push.panel_words = whole(matrix.layout.bytes / 4), push.expert_words = whole(matrix.expert_bytes / 4);
+  push.has_bias = bias != 0 ? 1 : 0, push.used = whole(pairs.used), push.shared_rows = pairs.shared_rows ? 1 : 0;
+}
 
 }  // namespace
 
@@ -49,9 +55,7 @@ Expected<Launch> Operators::floats_product(const DeviceMatrix& matrix, Address x
   const Constants constants{float_number(matrix.format->type), 0, 0, 0, 0, of_pairs ? 1U : 0U, tile};
   DLLM_TRY(const Compiled* const compiled, pipeline("linear_floats", constants));
   LinearFloatsPush push{matrix.panels, x, bias, out, rows.count, pairs.route};
-  push.k = whole(matrix.k), push.n = whole(matrix.n);
-  push.panel_words = whole(matrix.layout.bytes / 4), push.expert_words = whole(matrix.expert_bytes / 4);
-  push.has_bias = bias != 0 ? 1 : 0, push.used = whole(pairs.used), push.shared_rows = pairs.shared_rows ? 1 : 0;
+  describe(matrix, bias, pairs, push);
   return launch_of(*compiled, bytes_of(push), (matrix.n + 63) / 64, tile);
 }
 
@@ -71,9 +75,8 @@ Expected<Launch> Operators::halves_product(const DeviceMatrix& matrix, const Dev
   // The largest weight becomes 2^15 to 2^16.
   const std::int32_t lost = *matrix.half_exponent - 30;
   LinearHalvesPush push{matrix.panels, codes.values, codes.scales, bias, out, rows.count, pairs.route};
-  push.k = whole(matrix.k), push.n = whole(matrix.n), push.half_words = whole(half_words(matrix.k));
-  push.panel_words = whole(matrix.layout.bytes / 4), push.expert_words = whole(matrix.expert_bytes / 4);
-  push.has_bias = bias != 0 ? 1 : 0, push.used = whole(pairs.used), push.shared_rows = pairs.shared_rows ? 1 : 0;
+  describe(matrix, bias, pairs, push);
+  push.half_words = whole(half_words(matrix.k));
   push.exponent = lost, push.scale = std::ldexp(1.f, lost - 112);
   const Constants constants{float_number(matrix.format->type), 0, 0, 0, 0, of_pairs ? 1U : 0U};
   DLLM_TRY(const Compiled* const compiled, pipeline(half_product(*units->half_shape, tile), constants));

@@ -25,13 +25,10 @@ using cpu::test::random_floats;
 using test::difference;
 using test::OperatorRig;
 
-class OperatorBits : public test::OnDevice {
+class OperatorBits : public test::OnOperators {
  protected:
   static Operators& device() { return OperatorRig::operators(); }
   static const cpu::KernelSet& scalar() { return *cpu::find_kernel_set("scalar"); }
-
-  OperatorRig rig_;
-  Random random_{38};
 };
 
 TEST_F(OperatorBits, RmsNorm) {
@@ -239,8 +236,9 @@ class Products : public OperatorBits, public testing::WithParamInterface<TensorT
     EXPECT_TRUE(units);
     if (!units) return all;
     const bool processor = (*units)->facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    constexpr TensorType kKinds[] = {TensorType::kQ4_0, TensorType::kQ8_0,   TensorType::kQ4_K, TensorType::kQ2_K,
-                                     TensorType::kQ6_K, TensorType::kIQ4_XS, TensorType::kMXFP4};
+    constexpr TensorType kKinds[] = {TensorType::kQ4_0,  TensorType::kQ8_0,  TensorType::kQ4_K,
+                                     TensorType::kQ2_K,  TensorType::kQ6_K,  TensorType::kIQ4_XS,
+                                     TensorType::kMXFP4, TensorType::kIQ1_S, TensorType::kIQ2_XS};
     if (cpu::packs_floats(format) || (processor && std::ranges::count(kKinds, format.type) == 0)) return all;
     const std::uint32_t layout = (*units)->layout.value_or(0);
     for (const ProductPlan& plan :
@@ -274,7 +272,9 @@ INSTANTIATE_TEST_SUITE_P(EveryType, Products,
                                          TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ5_1,
                                          TensorType::kQ4_K, TensorType::kQ5_K, TensorType::kQ6_K, TensorType::kMXFP4,
                                          TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kIQ4_NL, TensorType::kIQ4_XS,
-                                         TensorType::kNVFP4),
+                                         TensorType::kNVFP4, TensorType::kIQ1_S, TensorType::kIQ1_M,
+                                         TensorType::kIQ2_XXS, TensorType::kIQ2_XS, TensorType::kIQ2_S,
+                                         TensorType::kIQ3_XXS, TensorType::kIQ3_S),
                          name_of_type);
 
 TEST_F(OperatorBits, OddRowsOfBf16) {
@@ -296,28 +296,62 @@ TEST_F(OperatorBits, OddRowsOfBf16) {
   EXPECT_EQ(difference(rig_.get(out, 15), expected), "");
 }
 
+/// Scores of experts are added in float64, or in the same way by integers.
+TEST_F(OperatorBits, RoutesWithoutFloat64) {
+  Arithmetic none = device().arithmetic();
+  none.fused64 = Fused64::kNone;
+  Operators without(test_device(), none);
+  const std::int64_t rows = 9, experts = 70;
+  auto numbers = random_floats(random_, rows * experts, 8.f);
+  for (std::int64_t e = 0; e < experts; ++e) {
+    numbers[static_cast<std::size_t>(experts + e)] *= 13.f;                     // one expert has nearly all of the sum
+    numbers[static_cast<std::size_t>(2 * experts + e)] = e < 3 ? 1.f : -110.f;  // most scores are zero or nearly so
+    numbers[static_cast<std::size_t>(3 * experts + e)] = 0x1p-60f;
+  }
+  numbers[4 * experts + 5] = std::nanf("");
+  const auto logits = rig_.put(numbers), bias = rig_.put(random_floats(random_, experts));
+  const auto count = rig_.put(std::vector<std::int32_t>{static_cast<std::int32_t>(rows)});
+  const auto plan = rig_.put(std::vector<RowArgument>(rows));
+  for (const GateScore score : {GateScore::kSoftmax, GateScore::kSigmoid})
+    for (const bool normalize : {false, true}) {
+      op::Route route{};
+      route.used = 4, route.score = score, route.normalize = normalize, route.scale = 2.5f;
+      std::vector<std::vector<float>> seen;
+      for (Operators* const one : {&device(), &without}) {
+        const RouteScratch scratch{rig_.room(rows * experts), rig_.room(rows * experts)};
+        const auto out = rig_.room(rows * 8);
+        rig_.run(one->route_scores(route, experts, logits, normalize ? bias : 0, scratch), rows);
+        rig_.run(one->route_choice(route, experts, scratch, 0, plan, count, out), rows);
+        seen.push_back(rig_.get(scratch.scores, rows * experts));
+        const auto chosen = rig_.get(out, rows * 8);
+        seen.back().insert(seen.back().end(), chosen.begin(), chosen.end());
+      }
+      EXPECT_EQ(difference(seen[1], seen[0]), "") << normalize;
+    }
+}
+
 TEST(NotRun, FormatsWithoutAShader) {
-  for (const TensorType type : {TensorType::kF16, TensorType::kQ4_0, TensorType::kQ6_K, TensorType::kMXFP4})
-    EXPECT_TRUE(multiplies(*cpu::packed_format(type)));
+  for (const cpu::PackedFormat& format : cpu::kPackedFormats)
+    EXPECT_TRUE(multiplies(format)) << codec(format.type).name;
   cpu::PackedFormat unknown = *cpu::packed_format(TensorType::kQ4_0);
   unknown.scales = cpu::Scales::kNone;
   EXPECT_FALSE(multiplies(unknown));
+  cpu::PackedFormat unlisted = *cpu::packed_format(TensorType::kIQ3_S);
+  unlisted.values = cpu::Values::kNone;
+  EXPECT_FALSE(multiplies(unlisted));
 }
 
 TEST(NotRun, NamesWhatIsMissing) {
   Graph graph;
   graph.values = {{"logits", 1, 64}, {"many", 1, 2000}};
-  DeviceFacts facts;
-  EXPECT_EQ(not_run(op::Add{}, graph, facts), "");
+  EXPECT_EQ(not_run(op::Add{}, graph), "");
   op::Attention attention{};
   attention.head_dim = 2048;
-  EXPECT_EQ(not_run(attention, graph, facts), "a head_dim of 2048; 1024 is the most");
+  EXPECT_EQ(not_run(attention, graph), "a head_dim of 2048; 1024 is the most");
   op::Route route{};
-  EXPECT_EQ(not_run(route, graph, facts), "experts on a device without float64, in which their scores are added");
-  facts.has_float64 = true;
-  EXPECT_EQ(not_run(route, graph, facts), "");
+  EXPECT_EQ(not_run(route, graph), "");
   route.logits = 1;
-  EXPECT_EQ(not_run(route, graph, facts), "2000 experts; 1024 is the most");
+  EXPECT_EQ(not_run(route, graph), "2000 experts; 1024 is the most");
 }
 
 }  // namespace

@@ -30,10 +30,10 @@ std::int64_t longest_row(const Graph& graph) {
   return k;
 }
 
-/// Bytes of its codes, scales and sums.
+/// Bytes of such a row as int8: codes, scales and sums.
 std::int64_t code_bytes_of(const Graph& graph) {
   const std::int64_t k = longest_row(graph);
-  // A multiple of 64, so that both halves are aligned to what shaders load.
+  // A multiple of 64, so that both parts of Pass::codes_ are aligned to what shaders load.
   return (k + k / 32 * 4 + k / 16 * 4 + 63) / 64 * 64;
 }
 

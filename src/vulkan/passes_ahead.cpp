@@ -6,10 +6,16 @@
 namespace dllm::vulkan {
 namespace {
 
+/// Of sampling, whatever members it has.
+std::vector<double> members(const Sampling& sampling) {
+  std::vector<double> all;
+  Sampling::each(sampling, [&](const auto& member) { all.push_back(static_cast<double>(member)); });
+  return all;
+}
+
 bool same_request(const ScoreRequest& a, const ScoreRequest& b) {
-  return a.temperature == b.temperature && a.top_k == b.top_k && a.top_p == b.top_p && a.min_p == b.min_p &&
-         a.distribution == b.distribution && a.rules == b.rules && a.adjustments.tokens.empty() && a.queries.empty() &&
-         a.top_tokens == b.top_tokens && !a.logits && !a.hidden;
+  return members(a) == members(b) && a.distribution == b.distribution && a.rules == b.rules &&
+         a.adjustments.tokens.empty() && a.queries.empty() && a.top_tokens == b.top_tokens && !a.logits && !a.hidden;
 }
 
 bool same_setting(const SequenceStep& step, const SequenceStep& last) {

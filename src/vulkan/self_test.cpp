@@ -113,6 +113,8 @@ std::string_view name_of(ShaderForm form) {
       return "native fma, by float64 near subnormal numbers";
     case ShaderForm::kSubnormals:
       return "fma by float64, subnormal numbers by their bits";
+    case ShaderForm::kIntegers:
+      return "fma by integers, subnormal numbers by their bits";
     default:
       return "fma by float64";
   }
@@ -207,12 +209,16 @@ Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& 
   // ask are tried last on devices that do not announce it, and only where nothing else is right.
   const auto asks = [](ShaderForm form) { return form < ShaderForm::kFloat64; };
   std::vector<ShaderForm> forms{ShaderForm::kNative, ShaderForm::kGuarded, ShaderForm::kFloat64};
+  if (!facts.has_float64) forms = {ShaderForm::kNative};
   if (!facts.keeps_subnormals) std::ranges::stable_partition(forms, std::not_fn(asks));
   // Mesa says what its drivers for processors can.
   if (!facts.keeps_subnormals && facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU) std::erase_if(forms, asks);
+  // Integers are right everywhere, and slow: after all that asks for nothing that the device does not announce, or
+  // last.
+  const bool last = facts.has_float64 || facts.keeps_subnormals;
+  forms.insert(last ? forms.end() : forms.begin(), ShaderForm::kIntegers);
   for (std::size_t f = 0; f < forms.size(); ++f) {
     const ShaderForm form = forms[f];
-    if (!facts.has_float64 && (form != ShaderForm::kNative || !facts.keeps_subnormals)) continue;
     wrong.emplace_back(form, "");
     // Corrections cost a little: only where they are needed.
     for (const bool corrected : {false, true}) {
@@ -230,8 +236,9 @@ Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& 
         faults.push_back(fmt::format("loops, which end after {} of {} iterations", seen->rounds, cases.rounds));
       wrong.back().second = fmt::format("{}", fmt::join(faults, ", "));
     }
-    // The slowest, and the last resort where it may help.
-    if (form == ShaderForm::kFloat64 && wrong.back().second == kSubnormals) forms.push_back(ShaderForm::kSubnormals);
+    // Slower, and only where it may help.
+    if (form == ShaderForm::kFloat64 && wrong.back().second == kSubnormals)
+      forms.insert(forms.begin() + static_cast<std::ptrdiff_t>(f) + 1, ShaderForm::kSubnormals);
   }
   return Error{ErrorCode::kUnsupported, fmt::format("{} failed the self-test in {}", facts.name, described(wrong)),
                "--backend vulkan", "choose another device with --device; a newer driver may help"};

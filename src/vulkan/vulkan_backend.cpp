@@ -93,7 +93,7 @@ class DeviceBackend final : public VulkanBackend {
   Expected<void> load(const VulkanOptions& options) {
     const Graph graph = factory_({1, 1});
     DLLM_CHECK_OK(cpu::check_weights(graph, tables_));
-    DLLM_CHECK_OK(vulkan::check_operators(graph, device_->facts()));
+    DLLM_CHECK_OK(vulkan::check_operators(graph));
     // As in CpuBackend: a model that rotates K itself would have its rotation undone.
     const vulkan::CacheFormat kv{cpu::storage_type(options.kv, graph, tables_), desc_.online.query_key != 0};
     DLLM_TRY(const std::vector<cpu::KvShape> shapes, cpu::kv_shapes(graph, kv.type));

@@ -9,6 +9,8 @@ import tempfile
 import unittest
 
 DLLM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "dllm"
+#: `dllm bench` as short as it can be.
+QUICK = ("--no-peak", "--repetitions", "1", "--warmup", "0", "--min-time", "0", "-t", "1")
 
 
 def clean_environment(**extra):

@@ -286,8 +286,14 @@ class Run(CliCase):
                 self.ok("run", "Solve 17+4.", "--canvas-length", "16", "--block-length", "8", "--algorithm", algorithm,
                         "--cache", cache)
         self.ok("run", "Solve 17+4.", "--canvas-length", "16", "--window", "whole", "--compat", "--temp", "0.5",
-                "--top-k", "5",
-                "--top-p", "0.9", "--cfg-scale", "0.5")
+                "--top-k", "5", "--top-p", "0.9", "--cfg-scale", "0.5")
+
+    def test_settling_forwards_fewer_rows(self):
+        def rows(*words):
+            return json.loads(self.ok("run", "-n", "32", "--exact-length", "--algorithm", "low-confidence", *words,
+                                      "-o", "json", "hello").stdout)["stats"]["rows_forwarded"]
+        self.assertLess(rows("--cache", "dual", "--settle", "1"), rows("--cache", "dual"))
+        self.assertIn("--settle", self.fails(2, "run", "--cache", "prefix", "--settle", "1", "hello"))
 
     def test_same_tokens_at_any_thread_count(self):
         outputs = {self.ok("run", "Sort: b a c", "--canvas-length", "32", "--temp", "1", "-s", "3", "-t", t, "-o",

@@ -10,7 +10,7 @@ import pathlib
 import sys
 import unittest
 
-from cli_case import CliCase
+from cli_case import CliCase, needs_npu
 from ranks_case import HAS_RANKS, Worker, ranks
 from serve_case import Server
 
@@ -76,6 +76,21 @@ class SmolLm2Drafter(CliCase):
                 self.assertEqual(worker.finish()[0], 0)  # it says, as the first rank does, which bytes have no token
                 self.assertEqual(worker.told.count("received"), 2 if sent else 0, worker.told)
         self.assertEqual(len(list(cache.glob("*.gguf"))), 3, "two parts of the target, one drafter")
+
+    @needs_npu
+    def test_a_simulated_device_drafts(self):
+        """The drafter's passes and readings take time on the device. Its words may differ from those of `ar` there:
+        docs/design/npu-answers.md."""
+        def answer(*flags):
+            return json.loads(self.ok("run", "-m", FILES[0], "--backend", "npu", "-n", 16, "-o", "json", *flags,
+                                      PROMPTS[1]).stdout)
+
+        plain, drafted = answer("--mode", "ar"), answer("--draft-model", DRAFTER, "--draft-min", 4)
+        self.assertEqual(drafted["text"][:8], plain["text"][:8])
+        stats, time = drafted["stats"], drafted["virtual_time"]
+        self.assertGreater(stats["round_tokens"], stats["rounds"])
+        self.assertEqual(len(time["steps"]), stats["nfe"] + stats["rounds"], "it reads hidden states once a round")
+        self.assertEqual(len(plain["virtual_time"]["steps"]), plain["stats"]["nfe"])
 
     def test_a_server_drafts(self):
         body = {"messages": [{"role": "user", "content": PROMPTS[0]}], "max_tokens": 48, "temperature": 0}

@@ -76,8 +76,6 @@ struct ComparedPeaks {
   PeakMeter measure{};
   cpu::Peaks best{};  ///< the highest of each so far
 
-  /// Measures once. Errors: the meter's.
-  static Expected<ComparedPeaks> of(PeakMeter meter);
   /// Measures once more, for `best`. Errors: the meter's.
   Expected<void> again();
 };

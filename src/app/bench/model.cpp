@@ -103,12 +103,6 @@ TokenId bench_token(const ModelDesc& desc, std::uint64_t seed, Position position
   }
 }
 
-Expected<ComparedPeaks> ComparedPeaks::of(PeakMeter meter) {
-  ComparedPeaks peaks{std::move(meter)};
-  DLLM_TRY(peaks.best, peaks.measure());
-  return peaks;
-}
-
 Expected<void> ComparedPeaks::again() {
   DLLM_TRY(const cpu::Peaks now, measure());
   raise(best, now);
@@ -119,7 +113,8 @@ Expected<MaybePeaks> peaks_to_compare(const BackendEntry& backend, const LoadOpt
   auto meter = backend.peaks(load);
   if (!meter && meter.error().code == ErrorCode::kUnsupported && !asked) return MaybePeaks();
   if (!meter) return std::move(meter).error();
-  DLLM_TRY(ComparedPeaks peaks, ComparedPeaks::of(*std::move(meter)));
+  ComparedPeaks peaks{*std::move(meter)};
+  DLLM_TRY(peaks.best, peaks.measure());
   return MaybePeaks(std::move(peaks));
 }
 

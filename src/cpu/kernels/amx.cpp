@@ -2,8 +2,7 @@
 // rows, and attention in `bf16`.
 #define DLLM_ISA amx
 
-#include <cpuid.h>
-
+#include "base/instruction_set.h"
 #include "cpu/kernels/kernel_set.h"
 #include "cpu/kernels/simd_avx512.h"
 // the policy and the tiles must precede the kernels based on them
@@ -37,12 +36,6 @@ void attention(const AttentionArgs& args) {
   avx512::kKernels.attention(dots);
 }
 
-/// Tiles of BF16: CPUID leaf 7, EDX bit 22.
-bool has_bf16_tiles() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 22)) != 0;
-}
-
 }  // namespace
 
 const KernelSet& kernels();
@@ -51,7 +44,7 @@ const KernelSet& kernels() {
     KernelSet own = avx512::kKernels;
     own.name = "amx";
     own.prefers_super = true;
-    own.bf16_tiles = has_bf16_tiles();
+    own.bf16_tiles = runs(InstructionSet::kAmxBf16);
     own.exact_tile_rows = kExactTileRows;
     own.linear = linear;
     own.attention = attention;

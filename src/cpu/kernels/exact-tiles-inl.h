@@ -31,6 +31,7 @@ ExactRun* exact_run_of(const PackedFormat& format) {
   if (format.group == 16) return format.has_min ? exact_run<kHeight, 16, true> : exact_run<kHeight, 16, false>;
   return format.has_min ? exact_run<kHeight, 32, true> : exact_run<kHeight, 32, false>;
 }
+/// `height`: 9 (17 rows are two tiles) to 16.
 inline ExactRun* exact_run_for(const PackedFormat& format, std::int64_t height) {
   switch ((height + 1) / 2) {
     case 5:
@@ -51,12 +52,9 @@ void exact_codes(const PackedFormat& format, const PackedLayout& layout, const s
 #ifdef DLLM_PAIR_TILES
   const std::uint8_t* codes = panel + first * code_bytes(kCodes);
   const std::uint8_t* high = panel + layout.high + first * high_bytes(kCodes);
-  const std::uint8_t* const table = code_table(format);
   const __m512i zero = _mm512_set1_epi8(static_cast<char>(format.zero));
-  for (std::int64_t g = 0; g < groups; ++g, codes += code_bytes(kCodes), high += high_bytes(kCodes), out += 512)
-#pragma GCC unroll 8
-    for (int quad = 0; quad < 8; ++quad)
-      _mm512_storeu_si512(out + 64 * quad, _mm512_sub_epi8(pair_codes<kCodes>(codes, high, table, quad), zero));
+  decode_pair_codes<kCodes>(codes, high, code_table(format), groups, out,
+                            [zero](__m512i quad) { return _mm512_sub_epi8(quad, zero); });
 #else
   unpack_codes(format, layout, panel, first, groups, out);
   for (std::int64_t i = 0; i < groups * 512; ++i) out[i] = static_cast<std::uint8_t>(out[i] - format.zero);
@@ -82,6 +80,7 @@ class ExactChunk {
         codes_(with_codes(format_, []<Codes kCodes, bool>() -> ExactCodes* { return exact_codes<kCodes>; })) {
     _tile_loadconfig(&kExactConfigs.of[format_.group / 32][height_]);
   }
+  ~ExactChunk() { _tile_release(); }
 
   void run(std::int64_t n, std::int64_t n_end) {
     const std::int64_t panels = (n_end - n + kPanel - 1) / kPanel;
@@ -202,10 +201,9 @@ void exact_tiles_linear(const LinearArgs& args, std::int64_t n_begin, std::int64
   for (std::int64_t c = 0; c < chunks; ++c) {
     const std::int64_t first = args.rows * c / chunks, count = args.rows * (c + 1) / chunks - first;
     // Rows that L2 does not hold are used for several panels at a time, block by block.
-    const std::int64_t outputs = (count * args.k <= kExactResident ? 4 : kExactMostPanels) * kPanel;
+    const std::int64_t outputs = (count * args.k <= kResidentRows ? 4 : kExactMostPanels) * kPanel;
     ExactChunk chunk(args, first, count, own);
     for (std::int64_t n = n_begin; n < n_end; n += outputs) chunk.run(n, n_end - n < outputs ? n_end : n + outputs);
-    _tile_release();
   }
 }
 

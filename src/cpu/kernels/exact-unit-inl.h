@@ -26,8 +26,7 @@ constexpr std::int64_t kExactTileRows = 12;   ///< least rows: of fewer, decodin
 constexpr std::int64_t kExactBlock = 1024;    ///< K per block: codes as bytes and a tile of rows, 16 KiB of L1 each
 constexpr std::int64_t kExactMostRows = 256;  ///< of a chunk
 constexpr std::int64_t kExactMostPanels = 8;  ///< of a chunk: 128 KiB of totals
-constexpr std::int64_t kExactResident = 1024 * 1024;  ///< bytes of rows that stay in L2 beside weights and totals
-constexpr int kExactSums = 8;                         ///< groups whose sums wait at most, a power of two
+constexpr int kExactSums = 8;                 ///< groups whose sums wait at most, a power of two
 
 struct ExactScratch {
   std::uint8_t codes[kExactBlock * kPanel];                              ///< [k / 4][16 outputs][4 k]
@@ -100,7 +99,7 @@ struct ExactUnit {
   ExactAhead& ahead;
 };
 
-/// Begins the product of group `g`: zero, rows, weights, products; kTurn is g % 4. GCC's intrinsics take literals.
+// The parts of a product. kTurn is the group's number modulo 4, which says the tiles: GCC's intrinsics take literals.
 template <int kTurn>
 [[gnu::always_inline]] inline void exact_load_rows(const std::int8_t* rows, std::int64_t row_bytes) {
   tile_barrier();

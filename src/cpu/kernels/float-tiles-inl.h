@@ -27,11 +27,10 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-constexpr std::int64_t kBf16Block = 256;                 ///< K of a block
-constexpr std::int64_t kBf16Groups = 16;                 ///< of a chunk
-constexpr std::int64_t kBf16Pairs = kSuperPairs;         ///< of a chunk: 256 KiB of sums
-constexpr std::int64_t kBf16ResidentRows = 1024 * 1024;  ///< bytes of rows that stay in L2
-constexpr std::int64_t kBf16Ahead = 8 * kTileBytes;      ///< from the weights of a step to those to be prefetched
+constexpr std::int64_t kBf16Block = 256;             ///< K of a block
+constexpr std::int64_t kBf16Groups = 16;             ///< of a chunk
+constexpr std::int64_t kBf16Pairs = kSuperPairs;     ///< of a chunk: 256 KiB of sums
+constexpr std::int64_t kBf16Ahead = 8 * kTileBytes;  ///< from the weights of a step to those to be prefetched
 
 struct FloatTileScratch {
   float sums[kBf16Pairs][kBf16Groups][2][kTileWords];            ///< [16 rows][16 outputs]
@@ -229,7 +228,7 @@ void float_tiles_of(const LinearArgs& args, std::int64_t n_begin, std::int64_t n
   auto& own = *static_cast<FloatTileScratch*>(scratch);
   const std::int64_t first = args.grouped.first_row / kSuperRows;
   const std::int64_t last = (args.grouped.first_row + args.rows + kSuperRows - 1) / kSuperRows;
-  const bool resident = (last - first) * group_stride(Tiles::kForm, args.k) * 4 <= kBf16ResidentRows;
+  const bool resident = (last - first) * group_stride(Tiles::kForm, args.k) * 4 <= kResidentRows;
   const std::int64_t outputs = (resident ? 1 : kBf16Pairs) * 2 * kPanel;
   _tile_loadconfig(&kTileConfig);
   for (std::int64_t n = n_begin; n < n_end; n += outputs)

@@ -106,10 +106,7 @@ constexpr std::uint8_t kIq2Codes[16] = {51, 68, 86, 43, 35, 18, 0, 43};
 constexpr std::uint8_t kIq3XxsCodes[16] = {33, 37, 41, 45, 49, 53, 57, 62, 29, 25, 21, 17, 13, 9, 5, 0};
 constexpr std::uint8_t kIq3SCodes[16] = {16, 18, 20, 22, 24, 26, 28, 30, 14, 12, 10, 8, 6, 4, 2, 0};
 
-/// Whether codes index a table, and whether the format says which.
-constexpr bool listed(Codes codes) {
-  return codes == Codes::kListed4 || codes == Codes::kListed3 || codes == Codes::kListed3Halves;
-}
+/// Whether codes index a table.
 constexpr bool tabled(Codes codes) {
   return codes == Codes::kE2M1 || codes == Codes::kE2M1Halves || codes == Codes::kIq4 || listed(codes);
 }

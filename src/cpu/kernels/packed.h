@@ -60,10 +60,12 @@ constexpr bool in_pairs(Codes codes) {
          codes == Codes::kListed3Halves;
 }
 constexpr bool has_third_bit(Codes codes) { return in_pairs(codes) && codes != Codes::kTwoBits; }
-/// Whether some code means zero.
-constexpr bool has_zero_code(Codes codes) {
-  return codes != Codes::kIq4 && codes != Codes::kListed4 && codes != Codes::kListed3 && codes != Codes::kListed3Halves;
+/// Whether codes are places in the table that the format names (Values).
+constexpr bool listed(Codes codes) {
+  return codes == Codes::kListed4 || codes == Codes::kListed3 || codes == Codes::kListed3Halves;
 }
+/// Whether some code means zero.
+constexpr bool has_zero_code(Codes codes) { return codes != Codes::kIq4 && !listed(codes); }
 /// Bytes of 32 k of a panel: of the plane of codes, and of that of their high bits.
 constexpr std::int64_t code_bytes(Codes codes) { return codes == Codes::kByte ? 512 : in_pairs(codes) ? 128 : 256; }
 constexpr std::int64_t high_bytes(Codes codes) {

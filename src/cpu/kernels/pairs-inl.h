@@ -296,14 +296,14 @@ void pair_tile_of(std::int64_t height, const LinearArgs& args, const PairBlock& 
   }
 }
 
-/// Codes of one panel's block as bytes, [quad][16 outputs][4 k].
-template <Codes kCodes>
+/// finish(codes) of one panel's block as bytes, [quad][16 outputs][4 k].
+template <Codes kCodes, class Finish>
 void decode_pair_codes(const std::uint8_t* codes, const std::uint8_t* high, const std::uint8_t* table,
-                       std::int64_t groups, std::uint8_t* out) {
+                       std::int64_t groups, std::uint8_t* out, const Finish& finish) {
   for (std::int64_t g = 0; g < groups; ++g, codes += code_bytes(kCodes), high += high_bytes(kCodes), out += 512) {
 #pragma GCC unroll 8
     for (int quad = 0; quad < 8; ++quad)
-      _mm512_storeu_si512(out + 64 * quad, pair_codes<kCodes>(codes, high, table, quad));
+      _mm512_storeu_si512(out + 64 * quad, finish(pair_codes<kCodes>(codes, high, table, quad)));
   }
 }
 
@@ -329,7 +329,7 @@ void pair_rows(const LinearArgs& args, PairBlock block, const PairSums& sums) {
     if constexpr (narrower_than_byte(kCodes)) {
       for (int p = 0; p < 2; ++p) {
         decode_pair_codes<kCodes>(block.codes[p], block.high[p], block.codes_table, block.kc / kScaleBlock,
-                                  block.decoded[p]);
+                                  block.decoded[p], [](__m512i as_they_are) { return as_they_are; });
         block.codes[p] = block.decoded[p];
       }
       first = others = pair_tile_of<kCodes, kMin, PairScales::kMultiply, true>;

@@ -2,10 +2,6 @@
 
 #include "base/instruction_set.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 namespace dllm::cpu {
 namespace {
 
@@ -90,12 +86,6 @@ constexpr PeakTiles kPeakTiles;
 DLLM_PEAK_TILES(int8_tiles, "tdpbssd", kOnes)
 DLLM_PEAK_TILES(bf16_tiles, "tdpbf16ps", kSmall)
 
-/// Tiles of BF16: CPUID leaf 7, EDX bit 22.
-bool has_bf16_tiles() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return runs(InstructionSet::kAmx) && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 22)) != 0;
-}
-
 #elif defined(__aarch64__)
 
 #define DLLM_REPEAT_24(X) DLLM_REPEAT_16(X) DLLM_REPEAT_4(X, 16, 17, 18, 19) DLLM_REPEAT_4(X, 20, 21, 22, 23)
@@ -132,7 +122,7 @@ int list_peak_loops(PeakLoop (&loops)[kMaxPeakLoops]) {
   if (runs(InstructionSet::kAvx512)) loops[count++] = {"vfmadd231ps zmm", PeakKind::kF32, 16 * 32, f32_zmm};
   if (runs(InstructionSet::kAvx2)) loops[count++] = {"vfmadd231ps ymm", PeakKind::kF32, 12 * 16, f32_ymm};
   if (runs(InstructionSet::kAmx)) loops[count++] = {"tdpbssd", PeakKind::kInt8Tiles, 4 * 32768, int8_tiles};
-  if (has_bf16_tiles()) loops[count++] = {"tdpbf16ps", PeakKind::kBf16Tiles, 4 * 16384, bf16_tiles};
+  if (runs(InstructionSet::kAmxBf16)) loops[count++] = {"tdpbf16ps", PeakKind::kBf16Tiles, 4 * 16384, bf16_tiles};
 #elif defined(__aarch64__)
   if (runs(InstructionSet::kNeon)) loops[count++] = {"sdot", PeakKind::kInt8, 24 * 32, int8_sdot};
   if (runs(InstructionSet::kNeonI8mm)) loops[count++] = {"smmla", PeakKind::kInt8, 24 * 64, int8_smmla};

@@ -139,6 +139,11 @@ struct Dots<15> {
   }
 };
 
+/// sum plus the products of bytes and of signed ones, of which a pair fits 16 bits.
+inline __m256i add_quad(__m256i sum, __m256i bytes, __m256i x) {
+  return settled(_mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(bytes, x), _mm256_set1_epi16(1))));
+}
+
 /// One quad fits 16 bits.
 template <>
 struct Dots<127> : Dots<63> {
@@ -147,9 +152,8 @@ struct Dots<127> : Dots<63> {
   static constexpr bool kTwoSteps = false;
   template <int kLane>
   static Sum step(Sum sum, Ready w, Quads x) {
-    const __m256i a = quad<kLane>(x), ones = _mm256_set1_epi16(1);
-    return {settled(_mm256_add_epi32(sum.lo, _mm256_madd_epi16(_mm256_maddubs_epi16(w.lo, a), ones))),
-            settled(_mm256_add_epi32(sum.hi, _mm256_madd_epi16(_mm256_maddubs_epi16(w.hi, a), ones)))};
+    const __m256i a = quad<kLane>(x);
+    return {add_quad(sum.lo, w.lo, a), add_quad(sum.hi, w.hi, a)};
   }
 };
 
@@ -170,14 +174,11 @@ struct Dots<255> {
     return {{_mm256_abs_epi8(value.lo), _mm256_abs_epi8(value.hi)}, value};
   }
   static Sum begin(std::int32_t) { return set1(std::int32_t{0}); }
-  static __m256i one(__m256i sum, __m256i magnitude, __m256i value, __m256i a) {
-    const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(a, value));
-    return settled(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
-  }
   template <int kLane>
   static Sum step(Sum sum, const Ready& w, Quads x) {
     const __m256i a = quad<kLane>(x);
-    return {one(sum.lo, w.magnitude.lo, w.value.lo, a), one(sum.hi, w.magnitude.hi, w.value.hi, a)};
+    return {add_quad(sum.lo, w.magnitude.lo, _mm256_sign_epi8(a, w.value.lo)),
+            add_quad(sum.hi, w.magnitude.hi, _mm256_sign_epi8(a, w.value.hi))};
   }
   static I32 end(Sum sum, std::int32_t) { return sum; }
 };
@@ -189,14 +190,11 @@ struct SplitDots : Dots<255> {
     U8 magnitude, mask;
   };
   static Ready ready(U8 magnitude, U8 mask) { return {magnitude, mask}; }
-  static __m256i one(__m256i sum, __m256i magnitude, __m256i mask, __m256i a) {
-    const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_xor_si256(a, mask));
-    return settled(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
-  }
   template <int kLane>
   static Sum step(Sum sum, const Ready& w, Quads x) {
     const __m256i a = quad<kLane>(x);
-    return {one(sum.lo, w.magnitude.lo, w.mask.lo, a), one(sum.hi, w.magnitude.hi, w.mask.hi, a)};
+    return {add_quad(sum.lo, w.magnitude.lo, _mm256_xor_si256(a, w.mask.lo)),
+            add_quad(sum.hi, w.magnitude.hi, _mm256_xor_si256(a, w.mask.hi))};
   }
   /// Magnitudes of negative values, four a lane, of which a few fit 16 bits.
   static I32 take_apart(U8 value, std::uint8_t* magnitudes, std::uint8_t* masks) {

@@ -23,9 +23,8 @@
 namespace dllm::cpu::DLLM_ISA {
 namespace {
 
-constexpr std::int64_t kChunkGroups = 16;            ///< groups of 16 rows of a chunk
-constexpr std::int64_t kChunkPairs = kSuperPairs;    ///< pairs of panels of a chunk: 256 KiB of totals
-constexpr std::int64_t kResidentRows = 1024 * 1024;  ///< bytes of rows that stay in L2 next to weights and totals
+constexpr std::int64_t kChunkGroups = 16;          ///< groups of 16 rows of a chunk
+constexpr std::int64_t kChunkPairs = kSuperPairs;  ///< pairs of panels of a chunk: 256 KiB of totals
 
 /// Decoded steps of 128 k are kept until no group needs them: those of a unit, and the first of the following one. With
 /// one group two are enough, and a smaller part of L1 is a quarter faster.

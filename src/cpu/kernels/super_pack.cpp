@@ -220,8 +220,9 @@ float exponent_groups(const Weights& w, std::int64_t groups, Groups& to) {
 }
 
 /// One output of one super-block.
-template <Scheme kScheme, TensorType kType>
+template <TensorType kType>
 float pack_nibbles(const Weights& w, std::int64_t kc, int lane, const SuperLayout& layout, std::uint8_t* block) {
+  constexpr Scheme kScheme = scheme_of(kType);
   const std::int64_t padded = super_padded(kc);
   Groups groups;
   std::fill(std::begin(groups.table), std::end(groups.table), std::uint16_t{kSuperLevels});
@@ -278,7 +279,6 @@ float pack_bytes(const Weights& w, std::int64_t kc, int lane, std::uint8_t* bloc
 template <TensorType kType>
 void pack_type(const std::uint8_t* rows, std::int64_t row_bytes, int count, std::int64_t k, std::uint8_t* panel) {
   constexpr PackedFormat kFormat = *packed_format(kType);
-  constexpr Scheme kScheme = scheme_of(kType);
   const SuperLayout layout = super_layout(kType, k);
   Weights w;
   for (std::int64_t s = 0; s < super_blocks(k); ++s) {
@@ -286,10 +286,10 @@ void pack_type(const std::uint8_t* rows, std::int64_t row_bytes, int count, std:
     for (int lane = 0; lane < count; ++lane) {
       read_weights<kFormat>(rows + lane * row_bytes + k0 / kFormat.block_elems * kFormat.block_bytes, kc, w);
       float scale;
-      if constexpr (kScheme == Scheme::kBytes)
+      if constexpr (scheme_of(kType) == Scheme::kBytes)
         scale = pack_bytes<kFormat>(w, kc, lane, panel);
       else
-        scale = pack_nibbles<kScheme, kType>(w, kc, lane, layout, panel);
+        scale = pack_nibbles<kType>(w, kc, lane, layout, panel);
       std::memcpy(panel + size - 64 + lane * 4, &scale, 4);
     }
     panel += size;

@@ -7,6 +7,10 @@ namespace {
 
 constexpr std::int64_t kTileBytes = 1024, kTileWords = 256;
 
+/// If all rows of a product take at most this many bytes, they stay in L2 while panel after panel is multiplied, next
+/// to the panels' weights and sums.
+constexpr std::int64_t kResidentRows = 1024 * 1024;
+
 /// Palette 1: eight tiles of 16 rows of 64 bytes. Constant, so that no store to it can be delayed or omitted (GCC 12
 /// treats _tile_loadconfig as a read of eight bytes).
 struct alignas(64) TileConfig {

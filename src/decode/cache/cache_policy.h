@@ -8,6 +8,7 @@
 #include "backend/kv_cache.h"
 #include "backend/latency_table.h"
 #include "backend/step_plan.h"
+#include "base/to_size.h"
 #include "decode/canvas.h"
 #include "decode/decoder/decoder.h"
 #include "model/model_desc.h"
@@ -40,7 +41,7 @@ struct CacheContext {
   std::span<const std::int32_t> ages{};
 
   /// Passes made since the one that committed or changed the token: 0 is the last pass; -1: a mask, or the prompt.
-  std::int32_t age(Position position) const { return ages.empty() ? -1 : ages[static_cast<std::size_t>(position)]; }
+  std::int32_t age(Position position) const { return ages.empty() ? -1 : ages[to_size(position)]; }
 };
 
 /// Options of every policy that keeps rows.

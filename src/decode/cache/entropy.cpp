@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "decode/registry.h"
 
 namespace dllm {
@@ -62,8 +63,7 @@ class EntropyCache : public CachePolicy {
     for (Position p = 0; p < context.horizon; ++p)
       if (context.age(p) >= 0) tokens.push_back(p);
     std::ranges::stable_sort(tokens, {}, [&](Position p) { return context.age(p); });
-    if (tokens.size() > static_cast<std::size_t>(config_.recent_rows))
-      tokens.resize(static_cast<std::size_t>(config_.recent_rows));
+    if (tokens.size() > to_size(config_.recent_rows)) tokens.resize(to_size(config_.recent_rows));
     return tokens;
   }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace dllm {
 
 bool KeptFront::spares_row(const DenoisePass& pass, PositionRange window, bool fresh) const {
@@ -20,7 +22,7 @@ bool KeptFront::keeps(const DenoisePass& pass, PositionRange window) const {
 
 void KeptFront::keep(const DenoisePass& pass, PositionRange window, const Scores& scores) {
   if (!keeps(pass, window)) return;
-  const auto row = static_cast<std::size_t>(pass.score_of_wanted.front());
+  const auto row = to_size(pass.score_of_wanted.front());
   const auto top = top_of(scores, row);
   kept_ = Prediction{scores.rows[row], {top.begin(), top.end()}};
 }
@@ -34,9 +36,8 @@ std::vector<Candidate> candidates_of(const DenoisePass& pass, const Scores& scor
     while (query < pass.queries.size() && pass.queries[query].position == pass.wanted[i]) ++query;
     const auto queried = std::span(scores.queried).subspan(first, query - first);
     const std::int32_t row = pass.score_of_wanted[i];
-    result.push_back(row == DenoisePass::kKept
-                         ? candidate_of(pass.wanted[i], front.score(), queried, front.top(), {})
-                         : candidate_of(pass.wanted[i], scores, static_cast<std::size_t>(row), queried));
+    result.push_back(row == DenoisePass::kKept ? candidate_of(pass.wanted[i], front.score(), queried, front.top(), {})
+                                               : candidate_of(pass.wanted[i], scores, to_size(row), queried));
   }
   return result;
 }

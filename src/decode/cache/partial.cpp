@@ -14,6 +14,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/to_size.h"
 #include "decode/registry.h"
 
 namespace dllm {
@@ -62,7 +63,7 @@ class PartialCache : public CachePolicy {
  private:
   /// Records the pass in which each position last showed a new token.
   void note_changes(const CacheContext& context) {
-    const auto size = static_cast<std::size_t>(context.canvas.size());
+    const auto size = to_size(context.canvas.size());
     if (shown_.empty()) {
       shown_.assign(size, -1);
       changed_.assign(size, 0);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
 
@@ -54,7 +55,7 @@ class Cover : public Decoder {
       if (since > 0) ranked.emplace_back(-(1 - token.probability) * (1 + since), position);
     }
     std::ranges::sort(ranked);
-    if (ranked.size() > static_cast<std::size_t>(seeds_)) ranked.resize(static_cast<std::size_t>(seeds_));
+    if (ranked.size() > to_size(seeds_)) ranked.resize(to_size(seeds_));
     std::vector<Position> result;
     for (const auto& [rank, position] : ranked) result.push_back(position);
     std::ranges::sort(result);
@@ -85,7 +86,7 @@ class Cover : public Decoder {
   };
 
   std::vector<Edit> draft_edits(std::span<const Candidate> candidates) const {
-    const auto sure = static_cast<std::size_t>(std::ranges::count_if(candidates, [&](const Candidate& candidate) {
+    const auto sure = to_size(std::ranges::count_if(candidates, [&](const Candidate& candidate) {
       return candidate.eligible && candidate.confidence >= config_.threshold;
     }));
     return commit_best(candidates, std::max<std::size_t>(sure, 1),

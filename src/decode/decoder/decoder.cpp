@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace dllm {
 
 std::vector<Position> Decoder::wanted(const DecodeContext& context) {
@@ -58,8 +60,8 @@ std::vector<Edit> commit_best(std::span<const Candidate> candidates, std::size_t
 }
 
 std::vector<std::int32_t> transfer_schedule(std::int32_t masks, std::int32_t steps) {
-  std::vector<std::int32_t> counts(static_cast<std::size_t>(steps), masks / steps);
-  for (std::int32_t i = 0; i < masks % steps; ++i) ++counts[static_cast<std::size_t>(i)];
+  std::vector<std::int32_t> counts(to_size(steps), masks / steps);
+  for (std::int32_t i = 0; i < masks % steps; ++i) ++counts[to_size(i)];
   return counts;
 }
 

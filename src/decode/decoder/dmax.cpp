@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
 
@@ -116,7 +117,7 @@ class Dmax : public Decoder {
     double rest = 1 - candidate.confidence;
     for (const TopToken& other : candidate.top) {
       if (other.token == mask || other.token == candidate.token) continue;
-      if (mixture.size() == static_cast<std::size_t>(config_.mixed_tokens)) break;
+      if (mixture.size() == to_size(config_.mixed_tokens)) break;
       const double p = probability_of(candidate, other.logit);
       mixture.push_back({other.token, static_cast<float>(p)});
       rest -= p;

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/to_size.h"
 #include "decode/decoder/edit_rows.h"
 #include "decode/decoder/previous_token_penalty.h"
 #include "decode/decoder/seen_states.h"
@@ -101,7 +102,7 @@ class DraftEdit : public Decoder {
 
   /// The begin of the window that many before the current one, or of the first.
   Position first_editable(std::int32_t before) const {
-    return begins_[begins_.size() - std::min(static_cast<std::size_t>(before) + 1, begins_.size())];
+    return begins_[begins_.size() - std::min(to_size(before) + 1, begins_.size())];
   }
 
   /// A pass over a window without masks.
@@ -114,8 +115,7 @@ class DraftEdit : public Decoder {
     }
     std::vector<TokenId> state = tokens(canvas, candidates);
     seen_.insert(state);
-    for (const Edit& edit : result)
-      state[static_cast<std::size_t>(edit.position - candidates[0].position)] = edit.token;
+    for (const Edit& edit : result) state[to_size(edit.position - candidates[0].position)] = edit.token;
     settled_ = seen_.contains(state);  // no change, or the edits would repeat a state
     if (settled_) result.clear();
   }
@@ -128,7 +128,7 @@ class DraftEdit : public Decoder {
       masked.push_back(candidate);
       if (candidate.eligible && candidate.confidence > config_.threshold) confident.push_back(commit(candidate));
     }
-    const auto least = static_cast<std::size_t>(config_.num_to_transfer);
+    const auto least = to_size(config_.num_to_transfer);
     if (confident.size() >= least) return confident;
     return commit_best(masked, least, [](const Candidate& candidate) { return candidate.log_odds; });
   }

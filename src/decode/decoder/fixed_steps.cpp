@@ -1,5 +1,6 @@
 // LLaDA's samplers with a fixed number of steps per block (arXiv 2502.09992): step t commits n[t] positions, the most
 // confident ones (low-confidence remasking) or random ones.
+#include "base/to_size.h"
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
 
@@ -14,7 +15,7 @@ class FixedSteps : public Decoder {
       : steps_(options.steps_of(context)), length_(context.length), ranking_(ranking) {}
 
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
-    const auto count = static_cast<std::size_t>(counts(context, 1).front());
+    const auto count = to_size(counts(context, 1).front());
     return commit_best(candidates, count, [&](const Candidate& candidate) {
       if (ranking_ == Ranking::kConfidence) return candidate.log_odds;
       return uniform01(context.rng, RngPurpose::kConfidence, context.step,
@@ -38,7 +39,7 @@ class FixedSteps : public Decoder {
     // Steps can run out with masks left if some predictions were masks; the rest is committed one by one.
     std::vector<std::int32_t> counts;
     for (std::int32_t step = context.window_step; step < context.window_step + passes; ++step)
-      counts.push_back(step < steps ? schedule[static_cast<std::size_t>(step)] : 1);
+      counts.push_back(step < steps ? schedule[to_size(step)] : 1);
     return counts;
   }
 

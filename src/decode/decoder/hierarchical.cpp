@@ -13,6 +13,7 @@
 // leave as many masks as before; the progress rule applies once a state repeats.
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "decode/decoder/seen_states.h"
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
@@ -58,8 +59,8 @@ class Hierarchical : public Decoder {
     std::vector<Place> places = open_places(context, candidates);
     choose_best_of_runs(places);
     for (Place& place : places) place.chosen |= place.eligible() && place.confidence() > config_.threshold;
-    const auto doubtful = static_cast<std::size_t>(
-        std::count_if(places.begin(), places.end(), [](const Place& place) { return !place.masked; }));
+    const auto doubtful =
+        to_size(std::count_if(places.begin(), places.end(), [](const Place& place) { return !place.masked; }));
     choose_at_least(places, doubtful + 1);
     if (!upstream_) return edits(places);
     std::vector<Edit> result = upstream_edits(places, context.canvas.mask());
@@ -106,8 +107,7 @@ class Hierarchical : public Decoder {
     std::stable_sort(ranked.begin(), ranked.end(),
                      [](const Place* a, const Place* b) { return a->candidate->log_odds > b->candidate->log_odds; });
     if (!ranked.empty()) ranked.front()->chosen = true;
-    auto chosen = static_cast<std::size_t>(
-        std::count_if(places.begin(), places.end(), [](const Place& place) { return place.chosen; }));
+    auto chosen = to_size(std::count_if(places.begin(), places.end(), [](const Place& place) { return place.chosen; }));
     for (Place* place : ranked) {
       if (chosen >= count) break;
       if (place->chosen) continue;

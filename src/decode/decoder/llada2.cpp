@@ -7,6 +7,7 @@
 // prediction like any other: committing it wastes a place. Masks left by the last pass stay.
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
 
@@ -28,9 +29,9 @@ class Llada2 : public Decoder {
   std::vector<Edit> decode(const DecodeContext& context, std::span<const Candidate> candidates) override {
     const Position length = context.window.end - context.window.begin;
     const std::int32_t steps = compat_ ? std::max(1, steps_) : window_steps(steps_, length_, length);
-    const auto t = static_cast<std::size_t>(context.window_step);
+    const auto t = to_size(context.window_step);
     const auto schedule = transfer_schedule(length, steps);
-    const auto share = static_cast<std::size_t>(t < schedule.size() ? schedule[t] : 1);
+    const auto share = to_size(t < schedule.size() ? schedule[t] : 1);
 
     std::vector<Edit> result;
     for (const Candidate& candidate : candidates)

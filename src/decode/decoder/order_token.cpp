@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/to_size.h"
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
 
@@ -73,7 +74,7 @@ class OrderToken : public Decoder {
     if (!acted_) return {};
     // The canvas shows the best state that is not done; of several that are, the best.
     const auto open = std::ranges::find_if(states_, [](const State& state) { return state.masks() > 0; });
-    shown_ = open == states_.end() ? 0 : static_cast<std::size_t>(open - states_.begin());
+    shown_ = open == states_.end() ? 0 : to_size(open - states_.begin());
     window_ = context.window;
     return edits_to(states_[shown_], context.canvas, context.window);
   }
@@ -105,7 +106,7 @@ class OrderToken : public Decoder {
   static std::vector<Edit> edits_to(const State& state, const Canvas& canvas, PositionRange window) {
     std::vector<Edit> edits;
     for (Position p = window.begin; p < window.end; ++p) {
-      const auto at = static_cast<std::size_t>(p - window.begin);
+      const auto at = to_size(p - window.begin);
       const TokenId token = state.tokens[at];
       const double confidence = std::exp(state.log_probability[at]);
       if (token == -1 && !canvas.masked(p)) edits.push_back({p, canvas.mask(), EditKind::kRemask, confidence});
@@ -119,7 +120,7 @@ class OrderToken : public Decoder {
   /// The states after a pass of this one.
   void continue_with(State state, std::span<const Candidate> candidates, Position begin, TokenId mask,
                      std::vector<State>& next) const {
-    const auto at = [&](const Candidate& candidate) { return static_cast<std::size_t>(candidate.position - begin); };
+    const auto at = [&](const Candidate& candidate) { return to_size(candidate.position - begin); };
     std::vector<const Candidate*> ranked;
     for (const Candidate& candidate : candidates) {
       state.log_probability[at(candidate)] = std::log(std::max(candidate.confidence, 1e-30));
@@ -135,7 +136,7 @@ class OrderToken : public Decoder {
       follows.put(at(*ranked[i]), ranked[i]->token, ranked[i]->confidence);
     next.push_back(std::move(follows));
     if (sure > 0) return;
-    const auto most = static_cast<std::size_t>(config_.alternatives);
+    const auto most = to_size(config_.alternatives);
     for (std::size_t i = 1; i <= most && i < ranked.size(); ++i) {
       next.push_back(state);
       next.back().put(at(*ranked[i]), ranked[i]->token, ranked[i]->confidence);
@@ -153,7 +154,7 @@ class OrderToken : public Decoder {
     std::ranges::stable_sort(states, std::ranges::greater{}, &State::likelihood);
     std::vector<State> kept;
     for (State& state : states) {
-      if (kept.size() == static_cast<std::size_t>(config_.beams)) break;
+      if (kept.size() == to_size(config_.beams)) break;
       if (std::ranges::none_of(kept, [&](const State& other) { return other.tokens == state.tokens; }))
         kept.push_back(std::move(state));
     }

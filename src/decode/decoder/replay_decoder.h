@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "decode/decoder/decoder.h"
 #include "decode/loop/pass_replay.h"
 #include "dllm/pass_record.h"
@@ -31,7 +32,7 @@ class ScheduledCommits {
 
   /// The pass that commits a position of the answer; -1: none does.
   std::int32_t pass_of(Position p) const {
-    return p < static_cast<Position>(schedule_.pass_of.size()) ? schedule_.pass_of[static_cast<std::size_t>(p)] : -1;
+    return p < static_cast<Position>(schedule_.pass_of.size()) ? schedule_.pass_of[to_size(p)] : -1;
   }
   /// The token committed there.
   TokenId token_at(Position p, TokenId predicted) const;

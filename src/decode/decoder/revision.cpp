@@ -27,6 +27,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/to_size.h"
 #include "decode/decoder/reviser.h"
 #include "decode/registry.h"
 
@@ -277,7 +278,7 @@ class Revision : public Decoder, public Reviser {
       if (entry.first < end) behind.push_back(entry);
     std::stable_sort(behind.begin(), behind.end(),
                      [this](const auto& a, const auto& b) { return sooner(a.second, b.second); });
-    const auto most = static_cast<std::size_t>(rows);
+    const auto most = to_size(rows);
     if (behind.size() > most) behind.resize(most);
     std::vector<Position> result;
     for (const auto& [position, state] : behind) result.push_back(position);

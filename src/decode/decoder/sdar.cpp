@@ -8,6 +8,7 @@
 // tokens, the prompt's among them; here they stay.
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
 
@@ -52,8 +53,8 @@ class Sdar : public Decoder {
     const Position masks = compat_ ? context.window.end - context.window.begin : context.window_masks_at_start;
     const std::int32_t steps = compat_ ? std::max(1, steps_) : window_steps(steps_, length_, masks);
     const auto schedule = transfer_schedule(masks, steps);
-    const auto t = static_cast<std::size_t>(context.window_step);
-    return static_cast<std::size_t>(t < schedule.size() ? schedule[t] : 1);
+    const auto t = to_size(context.window_step);
+    return to_size(t < schedule.size() ? schedule[t] : 1);
   }
 
   double threshold_;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
 
@@ -140,7 +141,7 @@ class T2m : public Decoder {
   }
 
   std::vector<Edit> draft_edits(std::span<const Candidate> masks) const {
-    const auto sure = static_cast<std::size_t>(std::ranges::count_if(
+    const auto sure = to_size(std::ranges::count_if(
         masks, [&](const Candidate& mask) { return mask.eligible && mask.confidence > config_.threshold; }));
     return commit_best(masks, std::max<std::size_t>(sure, 1), [](const Candidate& mask) { return mask.log_odds; });
   }

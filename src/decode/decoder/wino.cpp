@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "decode/decoder/shared_rows.h"
 #include "decode/registry.h"
 
@@ -61,7 +62,7 @@ class Wino : public Decoder {
   std::vector<Edit> wide_in(std::span<const Candidate> masks) const {
     const auto share = static_cast<std::size_t>(0.7 * static_cast<double>(masks.size()));
     const std::size_t most = std::min<std::size_t>(std::max<std::size_t>(share, 5), 20);
-    const auto sure = static_cast<std::size_t>(std::ranges::count_if(
+    const auto sure = to_size(std::ranges::count_if(
         masks, [&](const Candidate& mask) { return mask.eligible && mask.confidence > config_.threshold; }));
     return commit_best(masks, std::clamp<std::size_t>(sure, 1, most),
                        [](const Candidate& mask) { return mask.log_odds; });

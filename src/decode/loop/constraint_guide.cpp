@@ -6,6 +6,7 @@
 #include <span>
 
 #include "backend/kept_tokens.h"
+#include "base/to_size.h"
 
 namespace dllm {
 namespace {
@@ -67,8 +68,7 @@ Expected<void> ConstraintGuide::apply(const Canvas& canvas, const DenoisePass& p
   const std::size_t vocabulary = scores.logits.size() / scores.rows.size();
   std::vector<std::span<const float>> rows;
   for (std::size_t i = 0; i < candidates.size(); ++i)
-    rows.push_back(
-        std::span(scores.logits).subspan(static_cast<std::size_t>(pass.score_of_wanted[i]) * vocabulary, vocabulary));
+    rows.push_back(std::span(scores.logits).subspan(to_size(pass.score_of_wanted[i]) * vocabulary, vocabulary));
   return apply(canvas, rows, candidates);
 }
 
@@ -79,9 +79,9 @@ Expected<void> ConstraintGuide::apply(const Canvas& canvas, std::span<const std:
   // Behind the last position that is given or predicted, all are alike.
   Position last = std::min(end, canvas.size());
   while (last > begin && canvas.masked(last - 1) && last - 1 > candidates.back().position) --last;
-  std::vector<constrain::Slot> slots(static_cast<std::size_t>(last - begin));
+  std::vector<constrain::Slot> slots(to_size(last - begin));
   for (Position p = begin; p < last; ++p)
-    if (!canvas.masked(p)) slots[static_cast<std::size_t>(p - begin)].token = canvas.token(p);
+    if (!canvas.masked(p)) slots[to_size(p - begin)].token = canvas.token(p);
   std::vector<std::size_t> masks, reviewed;
   for (std::size_t i = 0; i < candidates.size(); ++i)
     (canvas.masked(candidates[i].position) ? masks : reviewed).push_back(i);
@@ -89,7 +89,7 @@ Expected<void> ConstraintGuide::apply(const Canvas& canvas, std::span<const std:
   if (!drawing_)
     for (const std::span<const float> logits : rows) weights.add(logits);
   const auto choose = [&](const std::vector<std::size_t>& among) {
-    const auto place_of = [&](std::size_t i) { return static_cast<std::size_t>(candidates[i].position - begin); };
+    const auto place_of = [&](std::size_t i) { return to_size(candidates[i].position - begin); };
     for (const std::size_t i : among) slots[place_of(i)] = {.row = static_cast<std::int32_t>(i)};
     const auto path = complete(slots, rows, weights, begin, end - last);
     if (!path) return false;
@@ -97,7 +97,7 @@ Expected<void> ConstraintGuide::apply(const Canvas& canvas, std::span<const std:
       const TokenId token = (*path)[place_of(i)];
       slots[place_of(i)] = {.token = token};
       if (token != candidates[i].token)
-        candidates[i] = with_token(candidates[i], token, rows[i][static_cast<std::size_t>(token)], beta_);
+        candidates[i] = with_token(candidates[i], token, rows[i][to_size(token)], beta_);
     }
     return true;
   };
@@ -121,7 +121,7 @@ std::vector<Edit> ConstraintGuide::keep(const Canvas& canvas, std::vector<Edit> 
   while (std::ranges::any_of(edits, revises)) {
     std::vector<constrain::Slot> slots = completed_;
     for (const Edit& edit : edits) {
-      const auto at = static_cast<std::size_t>(edit.position - begin);
+      const auto at = to_size(edit.position - begin);
       if (revises(edit)) slots[at] = {.token = edit.token};
       if (edit.kind == EditKind::kRemask) slots[at] = {};
     }

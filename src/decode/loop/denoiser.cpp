@@ -6,6 +6,7 @@
 #include <cassert>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "decode/decoder/reviser.h"
 #include "decode/loop/shadow_rows.h"
@@ -249,7 +250,7 @@ ScoreRequest Denoiser::request(const Canvas& canvas, const DenoisePass& pass, st
 Expected<DenoiseStep> Denoiser::absorb_one(std::span<const Scores> scores) {
   request_ = &prepared_.front().request;
   for (const RowMixture& mixture : prepared_.front().plan.mixtures) {
-    const Position p = prepared_.front().plan.rows[static_cast<std::size_t>(mixture.row)].position;
+    const Position p = prepared_.front().plan.rows[to_size(mixture.row)].position;
     if (mixture.instead) cache_.invalidate({p, p + 1});  // no other row may see what only this pass read
   }
   Expected<DenoiseStep> step = pass_.checks ? absorb_check(scores) : absorb_pass(scores);

@@ -259,7 +259,7 @@ void ModeLoop::cut(std::span<const RowScore> rows) {
       rows, [this](const RowScore& row) { return row.confidence < options_.mode.draft.draft_cut; });
   if (unsure == rows.end()) return;
   block_.end = unsure->position;
-  draft_.resize(static_cast<std::size_t>(block_.size()));
+  draft_.resize(to_size(block_.size()));
 }
 
 /// The decoder's edits of a block of masks, and one commit at least.

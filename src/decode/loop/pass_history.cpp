@@ -2,9 +2,11 @@
 
 #include <cassert>
 
+#include "base/to_size.h"
+
 namespace dllm {
 
-PassHistory::PassHistory(const Canvas& canvas) : ages_(static_cast<std::size_t>(canvas.size()), -1) {
+PassHistory::PassHistory(const Canvas& canvas) : ages_(to_size(canvas.size()), -1) {
   for (Position p = 0; p < canvas.size(); ++p) shown_.push_back({canvas.token(p), canvas.masked(p)});
 }
 
@@ -15,9 +17,9 @@ void PassHistory::predict(std::span<const Candidate> candidates) {
 
 // Compares canvases rather than reading edits: insertions and deletions move tokens that no edit names.
 void PassHistory::end_pass(const Canvas& canvas) {
-  assert(static_cast<std::size_t>(canvas.size()) == shown_.size());
+  assert(to_size(canvas.size()) == shown_.size());
   for (Position p = 0; p < canvas.size(); ++p) {
-    const auto i = static_cast<std::size_t>(p);
+    const auto i = to_size(p);
     const Shown now{canvas.token(p), canvas.masked(p)};
     if (now.masked)
       ages_[i] = -1;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace dllm {
 
 void PassRecorder::begin(const Canvas& canvas, const DenoisePass& pass, PositionRange window) {
@@ -55,7 +57,7 @@ void PassRecorder::put(const PassChange& change, TokenId token, std::vector<Pass
   const auto known = std::ranges::find(changes, change.position, &PassChange::position);
   if (known == changes.end()) {
     changes.push_back(change);
-  } else if (before_[static_cast<std::size_t>(change.position)] == token) {
+  } else if (before_[to_size(change.position)] == token) {
     changes.erase(known);
   } else {
     *known = {change.position, PassChange::Kind::kRevise, change.ends};

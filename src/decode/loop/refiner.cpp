@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "decode/loop/denoise_pass.h"
 
@@ -138,11 +139,11 @@ Expected<DenoiseStep> Refiner::absorb(std::span<const Scores> scores) {
 /// Keeps the pass's tokens within the constraint, and computes the probabilities of the best ones.
 Expected<void> Refiner::hold(const Scores& scores, std::vector<CanvasLook>& looks) {
   const double temperature = prepared_.front().request.temperature;
-  const auto vocab = static_cast<std::size_t>(desc_.vocab);
+  const auto vocab = to_size(desc_.vocab);
   const auto row_of = [&](std::size_t i) { return std::span(scores.logits).subspan(i * vocab, vocab); };
   if (best_.on()) {
     // Nothing is asked of positions behind the answer.
-    const auto held = static_cast<std::size_t>(std::min(canvas_end(), canvas_.size()) - begin_);
+    const auto held = to_size(std::min(canvas_end(), canvas_.size()) - begin_);
     std::vector<std::span<const float>> rows;
     std::vector<Candidate> best, draws;
     for (std::size_t i = 0; i < held; ++i) {
@@ -161,8 +162,7 @@ Expected<void> Refiner::hold(const Scores& scores, std::vector<CanvasLook>& look
   for (std::size_t i = 0; i < looks.size(); ++i) {
     const RowScore& row = scores.rows[i];
     const double lead =
-        (static_cast<double>(row_of(i)[static_cast<std::size_t>(looks[i].best)]) - static_cast<double>(row.logit)) /
-        temperature;
+        (static_cast<double>(row_of(i)[to_size(looks[i].best)]) - static_cast<double>(row.logit)) / temperature;
     looks[i].confidence = looks[i].best == row.token ? row.confidence : std::min(1.0, row.confidence * std::exp(lead));
   }
   return {};
@@ -171,7 +171,7 @@ Expected<void> Refiner::hold(const Scores& scores, std::vector<CanvasLook>& look
 /// The arg-max of the pass, which is the answer if it is the last pass.
 void Refiner::show(std::span<const CanvasLook> looks, DenoiseStep& step) {
   for (Position p = step.window.begin; p < step.window.end; ++p) {
-    const CanvasLook& look = looks[static_cast<std::size_t>(p - begin_)];
+    const CanvasLook& look = looks[to_size(p - begin_)];
     const Edit edit{p, look.best, canvas_.masked(p) ? EditKind::kCommit : EditKind::kRevise, look.confidence};
     if (canvas_.apply(edit)) step.edits.push_back(edit);
   }
@@ -180,7 +180,7 @@ void Refiner::show(std::span<const CanvasLook> looks, DenoiseStep& step) {
 /// softmax(z / temperature) of every position, in float64 from float32 logits.
 void Refiner::feed_back(const Scores& scores) {
   const double temperature = prepared_.front().request.temperature;
-  const auto vocab = static_cast<std::size_t>(desc_.vocab);
+  const auto vocab = to_size(desc_.vocab);
   const double least = 1e-6 / static_cast<double>(vocab);
   fed_back_.clear();
   std::vector<double> weights(vocab);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm {
@@ -73,7 +74,7 @@ Expected<std::vector<Edit>> RefreshPath::merge(const DecodeContext& context, Rev
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < result.launch.wanted.size(); ++i) {
     if (!result.current[i]) continue;
-    const RowScore& row = result.scores.rows[static_cast<std::size_t>(result.launch.of_row[i])];
+    const RowScore& row = result.scores.rows[to_size(result.launch.of_row[i])];
     candidates.push_back({result.launch.wanted[i], row.token, row.confidence, row.log_odds, row.margin, row.entropy,
                           row.token >= 0 && !row.overruled, row.logit, std::span(result.scores.queried).subspan(i, 1)});
   }

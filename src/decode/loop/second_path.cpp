@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "decode/loop/second_path_options.h"
 #include "decode/option_row.h"
@@ -71,7 +72,7 @@ Expected<SecondPath::Result> SecondPath::collect(const Canvas& canvas, KvCache& 
     if (made[i].token == canvas.token(p) && main.epoch_of(p) == epochs_[i]) rows.push_back(p);
   }
   config_.runner->copy_rows(*config_.cache, main, rows);
-  for (Position p : launched_.wanted) result.current.push_back(canvas.token(p) == tokens_[static_cast<std::size_t>(p)]);
+  for (Position p : launched_.wanted) result.current.push_back(canvas.token(p) == tokens_[to_size(p)]);
   return result;
 }
 

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace dllm {
 namespace {
 
@@ -42,7 +44,7 @@ void query_shadows(const Canvas& canvas, const DenoisePass& pass, ScoreRequest& 
 std::vector<Candidate> shadows_of(const DenoisePass& pass, const Scores& scores) {
   std::vector<Candidate> result;
   for (std::size_t i = 0; i < pass.shadowed.size(); ++i)
-    result.push_back(candidate_of(pass.shadowed[i], scores, static_cast<std::size_t>(pass.score_of_shadow[i]),
+    result.push_back(candidate_of(pass.shadowed[i], scores, to_size(pass.score_of_shadow[i]),
                                   std::span(scores.queried).subspan(pass.queries.size() + i, 1)));
   return result;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/to_size.h"
 #include "decode/loop/denoise_pass.h"
 #include "decode/registry.h"
 
@@ -74,7 +75,7 @@ void SoftMasks::learn(const DenoisePass& pass, const Canvas& canvas, const Score
   const std::size_t logits = scores.logits.size() / scores.rows.size();
   const auto keep = [&](Position position, std::int32_t score) {
     if (score == DenoisePass::kKept) return;  // no new prediction there
-    const auto row = static_cast<std::size_t>(score);
+    const auto row = to_size(score);
     if (canvas.masked(position)) {
       record(position, scores.rows[row], top_of(scores, row), std::span(scores.logits).subspan(row * logits, logits));
     } else {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/to_size.h"
+
 namespace dllm {
 
 LogitAdjustments adjustments(const PenaltyConfig& config, const Canvas& canvas, const DenoisePass& pass,
@@ -23,9 +25,9 @@ LogitAdjustments adjustments(const PenaltyConfig& config, const Canvas& canvas, 
     result.shown.assign(scored, -1);
     for (std::size_t i = 0; i < pass.wanted.size(); ++i)
       if (const std::int32_t row = pass.score_of_wanted[i]; row >= 0 && !canvas.masked(pass.wanted[i]))
-        result.shown[static_cast<std::size_t>(row)] = canvas.token(pass.wanted[i]);
+        result.shown[to_size(row)] = canvas.token(pass.wanted[i]);
     for (std::size_t i = 0; i < pass.shadowed.size(); ++i)
-      result.shown[static_cast<std::size_t>(pass.score_of_shadow[i])] = canvas.token(pass.shadowed[i]);
+      result.shown[to_size(pass.score_of_shadow[i])] = canvas.token(pass.shadowed[i]);
   }
   for (auto& [id, one] : tokens) {
     one.token = id;

@@ -153,20 +153,13 @@ const LoadReader& numerics_reader() {
   return reader;
 }
 
-namespace {
-
-Expected<PeakMeter> peaks_here(const LoadOptions& options) {
-  const int threads = options.threads > 0 ? options.threads : default_thread_count();
-  return PeakMeter([threads] { return cpu::measure_peaks(threads); });
-}
-
-}  // namespace
-
 BackendEntry cpu_backend() {
   BackendEntry entry{"cpu", "this processor", make_cpu};
   entry.readers = {cpu_reader(), numerics_reader()};
   entry.devices.list = list_processor;
-  entry.peaks = peaks_here;
+  entry.peaks = [](const LoadOptions& options) -> Expected<PeakMeter> {
+    return PeakMeter([threads = cpu_options(options).threads] { return cpu::measure_peaks(threads); });
+  };
   return entry;
 }
 

@@ -8,8 +8,10 @@
 #include "base/thread_pool.h"
 #include "base/try.h"
 #include "decode/loop/second_path_options.h"
+#include "engine/backend/cpu_drafter.h"
 #include "engine/backend/npu_clock.h"
 #include "engine/backends.h"
+#include "engine/drafter_backend.h"
 #include "engine/load_options.h"
 #include "engine/load_rows.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
@@ -55,14 +57,9 @@ bool by_machine(const LoadOptions& options) { return load_rows::own_text(options
 bool by_host(const LoadOptions& options) { return load_rows::own_text(options, "npu_processor") == "host"; }
 bool simulated(const LoadOptions& options) { return load_rows::own_text(options, "npu_timing") == "simulated"; }
 
-Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Device& device,
-                                             const LoadOptions& options) {
-  const auto graph = [&model](StepShape shape) { return model.build(shape); };
-  if (by_machine(options)) {
-    DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
-    DLLM_TRY(std::unique_ptr<Backend> values, npu::NpuBackend::create(model.desc(), graph, model.weights(), machine));
-    return values;
-  }
+/// The values of one of a model's graphs, by the executor.
+Expected<std::unique_ptr<Backend>> executor_values(const Model& model, const GraphOfStep& graph,
+                                                   const npu::Device& device, const LoadOptions& options) {
   DLLM_TRY(std::vector<npu::Override> changes, device_overrides(options));
   DLLM_TRY(npu::accuracy::NumericsProfile profile,
            npu::accuracy::device_numerics(device, device_name(options), std::move(changes)));
@@ -73,13 +70,21 @@ Expected<std::unique_ptr<Backend>> values_of(const Model& model, const npu::Devi
   return values;
 }
 
+Expected<std::unique_ptr<Backend>> values_of(const Model& model, const GraphOfStep& graph, const npu::Device& device,
+                                             const LoadOptions& options) {
+  if (!by_machine(options)) return executor_values(model, graph, device, options);
+  DLLM_TRY(const npu::MachineConfig machine, npu::machine_config(device));
+  DLLM_TRY(std::unique_ptr<Backend> values, npu::NpuBackend::create(model.desc(), graph, model.weights(), machine));
+  return values;
+}
+
 const char* const kArithmeticOfProfile = "the simulated device takes its arithmetic from its profile";
 const char* const kSetProfile = "leave it out, or change the profile with --set";
 
 /// The ways to compute the values: by the executor, or by the compiled programs.
 std::vector<LoadReader> npu_readers() {
-  std::vector<std::string> keys = {"lora",          "lora_draft", "device",     "device_changes", "npu_values",
-                                   "npu_processor", "npu_timing", "npu_paging", "npu_all_logits"};
+  std::vector<std::string> keys = {"lora",       "lora_draft",    "draft_model", "device",     "device_changes",
+                                   "npu_values", "npu_processor", "npu_timing",  "npu_paging", "npu_all_logits"};
   LoadReader machine{"npu", keys, kArithmeticOfProfile, kSetProfile};
   LoadReader executor = machine;
   executor.keys.emplace_back("threads");
@@ -162,7 +167,42 @@ Expected<RunningBackend> timed_values(std::unique_ptr<Backend> values, ThreadedP
   return running;
 }
 
-Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log&) {
+/// Of a pass over a drafter's block, in passes of the model over as many rows.
+Expected<double> cost_of_block(npu::TimedBackend& block, npu::TimedBackend& model, std::int32_t rows) {
+  const npu::StepTotals totals{.sequences = 1, .rows = rows, .scored = rows, .keys = rows};
+  DLLM_TRY(const double drafter, block.seconds(totals));
+  DLLM_TRY(const double target, model.seconds(totals));
+  return drafter / target;
+}
+
+/// Puts a drafter beside the model that runs on a device. It runs there too, on the same clock; its values are the
+/// executor's, and each model is timed as if its weights had the device's memory to themselves.
+Expected<void> add_npu_drafter(const std::shared_ptr<const Model>& drafter, const npu::Device& device,
+                               LoadOptions options, const npu::TimerOptions& timing, RunningBackend& running) {
+  options.progress = {};  // the model's has been shown
+  auto& model = static_cast<npu::TimedBackend&>(*running.backend);
+  const auto part = [&](auto build, npu::StepKind kind) -> Expected<std::unique_ptr<npu::TimedBackend>> {
+    const GraphOfStep graph = [drafter, build](StepShape shape) { return build(*drafter, shape); };
+    DLLM_TRY(std::unique_ptr<Backend> values, executor_values(*drafter, graph, device, options));
+    return npu::TimedBackend::create(std::move(values), device, graph, timing, &model, kind);
+  };
+  DLLM_TRY(std::unique_ptr<npu::TimedBackend> context,
+           part([](const Model& m, StepShape shape) { return m.build_context(shape); }, npu::StepKind::kPart));
+  DLLM_TRY(std::unique_ptr<npu::TimedBackend> block,
+           part([](const Model& m, StepShape shape) { return m.build(shape); }, npu::StepKind::kPass));
+  DLLM_TRY(const double cost, cost_of_block(*block, model, drafter->desc().drafter.block));
+  static_cast<NpuClock&>(*running.clock).add_drafter(*context, *block);
+  const auto files = drafter->all_files();
+  running.files.insert(running.files.end(), files.begin(), files.end());
+  running.second_path = nullptr;
+  running.backend =
+      std::make_unique<DrafterBackend>(DrafterBackend::Parts{std::move(running.backend), std::move(context),
+                                                             std::move(block), DraftChoice(*drafter), drafter},
+                                       drafter->desc().drafter, *drafter->desc().mask, cost);
+  return {};
+}
+
+Expected<RunningBackend> make_npu(const Model& model, const std::string&, const LoadOptions& options, const Log& log) {
   DLLM_CHECK_OK(check_load(options, reader_of(options)));
   if (model.adapts_drafts())
     return Error{ErrorCode::kUnsupported, "the simulated NPU does not tell drafts from other passes",
@@ -170,15 +210,28 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
   DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, true)));
   DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
   DLLM_CHECK_OK(check_order(model, device));
-  DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, device, options));
-  return timed_values(
-      std::move(values), by_machine(options) ? &npu::NpuBackend::copy_rows : &npu::accuracy::AccuracyBackend::copy_rows,
-      device, [&model](StepShape shape) { return model.build(shape); }, timing);
+  DLLM_TRY(const std::shared_ptr<const Model> drafter, open_drafter(model, options, log));
+  if (!drafter && !options.draft_model.empty())
+    return Error{ErrorCode::kUnsupported, "a copy of the model makes no drafts for the simulated NPU", "--draft-model",
+                 "give a drafter (DFlash), or leave it out"};
+  const std::vector<std::int32_t> hidden =
+      drafter ? drafter->desc().drafter.target_layers : std::vector<std::int32_t>();
+  const GraphOfStep graph = [&model, hidden](StepShape shape) { return model.build(shape, hidden); };
+  DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, graph, device, options));
+  DLLM_TRY(RunningBackend running,
+           timed_values(std::move(values),
+                        by_machine(options) ? &npu::NpuBackend::copy_rows : &npu::accuracy::AccuracyBackend::copy_rows,
+                        device, graph, timing));
+  if (drafter) DLLM_CHECK_OK(add_npu_drafter(drafter, device, options, timing, running));
+  return running;
 }
 
 Expected<RunningBackend> make_valueless_npu(const ModelDesc& desc, const GraphOfStep& graph,
                                             const LoadOptions& options) {
   DLLM_CHECK_OK(check_load(options, npu_readers().front()));
+  if (!options.draft_model.empty())
+    return Error{ErrorCode::kUnsupported, "a replay of recorded answers makes no drafts", "--draft-model",
+                 "leave it out"};
   DLLM_TRY(const npu::Device device, requested_device(options, device_use(options, false)));
   DLLM_TRY(const npu::TimerOptions timing, timer_options(options));
   return timed_values(std::make_unique<npu::ValuelessBackend>(desc), &npu::ValuelessBackend::copy_rows, device, graph,

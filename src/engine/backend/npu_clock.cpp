@@ -19,6 +19,8 @@ VirtualTime NpuClock::read(const Generation& answer) const {
     time.refreshes.push_back({static_cast<std::int32_t>(one.work.rows), static_cast<std::int32_t>(one.work.scored),
                               static_cast<std::int32_t>(one.work.keys), one.start, one.end});
   time.unsimulated = backend_.unsimulated();
+  for (const npu::TimedBackend* const one : drafter_)
+    if (time.unsimulated.empty()) time.unsimulated = one->unsimulated();
   time.parts = clock.sum();
   time.energy = clock.sum().energy;
   time.prompt_seconds = clock.sum(1).seconds();

@@ -3,6 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/second_path_runner.h"
 #include "engine/virtual_time.h"
@@ -21,6 +22,9 @@ class NpuClock final : public VirtualClock {
   NpuClock(npu::TimedBackend& backend, std::string device, npu::TimerOptions timing)
       : backend_(backend), device_(std::move(device)), timing_(std::move(timing)) {}
 
+  /// Of a drafter, whose steps are on this clock too. Borrowed.
+  void add_drafter(const npu::TimedBackend& context, const npu::TimedBackend& block) { drafter_ = {&context, &block}; }
+
   void reset() override;
   VirtualTime read(const Generation& answer) const override;
   Expected<LatencyTable> latency_table() override;
@@ -28,6 +32,7 @@ class NpuClock final : public VirtualClock {
 
  private:
   npu::TimedBackend& backend_;
+  std::vector<const npu::TimedBackend*> drafter_;
   std::string device_;
   npu::TimerOptions timing_;
 };

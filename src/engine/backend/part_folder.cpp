@@ -20,6 +20,7 @@
 #include "base/human_bytes.h"
 #include "base/os_files.h"
 #include "base/system_error.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "engine/backend/rank_parts.h"
 #include "format/mapped_file.h"
@@ -72,7 +73,7 @@ std::string PartFolder::find(const FilePart& part) const {
   if (!file || (*file)->bytes().size() != part.file_bytes) return "";
   Checksum sum;
   for (const FilePart::Range& range : part.ranges)
-    sum.add((*file)->bytes().subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.count)));
+    sum.add((*file)->bytes().subspan(to_size(range.first), to_size(range.count)));
   return sum.value() == part.checksum ? path : "";
 }
 
@@ -145,7 +146,7 @@ class SparseWriter final : public PartWriter {
       if (range_ == part_.ranges.size())
         return Error{ErrorCode::kIo, "rank 0 sent more than this rank's weights", path_, ""};
       const FilePart::Range& range = part_.ranges[range_];
-      const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), range.count - done_));
+      const auto here = to_size(std::min<std::uint64_t>(bytes.size(), range.count - done_));
       DLLM_CHECK_OK(write(bytes.first(here), range.first + done_));
       bytes = bytes.subspan(here);
       done_ += here;
@@ -170,7 +171,7 @@ class SparseWriter final : public PartWriter {
       const ssize_t done = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
       if (done < 0 && errno == EINTR) continue;
       if (done <= 0) return system_error("cannot write", errno, path_);
-      bytes = bytes.subspan(static_cast<std::size_t>(done));
+      bytes = bytes.subspan(to_size(done));
       at += static_cast<std::uint64_t>(done);
     }
     return {};

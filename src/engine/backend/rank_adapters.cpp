@@ -116,7 +116,7 @@ Expected<std::vector<Adapter>> share_adapters(const Model* model, bool lacks, Co
   if (!from.ended() || all > kMostAdapters) return not_adapters();
   std::vector<std::byte> bytes;
   for (std::uint64_t at = 0; at < all;) {
-    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kAdapterPiece, all - at));
+    const auto count = to_size(std::min<std::uint64_t>(kAdapterPiece, all - at));
     std::vector<std::byte> piece;
     if (ranks.rank() == 0)
       piece.assign(own.begin() + static_cast<std::ptrdiff_t>(at),

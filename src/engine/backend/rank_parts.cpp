@@ -118,8 +118,7 @@ FilePart summed(std::span<const std::byte> bytes, std::vector<FilePart::Range> r
       return part;
     }
   Checksum sum;
-  for (const FilePart::Range& range : part.ranges)
-    sum.add(bytes.subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.count)));
+  for (const FilePart::Range& range : part.ranges) sum.add(bytes.subspan(to_size(range.first), to_size(range.count)));
   part.checksum = sum.value();
   if (known != nullptr) known->emplace(part.ranges, part.checksum);
   return part;
@@ -142,7 +141,7 @@ Expected<FilePart> part_of_file(const Model& model, const RankSplit& split, Part
     if (!finder.holds(tensor.data)) return not_sent(fmt::format("'{}' is not in its file", tensor.name), file.name());
     header = std::min(header, finder.place(tensor.data.data()));
   }
-  finder.add(bytes.first(static_cast<std::size_t>(header)));
+  finder.add(bytes.first(to_size(header)));
   const RankGraph own = split_graph(model.build({1, 1}), split);
   DLLM_TRY(const Weights weights, cpu::rank_weights(own, model.weights()));
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -171,7 +170,7 @@ constexpr std::uint64_t kPiecesAtOnce = 8;
 std::vector<std::byte> piece_of(std::span<const std::byte> file, const FilePart& part, std::uint64_t at,
                                 std::uint64_t count) {
   std::vector<std::byte> piece;
-  piece.reserve(static_cast<std::size_t>(count));
+  piece.reserve(to_size(count));
   for (const FilePart::Range& range : part.ranges) {
     if (piece.size() == count) break;
     if (at >= range.count) {
@@ -179,7 +178,7 @@ std::vector<std::byte> piece_of(std::span<const std::byte> file, const FilePart&
       continue;
     }
     const std::uint64_t here = std::min(range.count - at, count - piece.size());
-    const auto bytes = file.subspan(static_cast<std::size_t>(range.first + at), static_cast<std::size_t>(here));
+    const auto bytes = file.subspan(to_size(range.first + at), to_size(here));
     piece.insert(piece.end(), bytes.begin(), bytes.end());
     at = 0;
   }

@@ -108,7 +108,7 @@ Expected<RankFacts> measure_ranks(Communicator& ranks) {
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
   RankFacts facts;
-  const auto count = static_cast<std::size_t>(ranks.size());
+  const auto count = to_size(ranks.size());
   const std::int64_t own = free_memory().value_or(0);
   facts.memory.resize(count);
   const std::vector<std::size_t> eight(count, sizeof own);
@@ -163,7 +163,7 @@ namespace {
 double bytes_of_part(const RankGraph& part, const Weights& weights) {
   double bytes = 0;
   for (std::size_t i = 0; i < part.parts.size(); ++i) {
-    const WeightView& view = weights[static_cast<std::size_t>(part.parts[i].source)];
+    const WeightView& view = weights[to_size(part.parts[i].source)];
     if (!view.present() || view.shape.size() < 2) continue;
     bytes += static_cast<double>(view.data.size()) * static_cast<double>(part.parts[i].count) /
              static_cast<double>(view.shape[1]);
@@ -269,8 +269,7 @@ bool gathers_codes(const RankGraph& part, const Weights& weights) {
       const ValueId read = linear != nullptr ? linear->x : head != nullptr ? head->x : kNoId;
       if (read != gather->out) continue;
       const WeightId weight = linear != nullptr ? linear->weight : head->weight;
-      return codec(weights[static_cast<std::size_t>(part.parts[static_cast<std::size_t>(weight)].source)].type)
-          .is_block();
+      return codec(weights[to_size(part.parts[to_size(weight)].source)].type).is_block();
     }
   }
   return false;

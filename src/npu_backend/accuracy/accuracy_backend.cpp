@@ -10,6 +10,7 @@
 #include "npu_backend/accuracy/executor.h"
 #include "npu_backend/accuracy/sampling.h"
 #include "npu_backend/functional/host_reduction.h"
+#include "npu_backend/functional/mixed_row.h"
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_compiler/compiler/weights_image.h"
 #include "numerics/packed.h"
@@ -32,13 +33,15 @@ class AccuracyBackend::Impl {
         weights_(std::move(model.weights)),
         profile_(std::move(profile)),
         layout_(std::move(model.layout)),
-        hands_scored_(desc_.vocab == 0 && hands_out_scored(graph_({2, 1}))),
+        vocab_(head_vocab(graph_({1, 1}))),
+        hands_scored_(hands_out_scored(graph_({2, 1}))),
+        mixes_apart_(mixes_apart(graph_({1, 1}))),
         executor_(graph_({1, 1}), layout_, weights_, profile_, threads, progress) {}
 
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
     StepShape shape{0, 0};
     for (const SequenceStep& step : batch) {
-      if (!step.plan.mixtures.empty())
+      if (!step.plan.mixtures.empty() && !mixes_apart_)
         return Error{ErrorCode::kUnsupported, "rows that mix the embeddings of several tokens do not run on the NPU",
                      "--smooth", "leave the option out"};
       shape.rows += step.plan.row_count();
@@ -46,7 +49,7 @@ class AccuracyBackend::Impl {
     }
     // First, as what branches see of each other follows from it.
     for (const SequenceStep& step : batch) static_cast<LaneKvCache&>(*step.cache).record(step.plan.rows);
-    const auto vocab = static_cast<std::size_t>(desc_.vocab);
+    const auto vocab = static_cast<std::size_t>(vocab_);
     std::vector<std::vector<float>> logits(batch.size());
     const bool heads = vocab > 0;
     if (shape.rows > 0) {
@@ -59,8 +62,8 @@ class AccuracyBackend::Impl {
           logits[s].insert(logits[s].end(), one.begin(), one.end());
         }
     }
-    if (!heads) return hidden_scores(batch, executor_.hidden(), hands_scored_);
-    std::vector<Scores> scores = score_on_host(batch, logits, desc_.vocab);
+    std::vector<Scores> scores = heads ? score_on_host(batch, logits, vocab_) : std::vector<Scores>(batch.size());
+    hand_out(batch, executor_.hidden(), hands_scored_, scores);
     for (std::size_t s = 0; s < batch.size(); ++s)
       for (std::size_t i = 0; i < scores[s].rows.size() && !batch[s].guidance; ++i)
         reduce(std::span<const float>(logits[s]).subspan(i * vocab, vocab), batch[s].request, scores[s].rows[i]);
@@ -82,7 +85,9 @@ class AccuracyBackend::Impl {
   Weights weights_;
   NumericsProfile profile_;
   ModelLayout layout_;
-  bool hands_scored_;  ///< a network's results have scored rows only
+  std::int64_t vocab_;  ///< a drafter's head may have fewer tokens than its model
+  bool hands_scored_;   ///< the graph hands out scored rows only
+  bool mixes_apart_;    ///< the graph reads mixtures apart from tokens
   Executor executor_;
 };
 

@@ -332,7 +332,7 @@ void Executor::run(const op::Attention& o) {
   const HeadShape& shape = heads_.at(o.layer);
   const LaneMap& out_map = map(o.out);
   std::vector<Sight> sights;
-  for (const SequenceStep& step : batch_) sights.emplace_back(step.plan, shape.key_tile);
+  for (const SequenceStep& step : batch_) sights.emplace_back(step.plan, shape.key_tile, o.window);
   const std::int64_t tasks = static_cast<std::int64_t>(batch_.size()) * o.heads;
   const auto chunk = to_size(layout_.chunk_tiles);
   parallel(pool_, tasks, [&](std::int64_t task, int) {

@@ -29,8 +29,8 @@ Executor::Executor(const Graph& graph, const ModelLayout& layout, const Weights&
     s.kv_heads = lanes.width / lanes.head_dim;
     s.head_dim = lanes.head_dim;
     s.slot = lanes.hlen;
-    s.key_tile = layout.key_tile;
-    s.keys_at_once = lanes.head_dim > m.hlen ? m.mlen : layout.key_tile;
+    s.key_tile = lanes.head_dim > m.hlen ? m.vlen : m.hlen;
+    s.keys_at_once = lanes.head_dim > m.hlen ? m.mlen : s.key_tile;
     s.qk = {profile.activation, profile.key, rule(profile.key), m.hlen};
     s.pv = {profile.activation, profile.value, rule(profile.value), m.mlen};
     s.contraction = Contraction(
@@ -151,9 +151,11 @@ void Executor::multiply(const OperandRows& x, const Matrix& matrix, const std::v
 }
 
 void Executor::run(const op::Embed& o) {
+  if (o.part == EmbedPart::kMixture) return run_mixture(o);
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     std::vector<float> row = weight_row(weight(o.table), rows_[r].token);
     round_lanes(profile_.vector, row);
+    for (float& lane : row) lane = o.scale == 1.f ? lane : round(lane * round(o.scale));
     std::ranges::copy(row, value(o.out).row(static_cast<std::int64_t>(r)));
   }
 }
@@ -210,6 +212,7 @@ void Executor::run(const op::ScoreHead& o) {
   if (logits_.empty()) return;
   multiply(operand(o.x, matrix.contraction()), matrix, vector(o.bias), LaneMap{.width = vocab},
            [&](std::int64_t r) { return logits_.data() + r * vocab; });
+  if (o.softcap != 0.f) cap(o.softcap);
 }
 
 const Executor::RopeRow& Executor::rope_row(const op::Rope& o, Position position) {

@@ -56,6 +56,9 @@ class Executor {
   const std::vector<float>& vector(WeightId id);
   float round(float x) const { return round_to(profile_.vector, x); }
   float round(double x) const { return round_to(profile_.vector, x); }
+  bool on_canvas(std::int64_t row) const {
+    return batch_[rows_[static_cast<std::size_t>(row)].sequence].plan.region == dllm::Region::kCanvas;
+  }
 
   void pack(const Graph& graph, const std::function<bool(double)>& progress);
   void begin(const Graph& graph, std::span<const SequenceStep> batch);
@@ -80,12 +83,16 @@ class Executor {
   void run(const op::Add& o);
   void run(const op::Route& o);
   void run(const op::Experts& o);
-  void run(const op::Scale&) {}  ///< no layout accepts these
-  void run(const op::Select&) {}
-  void run(const op::BlockConv&) {}
+  void run(const op::Scale& o);
+  void run(const op::Select& o);
+  void run(const op::BlockConv&) {}  ///< no layout accepts these
   void run(const op::Gather&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);
+  /// The rows that the host makes of several tokens' embeddings, with the scale (mixed_rows()).
+  void run_mixture(const op::Embed& o);
+  /// z <- cap tanh(z / cap)
+  void cap(float softcap);
 
   /// C_HADAMARD_TRANSFORM, and the transforms that the machine does not have.
   void hadamard_lanes(std::int32_t order, std::span<float> lanes) const;

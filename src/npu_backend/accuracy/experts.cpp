@@ -101,6 +101,9 @@ void Executor::run(const op::Route& o) {
       factor = round(vector_reciprocal(profile_.vector, sum) * factor);
     }
     for (const std::int32_t e : chosen.back()) w[e] = round(w[e] * factor);
+    if (o.expert_scale == kNoId) continue;
+    const std::vector<float>& scales = vector(o.expert_scale);
+    for (const std::int32_t e : chosen.back()) w[e] = round(w[e] * scales[to_size(e)]);
   }
 }
 
@@ -128,7 +131,10 @@ void Executor::run(const op::Experts& o) {
     middle.reset(count, downs[e].contraction());
     Operand row;
     for (std::int64_t r = 0; r < count; ++r) {
-      glu_row(gate.row(r), up.row(r), inner, act.row(r));
+      if (o.activation == Activation::kSilu)
+        glu_row(gate.row(r), up.row(r), inner, act.row(r));
+      else
+        activation_row(o.activation, gate.row(r), up.row(r), inner, act.row(r));
       if (o.hadamard != 0) hadamard_lanes(o.hadamard, act.lanes(r).first(to_size(inner)));
       quantize(profile_.activation, product_.rule.integers(), act.lanes(r), row);
       downs[e].contraction().gather(row, profile_.activation.block(), middle.a.data() + r * middle.terms,

@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "npu_backend/accuracy/executor.h"
+#include "npu_backend/functional/mixed_row.h"
 #include "npu_compiler/analytic/activation.h"
 
 namespace dllm::npu::accuracy {
@@ -122,6 +123,43 @@ void Executor::run(const op::HiddenOut& o) {
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < lanes_of.width; ++c)
       hidden_[static_cast<std::size_t>(r * hidden_columns_ + o.first + c)] = value(o.x).row(r)[lanes_of.lane(c)];
+}
+
+void Executor::run(const op::Scale& o) {
+  for (std::int64_t r = 0; r < value(o.x).rows; ++r) {
+    const WeightId number = on_canvas(r) ? o.canvas : o.context;
+    LaneRow row(profile_.vector, value(o.x).row(r), map(o.x).width);
+    if (number != kNoId) row.times(vector(number).front());
+    if (number == kNoId || o.factor != 1.f) row.times(round(o.factor));
+    std::ranges::copy(row.lanes(), value(o.out).row(r));
+  }
+}
+
+void Executor::run(const op::Select& o) {
+  for (std::int64_t r = 0; r < value(o.out).rows; ++r)
+    std::ranges::copy(value(on_canvas(r) ? o.canvas : o.context).lanes(r), value(o.out).row(r));
+}
+
+void Executor::run_mixture(const op::Embed& o) {
+  std::int64_t first = 0;
+  value(o.out).clear();
+  for (const SequenceStep& step : batch_) {
+    for (const RowMixture& mixture : step.plan.mixtures) {
+      const std::vector<float> row = mixed_row(mixture, o.scale, [&](TokenId token) {
+        std::vector<float> own = weight_row(weight(o.table), token);
+        round_lanes(profile_.vector, own);
+        return own;
+      });
+      std::ranges::transform(row, value(o.out).row(first + mixture.row), [this](float x) { return round(x); });
+    }
+    first += step.plan.row_count();
+  }
+}
+
+void Executor::cap(float softcap) {
+  LaneRow z(profile_.vector, logits_.data(), static_cast<std::int64_t>(logits_.size()));
+  z.times(round(-2.0f / softcap)).falling().times(2.0f).plus(-1.0f).times(round(softcap));
+  std::ranges::copy(z.lanes(), logits_.begin());
 }
 
 }  // namespace dllm::npu::accuracy

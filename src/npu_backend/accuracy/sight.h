@@ -13,15 +13,15 @@
 namespace dllm::npu::accuracy {
 
 /// Visibility of a sequence: first keys of the tiles in which any row sees a key, and per row the keys that it may see
-/// and the end of those that a causal plan shows it.
+/// and the end of those that a causal plan shows it, and their first (windows of attention).
 struct Sight {
   using Keys = std::vector<std::uint8_t>;  ///< by position: in a visible range
   std::vector<std::int64_t> tiles;
   std::vector<Keys> keys;  ///< of all rows of the plan, then of each shadow row
-  std::vector<std::int64_t> limit;
+  std::vector<std::int64_t> limit, from;
   std::size_t plain;  ///< rows that are no shadows
 
-  Sight(const StepPlan& plan, std::int64_t key_tile) : plain(plan.rows.size()) {
+  Sight(const StepPlan& plan, std::int64_t key_tile, std::int64_t window) : plain(plan.rows.size()) {
     std::int64_t end = 0;
     const auto reach = [&](std::span<const PositionRange> ranges) {
       for (const PositionRange& range : ranges) end = std::max<std::int64_t>(end, range.end);
@@ -40,12 +40,16 @@ struct Sight {
       const std::int64_t block = plan.causal_block;
       limit.push_back(block > 0 ? (plan.row(row).position / block + 1) * block
                                 : std::numeric_limits<std::int64_t>::max());
+      const Position counted =
+          block > 0 ? plan.row(row).position / static_cast<Position>(block) * static_cast<Position>(block)
+                    : plan.rows.front().position;
+      from.push_back(window > 0 ? counted - window + 1 : 0);
       std::int64_t& most = furthest[view(static_cast<std::size_t>(row))];
       most = std::max(most, limit.back());
     }
     const auto shown = [&](std::int64_t j) {
       for (std::size_t v = 0; v < keys.size(); ++v)
-        if (keys[v][static_cast<std::size_t>(j)] != 0 && j < furthest[v]) return true;
+        if (keys[v][static_cast<std::size_t>(j)] != 0 && j < furthest[v]) return window == 0 || any_row_sees(j);
       return false;
     };
     for (std::int64_t first = 0; first < end; first += key_tile)
@@ -58,9 +62,16 @@ struct Sight {
   /// Index into `keys`.
   std::size_t view(std::size_t row) const { return row < plain ? 0 : row - plain + 1; }
   bool sees(std::size_t row, std::int64_t j) const {
-    return keys[view(row)][static_cast<std::size_t>(j)] != 0 && j < limit[row];
+    return keys[view(row)][static_cast<std::size_t>(j)] != 0 && j < limit[row] && j >= from[row];
   }
-  bool same(std::size_t a, std::size_t b) const { return limit[a] == limit[b] && view(a) == view(b); }
+  bool any_row_sees(std::int64_t j) const {
+    for (std::size_t row = 0; row < limit.size(); ++row)
+      if (sees(row, j)) return true;
+    return false;
+  }
+  bool same(std::size_t a, std::size_t b) const {
+    return limit[a] == limit[b] && from[a] == from[b] && view(a) == view(b);
+  }
 };
 
 }  // namespace dllm::npu::accuracy

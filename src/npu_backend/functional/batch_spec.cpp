@@ -12,6 +12,7 @@ StepSpec spec_of(std::span<const SequenceStep> batch, const std::function<std::u
     for (const PlanRow& row : step.plan.rows) s.positions.push_back(row.position);
     s.visible = step.plan.visible;
     s.causal_block = step.plan.causal_block;
+    s.canvas = step.plan.region == dllm::Region::kCanvas;
     s.scored = step.plan.scored;
     s.cache = cache(step);
     s.capacity = step.cache->capacity();

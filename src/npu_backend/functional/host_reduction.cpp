@@ -171,19 +171,18 @@ std::vector<Scores> score_on_host(std::span<const SequenceStep> batch, const std
   return scores;
 }
 
-std::vector<Scores> hidden_scores(std::span<const SequenceStep> batch, std::span<const float> hidden, bool scored) {
+void hand_out(std::span<const SequenceStep> batch, std::span<const float> hidden, bool scored,
+              std::vector<Scores>& scores) {
   const auto count = [scored](const SequenceStep& step) {
     return scored ? step.plan.scored.size() : to_size(step.plan.row_count());
   };
   std::size_t rows = 0, first = 0;
   for (const SequenceStep& step : batch) rows += count(step);
   const std::size_t columns = rows == 0 ? 0 : hidden.size() / rows;
-  std::vector<Scores> scores(batch.size());
   for (std::size_t s = 0; s < batch.size(); first += count(batch[s]) * columns, ++s) {
     const auto of_sequence = hidden.subspan(first, count(batch[s]) * columns);
     if (batch[s].request.hidden) scores[s].hidden.assign(of_sequence.begin(), of_sequence.end());
   }
-  return scores;
 }
 
 }  // namespace dllm::npu

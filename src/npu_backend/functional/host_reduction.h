@@ -21,8 +21,9 @@ HostScores reduce_on_host(std::span<const float> logits, const ScoreRequest& req
 std::vector<Scores> score_on_host(std::span<const SequenceStep> batch, const std::vector<std::vector<float>>& logits,
                                   std::int64_t vocab);
 
-/// The results of graphs without LM head: rows, or scored rows, of what op::HiddenOut handed out in the order of the
-/// batch, for the sequences that ask for them.
-std::vector<Scores> hidden_scores(std::span<const SequenceStep> batch, std::span<const float> hidden, bool scored);
+/// Gives the sequences that ask for them their part of `hidden`: all rows, or the scored ones, of what op::HiddenOut
+/// handed out, in the order of the batch. `scores`: one per sequence.
+void hand_out(std::span<const SequenceStep> batch, std::span<const float> hidden, bool scored,
+              std::vector<Scores>& scores);
 
 }  // namespace dllm::npu

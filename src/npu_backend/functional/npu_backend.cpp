@@ -14,6 +14,7 @@
 #include "npu_backend/functional/batch_spec.h"
 #include "npu_backend/functional/hidden_rows.h"
 #include "npu_backend/functional/host_reduction.h"
+#include "npu_backend/functional/mixed_row.h"
 #include "npu_compiler/compiler/split_step.h"
 #include "npu_compiler/compiler/tiled_weights.h"
 #include "npu_compiler/compiler/weights_image.h"
@@ -93,6 +94,7 @@ std::string key_of(const StepSpec& spec) {
     for (const PositionRange& r : s.visible)
       put(static_cast<std::uint64_t>(r.begin)), put(static_cast<std::uint64_t>(r.end));
     put(static_cast<std::uint64_t>(s.causal_block));
+    put(s.canvas ? 1 : 0);
     put(s.scored.size());
     for (const std::int32_t i : s.scored) put(static_cast<std::uint64_t>(i));
     put(s.cache);
@@ -112,7 +114,9 @@ class NpuBackend::Impl {
         layout_(std::move(layout)),
         machine_(std::move(machine)),
         options_(options),
-        hands_scored_(desc_.vocab == 0 && hands_out_scored(graph_({2, 1}))),
+        vocab_(head_vocab(graph_({1, 1}))),
+        hands_scored_(hands_out_scored(graph_({2, 1}))),
+        mixes_apart_(mixes_apart(graph_({1, 1}))),
         pool_(std::make_shared<HbmPool>(layout_.weight_bytes, layout_.step_base)) {}
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) {
@@ -132,7 +136,7 @@ class NpuBackend::Impl {
 
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) {
     for (const SequenceStep& step : batch) {
-      if (!step.plan.mixtures.empty())
+      if (!step.plan.mixtures.empty() && !mixes_apart_)
         return Error{ErrorCode::kUnsupported, "rows that mix the embeddings of several tokens do not run on the NPU",
                      "--smooth", "leave the option out"};
       if (!step.plan.shadows.empty())
@@ -143,8 +147,9 @@ class NpuBackend::Impl {
     hidden_.clear();
     DLLM_CHECK_OK(run(batch, 0));
     for (const SequenceStep& step : batch) static_cast<NpuKvCache&>(*step.cache).record(step.plan.rows);
-    if (desc_.vocab == 0) return hidden_scores(batch, hidden_, hands_scored_);
-    return score_on_host(batch, logits_, desc_.vocab);
+    std::vector<Scores> scores = vocab_ > 0 ? score_on_host(batch, logits_, vocab_) : std::vector<Scores>(batch.size());
+    hand_out(batch, hidden_, hands_scored_, scores);
+    return scores;
   }
 
   ModelDesc desc_;
@@ -173,7 +178,7 @@ class NpuBackend::Impl {
       return run(batch.subspan(half), first + half);
     }
     DLLM_CHECK_OK(execute(batch, **program));
-    if (desc_.vocab > 0) read_logits(batch, first, **program);
+    if (vocab_ > 0) read_logits(batch, first, **program);
     return {};
   }
 
@@ -225,7 +230,7 @@ class NpuBackend::Impl {
       for (std::int64_t i = 0; i < count; ++i, ++row) {
         for (; row == batch[s].plan.scored.size(); row = 0) ++s;
         std::vector<float>& out = logits_[first + s];
-        if (row == 0) out.reserve(batch[s].plan.scored.size() * to_size(desc_.vocab));
+        if (row == 0) out.reserve(batch[s].plan.scored.size() * to_size(vocab_));
         read_row(part.step, to_size(i), out);
       }
     }
@@ -233,7 +238,7 @@ class NpuBackend::Impl {
 
   /// Appends a row of a part's logits.
   void read_row(const StepProgram& step, std::size_t row, std::vector<float>& out) {
-    const auto vlen = to_size(layout_.machine.vlen), vocab = to_size(desc_.vocab);
+    const auto vlen = to_size(layout_.machine.vlen), vocab = to_size(vocab_);
     const std::byte* hbm = machine_.state().hbm.data() + step.logits;
     for (std::size_t t = 0; t < vocab; ++t) {
       const std::size_t at = (t / vlen * to_size(step.logit_rows) + row) * vlen + t % vlen;
@@ -243,7 +248,9 @@ class NpuBackend::Impl {
     }
   }
 
-  bool hands_scored_;  ///< a network's results have scored rows only
+  std::int64_t vocab_;  ///< a drafter's head may have fewer tokens than its model
+  bool hands_scored_;   ///< the graph hands out scored rows only
+  bool mixes_apart_;    ///< the graph reads mixtures apart from tokens
   std::shared_ptr<HbmPool> pool_;
   std::list<Entry> programs_;               ///< latest first
   std::vector<std::vector<float>> logits_;  ///< by sequence

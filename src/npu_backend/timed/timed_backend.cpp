@@ -38,17 +38,21 @@ StepTotals step_totals(std::span<const SequenceStep> batch) {
 }
 
 TimedBackend::TimedBackend(std::unique_ptr<Backend> values, const Device& device, StepTimer::GraphFactory graph,
-                           const TimerOptions& options)
+                           const TimerOptions& options, std::shared_ptr<AnswerClock> clock, StepKind kind)
     : values_(std::move(values)),
       device_(std::make_shared<const Device>(device)),
       graph_(std::move(graph)),
       options_(options),
-      clock_(device, options.processor) {}
+      clock_(std::move(clock)),
+      kind_(kind) {}
 
 Expected<std::unique_ptr<TimedBackend>> TimedBackend::create(std::unique_ptr<Backend> values, const Device& device,
                                                              StepTimer::GraphFactory graph,
-                                                             const TimerOptions& options) {
-  std::unique_ptr<TimedBackend> backend(new TimedBackend(std::move(values), device, std::move(graph), options));
+                                                             const TimerOptions& options, const TimedBackend* beside,
+                                                             StepKind kind) {
+  auto clock = beside == nullptr ? std::make_shared<AnswerClock>(device, options.processor) : beside->clock_;
+  std::unique_ptr<TimedBackend> backend(
+      new TimedBackend(std::move(values), device, std::move(graph), options, std::move(clock), kind));
   DLLM_CHECK_OK(backend->timer_for({.sequences = 1, .rows = 1, .scored = 1, .keys = 1}, 1, false));
   return backend;
 }
@@ -83,13 +87,13 @@ Expected<std::vector<Scores>> TimedBackend::run(std::span<const SequenceStep> ba
   for (const SequenceStep& step : batch) capacity = std::max(capacity, step.cache->capacity());
   StepProfile profile;
   if (totals.rows > 0) {
-    DLLM_TRY(StepTimer* const timer, timer_for(totals, capacity, clock_.throttled()));
+    DLLM_TRY(StepTimer* const timer, timer_for(totals, capacity, clock_->throttled()));
     DLLM_TRY(const StepProfile* const step, timer->profile(totals));
     profile = *step;
     if (unsimulated_.empty()) unsimulated_ = timer->unsimulated();
   }
   DLLM_TRY(std::vector<Scores> scores, values_->forward(batch));
-  clock_.advance(totals, profile);
+  clock_->advance(totals, profile, kind_);
   hand_over_finished();
   return scores;
 }
@@ -105,7 +109,7 @@ std::future<Expected<std::vector<Scores>>> TimedBackend::launch(SequenceStep ste
   const StepTotals totals = step_totals({&step, 1});
   const Graph graph = graph_({.rows = totals.rows, .scored = totals.scored});
   const std::size_t refresh =
-      clock_.launch(totals, host_stretches(graph, clock_.device(), totals.sequences, totals.keys));
+      clock_->launch(totals, host_stretches(graph, clock_->device(), totals.sequences, totals.keys));
   launched_.push_back({step.cache, refresh, *std::move(scores), std::move(promise)});
   return future;
 }
@@ -116,29 +120,33 @@ const TimedBackend::Launched* TimedBackend::launched_on(const KvCache& cache) co
 }
 
 void TimedBackend::wait_for(const KvCache& cache) {
-  if (const Launched* const one = launched_on(cache)) clock_.wait(one->refresh);
+  if (const Launched* const one = launched_on(cache)) clock_->wait(one->refresh);
   hand_over_finished();
 }
 
 void TimedBackend::drop(const KvCache& cache) {
-  if (const Launched* const one = launched_on(cache)) clock_.drop(one->refresh);
+  if (const Launched* const one = launched_on(cache)) clock_->drop(one->refresh);
   hand_over_finished();
 }
 
 void TimedBackend::hand_over_finished() {
   std::erase_if(launched_, [this](Launched& one) {
-    if (!clock_.finished(one.refresh)) return false;
+    if (!clock_->finished(one.refresh)) return false;
     one.promise.set_value(std::move(one.scores));
     return true;
   });
 }
 
+Expected<double> TimedBackend::seconds(const StepTotals& totals) {
+  DLLM_TRY(StepTimer* const timer, timer_for(totals, static_cast<Position>(totals.keys), false));
+  DLLM_TRY(const StepTime time, timer->time(totals));
+  return time.seconds();
+}
+
 Expected<LatencyTable> TimedBackend::latency_table(std::int64_t most_rows) {
   const auto step = [this](std::int64_t rows, std::int64_t keys) -> Expected<double> {
-    const StepTotals totals{.sequences = 1, .rows = rows, .scored = rows, .keys = keys};
-    DLLM_TRY(StepTimer* const timer, timer_for(totals, static_cast<Position>(keys), false));
-    DLLM_TRY(const StepTime time, timer->time(totals));
-    return time.seconds() * 1e3;
+    DLLM_TRY(const double time, seconds({.sequences = 1, .rows = rows, .scored = rows, .keys = keys}));
+    return time * 1e3;
   };
   const std::int64_t blen = options_.processor == StepProcessor::kHost ? 8 : device_->array.blen;
   DLLM_TRY(const double far, step(blen, most_rows * 2));

@@ -19,8 +19,11 @@ StepTotals step_totals(std::span<const SequenceStep> batch);
 class TimedBackend final : public Backend {
  public:
   /// Errors: those of StepTimer::create() for the smallest step, so that an unsuitable device is reported at once.
+  /// `beside`: a backend on the same device, whose clock this one advances too; null: it has a clock of its own.
   static Expected<std::unique_ptr<TimedBackend>> create(std::unique_ptr<Backend> values, const Device& device,
-                                                        StepTimer::GraphFactory graph, const TimerOptions& options);
+                                                        StepTimer::GraphFactory graph, const TimerOptions& options,
+                                                        const TimedBackend* beside = nullptr,
+                                                        StepKind kind = StepKind::kPass);
 
   const ModelDesc& desc() const override { return values_->desc(); }
   bool runs_shadows() const override { return values_->runs_shadows(); }
@@ -30,7 +33,7 @@ class TimedBackend final : public Backend {
   /// Errors: also those of StepTimer::time(), before values are computed.
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 
-  AnswerClock& clock() { return clock_; }
+  AnswerClock& clock() { return *clock_; }
   /// StepTimer::unsimulated() of the steps until now.
   const std::string& unsimulated() const { return unsimulated_; }
   // The second path on the device's host. Precondition: the profile describes one.
@@ -41,12 +44,14 @@ class TimedBackend final : public Backend {
   void wait_for(const KvCache& cache);
   /// Nobody waits for the pass on this cache any more.
   void drop(const KvCache& cache);
+  /// What a step takes on the device that is not too hot. Errors: those of the timer.
+  Expected<double> seconds(const StepTotals& totals);
   /// The cost of steps on the device: both edges of every stair up to `most_rows`. Errors: those of the timer.
   Expected<LatencyTable> latency_table(std::int64_t most_rows);
 
  private:
   TimedBackend(std::unique_ptr<Backend> values, const Device& device, StepTimer::GraphFactory graph,
-               const TimerOptions& options);
+               const TimerOptions& options, std::shared_ptr<AnswerClock> clock, StepKind kind);
   Expected<std::vector<Scores>> run(std::span<const SequenceStep> batch);
   /// `slow`: at the lowered clock.
   Expected<StepTimer*> timer_for(const StepTotals& totals, Position capacity, bool slow);
@@ -66,7 +71,8 @@ class TimedBackend final : public Backend {
   StepTimer::GraphFactory graph_;
   TimerOptions options_;
   std::unique_ptr<StepTimer> timers_[2];  ///< at the full clock, and at the lowered one
-  AnswerClock clock_;
+  std::shared_ptr<AnswerClock> clock_;
+  StepKind kind_ = StepKind::kPass;
   std::string unsimulated_;
   std::vector<Launched> launched_;
 };

@@ -66,6 +66,10 @@ SlabWork layer_norm_work(const LatencyKeys& t, bool half) {
   return {static_cast<int>(layer_norm_kernel(t, half).vector), 3,
           static_cast<double>((half ? 5 : 3) * t.vector_mul + 2 * t.vector_sum + 2 * t.vector_add)};
 }
+SlabWork softcap_work(const LatencyKeys& t) {
+  const RowKernel k = softcap_kernel(t);
+  return {static_cast<int>(k.vector), 1, k.vector + k.fixed};
+}
 SlabWork softmax_work(const LatencyKeys& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
 }
@@ -119,6 +123,11 @@ class UnitCosts {
     return std::is_same_v<O, op::GatherScored>;  // which moves no rows
   }
   bool add(const op::Embed& o) const {
+    if (o.part == EmbedPart::kMixture) {
+      c_.read_bytes = 2.0 * static_cast<double>(value(o.out).rows * value(o.out).width);
+      return true;
+    }
+    if (o.scale != 1.f) elementwise({1, 1, static_cast<double>(t_.vector_mul)}, o.out);
     c_.read_bytes = static_cast<double>(value(o.out).rows * value(o.out).width) * device_.numerics.weight_bytes;
     return true;
   }
@@ -139,14 +148,15 @@ class UnitCosts {
   }
   bool add(const op::Attention& o) const {
     const std::int64_t rows = value(o.q).rows, per_sequence = ceil_div(rows, load_.sequences);
+    const std::int64_t keys = seen_keys(o, per_sequence, load_.keys);
     const ArrayKeys& a = device_.array;
-    c_.matrix = attention_cycles(device_, load_.sequences, per_sequence, load_.keys, o.heads, o.kv_heads, o.head_dim);
+    c_.matrix = attention_cycles(device_, load_.sequences, per_sequence, keys, o.heads, o.kv_heads, o.head_dim);
     c_.read_bytes = products_.cached * device_.numerics.kv_bytes;
-    const auto packed = static_cast<double>(ceil_div(rows * o.heads * load_.keys, vlen_));
-    const auto tiles = static_cast<double>(rows * o.heads * ceil_div(load_.keys, std::min(vlen_, a.mlen)));
+    const auto packed = static_cast<double>(ceil_div(rows * o.heads * keys, vlen_));
+    const auto tiles = static_cast<double>(rows * o.heads * ceil_div(keys, std::min(vlen_, a.mlen)));
     add_vector(device_, c_, softmax_work(t_), packed, tiles);
     // The running rescale of the output: one multiplication and one addition per further tile of keys.
-    const double more = static_cast<double>(ceil_div(load_.keys, a.mlen));
+    const double more = static_cast<double>(ceil_div(keys, a.mlen));
     const auto out = static_cast<double>(ceil_div(rows * o.heads * o.head_dim, vlen_));
     c_.vector += 2 * more * out / static_cast<double>(a.vector_units);
     c_.serial +=
@@ -157,6 +167,11 @@ class UnitCosts {
   }
   bool add(const op::Glu& o) const { return elementwise(swiglu_work(t_), o.gate); }
   bool add(const op::Add& o) const { return elementwise({1, 1, static_cast<double>(t_.vector_add)}, o.a); }
+  bool add(const op::Scale& o) const {
+    const int both = o.factor != 1.f && (o.context != kNoId || o.canvas != kNoId) ? 2 : 1;
+    return elementwise({both, 1, both * static_cast<double>(t_.vector_mul)}, o.x);
+  }
+  bool add(const op::Select&) const { return true; }  // a step's rows are of one region: no row moves
   bool add(const op::Route& o) const { return elementwise(route_work(t_, o, value(o.logits).width), o.logits); }
   bool add(const op::Experts& o) const {
     const ExpertProducts e = expert_products(graph_, o);
@@ -174,7 +189,9 @@ class UnitCosts {
         std::max(c_.lower_bound, (slab_pairs(f) + slab_pairs(n)) / static_cast<double>(device_.array.vector_units));
     add_vector(device_, c_, {1, 0, static_cast<double>(t_.shift)}, slab_pairs(k), slab_pairs(k));
     add_vector(device_, c_, {2, 0, static_cast<double>(t_.vector_mul + t_.vector_sum)}, pairs, pairs);
-    add_vector(device_, c_, swiglu_work(t_), slab_pairs(f), slab_pairs(f));
+    add_vector(device_, c_,
+               o.activation == Activation::kSilu ? swiglu_work(t_) : activation_work(t_, o.activation, true),
+               slab_pairs(f), slab_pairs(f));
     add_vector(device_, c_, {2, 0, static_cast<double>(t_.vector_mul + t_.vector_add)}, slab_pairs(n), slab_pairs(n));
     c_.lower_bound = std::max(c_.matrix, bound);
     c_.vector += unpacking_cycles(device_, c_.weight_bytes);
@@ -185,6 +202,7 @@ class UnitCosts {
     gemm(rows, vocab, value(o.x).width);
     const auto n = static_cast<double>(rows * ceil_div(vocab, vlen_));
     add_vector(device_, c_, softmax_work(t_), n, n);
+    if (o.softcap != 0.f) add_vector(device_, c_, softcap_work(t_), n, n);
     c_.serial += 3 * n + 7.0 * static_cast<double>(rows);
     if (!load_.fused_head) {
       const double bytes = static_cast<double>(rows * vocab) * device_.numerics.logit_bytes;

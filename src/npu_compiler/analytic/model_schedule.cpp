@@ -18,7 +18,10 @@ Graph marked_graph(const ModelShape& shape, std::int64_t layers) {
   return shape.architecture->build(desc, kMarkedRows);
 }
 
+/// Layers of two kinds, with and without a window, are all priced.
 std::int64_t short_layers(const ModelShape& shape) {
+  for (std::int64_t layer = 1; layer < shape.desc.layers; ++layer)
+    if (shape.desc.sliding.has(layer) != shape.desc.sliding.has(0)) return shape.desc.layers;
   return std::min(shape.desc.layers, shape.desc.experts.leading_dense + kShortLayers);
 }
 
@@ -34,9 +37,12 @@ std::vector<std::int64_t> kind_of(const Graph& graph, const Op& any) {
     const Shape& sizes = graph.weight(id).shape;
     kind.insert(kind.end(), sizes.begin(), sizes.end());
   };
+  if (const auto* o = std::get_if<op::Embed>(&any)) kind.push_back(static_cast<std::int64_t>(o->part));
+  if (const auto* o = std::get_if<op::Scale>(&any)) kind.push_back(o->factor != 1.f ? 1 : 0);
   if (const auto* o = std::get_if<op::RmsNorm>(&any)) kind.push_back(o->groups);
   if (const auto* o = std::get_if<op::Glu>(&any)) kind.push_back(static_cast<std::int64_t>(o->activation));
-  if (const auto* o = std::get_if<op::Attention>(&any)) kind.insert(kind.end(), {o->heads, o->kv_heads, o->head_dim});
+  if (const auto* o = std::get_if<op::Attention>(&any))
+    kind.insert(kind.end(), {o->heads, o->kv_heads, o->head_dim, o->window});
   if (const auto* o = std::get_if<op::Route>(&any))
     kind.insert(kind.end(), {o->used, static_cast<std::int64_t>(o->score), o->groups, o->groups_used});
   if (const auto* o = std::get_if<op::Experts>(&any)) shape(o->gate), shape(o->down);

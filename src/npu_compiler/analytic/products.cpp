@@ -30,9 +30,11 @@ Products products_of(const Graph& graph, const Op& op, const StepReads& reads) {
     return matrix(value(o->x).rows, value(o->out).width, value(o->x).width);
   if (const auto* o = std::get_if<op::ScoreHead>(&op))
     return matrix(value(o->x).rows, graph.weight(o->weight).shape.back(), value(o->x).width);
-  if (const auto* o = std::get_if<op::Attention>(&op))
-    return {.macs = 2 * value(o->q).rows * o->heads * reads.keys * o->head_dim,
-            .cached = static_cast<double>(2 * reads.sequences * reads.keys * o->kv_heads * o->head_dim)};
+  if (const auto* o = std::get_if<op::Attention>(&op)) {
+    const std::int64_t keys = seen_keys(*o, ceil_div(value(o->q).rows, reads.sequences), reads.keys);
+    return {.macs = 2 * value(o->q).rows * o->heads * keys * o->head_dim,
+            .cached = static_cast<double>(2 * reads.sequences * keys * o->kv_heads * o->head_dim)};
+  }
   if (const auto* o = std::get_if<op::Experts>(&op)) {
     const ExpertProducts e = expert_products(graph, *o);
     const std::int64_t parts = std::max<std::int64_t>(1, reads.parts);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "graph/graph.h"
@@ -30,5 +31,10 @@ struct ExpertProducts {
   std::int64_t each() const { return (2 * width + out) * inner; }  ///< weights of an expert
 };
 ExpertProducts expert_products(const Graph& graph, const op::Experts& o);
+
+/// Keys that the rows of a sequence may see: those of a window are counted from its first row.
+inline std::int64_t seen_keys(const op::Attention& o, std::int64_t rows, std::int64_t keys) {
+  return o.window > 0 ? std::min(keys, rows + o.window - 1) : keys;
+}
 
 }  // namespace dllm::npu

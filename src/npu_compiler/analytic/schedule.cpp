@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "npu_compiler/analytic/products.h"
 #include "npu_compiler/analytic/schedule_attention.h"
 #include "npu_compiler/analytic/schedule_blocks.h"
 #include "npu_compiler/analytic/schedule_experts.h"
@@ -207,7 +208,10 @@ class Scheduler {
       return load_.overlap || alone(swiglu_kernel(t_), gate.out, 2, 1);
     }
     if (const auto* o = at<op::Linear>(i)) return linear(*o, phase);
-    if (const auto* o = at<op::Embed>(i)) return move(o->out, false, true);
+    if (const auto* o = at<op::Embed>(i))
+      return move(o->out, false, true) &&
+             (o->scale == 1.f || o->part == EmbedPart::kMixture || alone(scale_kernel(1), o->out, 1));
+    if (at<op::Select>(i) != nullptr) return true;  // a step's rows are of one region: no row moves
     if (const auto* o = at<op::RmsNorm>(i); o != nullptr && o->groups > 1) return norm_by_head(*o);
     if (const auto* o = at<op::HiddenIn>(i)) return move(o->out, false, true);
     if (const auto* o = at<op::HiddenOut>(i)) return move(o->x, true, i + 1 == end());
@@ -320,9 +324,10 @@ class Scheduler {
   bool attention(const op::Attention& o) {
     const double lead = lead_;
     settle();
+    const std::int64_t rows = ceil_div(graph_.shape.rows, load_.sequences);
     const AttentionWork work = attention_work(d_, o,
-                                              {.rows = ceil_div(graph_.shape.rows, load_.sequences),
-                                               .keys = load_.keys,
+                                              {.rows = rows,
+                                               .keys = seen_keys(o, rows, load_.keys),
                                                .query_slabs = slabs(o.q),
                                                .chunk_tiles = chunk_tiles(mapping_, sram_, o.head_dim)});
     const auto sequences = static_cast<double>(load_.sequences);
@@ -356,6 +361,7 @@ class Scheduler {
     const double slab = bytes / bytes_per_cycle_ / static_cast<double>(ceil_div(vocab, a_.vlen));
     const double begin = now_ - std::max(phase_.array, weights);
     now_ = std::max(now_, begin + phase_.memory) + result_delay(a_) + slab;
+    if (o.softcap != 0.f) now_ += softcap_cycles(d_, scored, vocab, lead_);
     return true;
   }
 

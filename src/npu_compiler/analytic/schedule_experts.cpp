@@ -195,10 +195,13 @@ void ExpertSchedule::plan_products() {
                  constant_step(1 - (out_slabs_ - 1) * chunk_);
   // Two rows of SwiGLU, and the copies that the parts of `down` need.
   const auto inner = static_cast<double>(inner_slabs_), moves = 2 * static_cast<double>(parts_ - 1);
-  const double issue = inner * (6 + 4 * constant_step(inner_slabs_ > 1 ? chunk_ : 1) + moves) + 6;
+  // GELU squares, and forms a polynomial, before.
+  const double form = shape_.gelu ? 4 : 0;
+  const double issue = inner * (6 + form + 4 * constant_step(inner_slabs_ > 1 ? chunk_ : 1) + moves) + 6;
   const double chain =
-      inner * static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul + 1);
-  const double accesses = inner * (18 + 2 * moves);
+      inner * (static_cast<double>(2 * t.vector_add + t.vector_exp + t.vector_reci + 2 * t.vector_mul + 1) +
+               (shape_.gelu ? static_cast<double>(3 * t.vector_mul + t.vector_add) : 0));
+  const double accesses = inner * (18 + 3 * form + 2 * moves);
   pair_ = biggest(issue, chain, accesses / free);
   pair_alone_ = biggest(issue, chain, accesses / ports);
   const std::int64_t usual = ceil_div(shape_.rows * shape_.used, shape_.experts);

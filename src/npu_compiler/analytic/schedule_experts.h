@@ -26,6 +26,7 @@ struct ExpertShape {
   std::int64_t largest_panel = 0;                    ///< rows of matrix SRAM, over all other matrices of the step
   double cycles_per_weight = 0;                      ///< of memory
   std::int64_t queue = 0;                            ///< instructions waiting for the array
+  bool gelu = false;                                 ///< the tanh form in place of SiLU
 
   bool operator==(const ExpertShape&) const = default;
 };

@@ -17,7 +17,8 @@ ExpertShape ScheduleShapes::experts(const op::Route& route, const op::Experts& o
           .experts = value(route.logits).width,
           .width = lanes(o.x),
           .inner = graph_.weight(o.gate).shape[1],
-          .out_width = lanes(o.out)};
+          .out_width = lanes(o.out),
+          .gelu = o.activation != Activation::kSilu};
 }
 
 double ScheduleShapes::waiting_bytes(std::size_t at) const {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <variant>
 
+#include "base/integers.h"
 #include "graph/graph.h"
 #include "npu_compiler/analytic/activation.h"
 #include "npu_compiler/lowering/slices.h"
@@ -80,6 +81,20 @@ inline RowKernel activation_kernel(const LatencyKeys& t, Activation activation, 
           .scalar = 0,
           .fixed = std::max(0.0, chain - count)};
 }
+/// So many products with a number; the second takes the first's result.
+inline RowKernel scale_kernel(double products) {
+  return {.accesses = 1 + products, .vector = products, .integer = 2, .scalar = 0, .fixed = products - 1};
+}
+/// z <- c tanh(z / c), slab after slab.
+inline RowKernel softcap_kernel(const LatencyKeys& t) {
+  constexpr double kInstructions = 7;
+  const auto chain = static_cast<double>(3 * t.vector_mul + 2 * t.vector_add + t.vector_exp + t.vector_reci);
+  return {.accesses = kInstructions + 1,
+          .vector = kInstructions,
+          .integer = 1,
+          .scalar = 0,
+          .fixed = std::max(0.0, chain - kInstructions)};
+}
 /// Whether lanes are FP16; squares are then summed of x 2^-6 (norm_shrink()).
 inline bool half_lanes(const Device& device) { return device.numerics.activation == "fp16"; }
 /// Sum, x - mean, squares and their sum, factor, gain, bias: two rows interleaved, three passes. `half`: half_lanes().
@@ -109,6 +124,10 @@ inline std::optional<RowOperator> row_operator(const Device& device, const dllm:
   }
   if (std::holds_alternative<op::Hadamard>(any)) return RowOperator{hadamard_kernel(), 1};
   if (std::holds_alternative<op::Add>(any)) return RowOperator{add_kernel(), 1};
+  if (const auto* o = std::get_if<op::Scale>(&any)) {
+    const double both = o->factor != 1.f && (o->context != kNoId || o->canvas != kNoId) ? 2 : 1;
+    return RowOperator{scale_kernel(both), 1};
+  }
   return std::nullopt;
 }
 
@@ -119,6 +138,13 @@ inline double row_cycles(const Device& device, const RowKernel& k, double rows, 
   const double issue = std::max(k.integer * slabs, (k.integer * slabs + k.vector * slabs + k.scalar) / 2);
   const double chain = k.vector * slabs + k.scalar + k.fixed / together;
   return rows * std::max({k.accesses * slabs / ports, issue, chain});
+}
+
+/// Soft caps of all slabs of logits: issued after a slab's product, so that the array waits for what it has not queued.
+inline double softcap_cycles(const Device& device, std::int64_t scored, std::int64_t vocab, double lead) {
+  const auto rows = static_cast<double>(round_up(scored, device.array.blen));
+  const auto slabs = static_cast<double>(ceil_div(vocab, device.array.vlen));
+  return slabs * std::max(0.0, row_cycles(device, softcap_kernel(device.latency), rows, 1, 1) - lead);
 }
 
 /// One block of rows of a product, with rows of other work between its column blocks.

@@ -26,8 +26,8 @@ void AnswerClock::reset() {
   if (device_->host.cores > 0) queue_.emplace(*device_);
 }
 
-void AnswerClock::advance(const StepTotals& work, const StepProfile& step) {
-  steps_.push_back({work, step.time, 0, throttled(), step.source == TimeSource::kSimulated});
+void AnswerClock::advance(const StepTotals& work, const StepProfile& step, StepKind kind) {
+  steps_.push_back({work, step.time, 0, throttled(), step.source == TimeSource::kSimulated, kind});
   begin_ = now_;
   if (queue_ && !queue_->empty()) {
     const Overlap overlap = queue_->run(step.stretches, now_);
@@ -78,9 +78,12 @@ std::vector<TimedRefresh> AnswerClock::refreshes() const {
   return result;
 }
 
-StepTime AnswerClock::sum(std::size_t end) const {
+StepTime AnswerClock::sum(std::size_t passes) const {
   StepTime sum;
-  for (std::size_t i = 0; i < std::min(end, steps_.size()); ++i) sum += steps_[i].time;
+  for (const TimedStep& step : steps_) {
+    if (step.kind == StepKind::kPass && passes-- == 0) break;
+    sum += step.time;
+  }
   return sum;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,6 +11,12 @@
 
 namespace dllm::npu {
 
+/// What a step is to the loop that counts passes.
+enum class StepKind : std::uint8_t {
+  kPass,  ///< a pass
+  kPart,  ///< work for the pass before it: a drafter reads its hidden states
+};
+
 /// A step of an answer, and how long it took in virtual time.
 struct TimedStep {
   StepTotals work;
@@ -17,6 +24,7 @@ struct TimedStep {
   double rise = 0;         ///< temperature at its end, kelvin above the surroundings
   bool throttled = false;  ///< it ran at the lowered clock
   bool simulated = false;  ///< on the cycle-accurate model
+  StepKind kind = StepKind::kPass;
 };
 
 /// A pass of the second path, on the host.
@@ -37,7 +45,7 @@ class AnswerClock {
   const Device& device() const { return throttled() ? *slow_ : *device_; }
   bool throttled() const { return heat_.throttled(); }
   /// A step, during which the host works on what was launched.
-  void advance(const StepTotals& work, const StepProfile& step);
+  void advance(const StepTotals& work, const StepProfile& step, StepKind kind = StepKind::kPass);
   /// Adds a refresh to what the host computes; returns its index. Precondition: the device has a described host.
   std::size_t launch(const StepTotals& work, std::vector<Stretch> host);
   bool finished(std::size_t refresh) const { return queue_->finished(refresh); }
@@ -49,8 +57,8 @@ class AnswerClock {
   const std::vector<TimedStep>& steps() const { return steps_; }
   /// Of those that began.
   std::vector<TimedRefresh> refreshes() const;
-  /// Of the steps before `end`.
-  StepTime sum(std::size_t end) const;
+  /// Of the first `passes`.
+  StepTime sum(std::size_t passes) const;
   StepTime sum() const { return sum(steps_.size()); }
 
  private:

@@ -41,13 +41,13 @@ class AttentionLowering {
         m_(context.machine),
         o_(o),
         q_(context.place(o.q)),
-        tiles_(context.sequence_tiles(context.machine.hlen)),
+        tiles_(context.sequence_tiles({context.machine.hlen, o.window})),
         block_(score_rows(sram_shape(context.machine))) {}
 
   Expected<void> run() {
     DLLM_TRY(out_, c_.place_output(o_.out));
     DLLM_CHECK_OK(buffers());
-    DLLM_TRY(masks_, key_masks(c_, m_.hlen));
+    DLLM_TRY(masks_, key_masks(c_, {m_.hlen, o_.window}));
     DLLM_CHECK_OK(used_lanes());
     if (shares()) DLLM_CHECK_OK(load_ones(c_));
     if (c_.counts) return release();

@@ -10,7 +10,7 @@ bool sees_alike(const SequenceSpec& a, const SequenceSpec& b) {
   return a.causal_block == b.causal_block && a.visible == b.visible && a.positions == b.positions;
 }
 
-SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen) {
+SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen, std::int64_t window) {
   SequenceTiles plan;
   std::int64_t end = 0;
   for (const PositionRange& range : sequence.visible) end = std::max<std::int64_t>(end, range.end);
@@ -28,7 +28,8 @@ SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen) {
   }
   for (std::int64_t tile = 0; tile * hlen < end; ++tile) {
     const auto within = [&](const PositionRange& range) {
-      return range.begin <= tile * hlen && (tile + 1) * hlen <= range.end;
+      return range.begin <= tile * hlen && (tile + 1) * hlen <= range.end &&
+             (window == 0 || tile * hlen > sequence.window_start(0) - window);
     };
     if (sequence.causal_block == 0 && std::ranges::any_of(sequence.visible, within)) {
       plan.tiles.push_back(tile);
@@ -39,7 +40,8 @@ SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen) {
     bool any = false;
     for (const RowRun& run : plan.runs) {
       std::vector<bool> pattern(to_size(hlen));
-      for (std::int64_t j = 0; j < hlen; ++j) pattern[to_size(j)] = sequence.sees(to_size(run.first), tile * hlen + j);
+      for (std::int64_t j = 0; j < hlen; ++j)
+        pattern[to_size(j)] = sequence.sees(to_size(run.first), tile * hlen + j, window);
       any = any || std::ranges::any_of(pattern, [](bool b) { return b; });
       if (std::ranges::all_of(pattern, [](bool b) { return b; })) {
         of_run.push_back(kAllVisible);

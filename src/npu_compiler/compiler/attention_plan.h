@@ -24,7 +24,8 @@ struct SequenceTiles {
   std::vector<std::vector<bool>> patterns;  ///< [HLEN], which keys of a tile are visible
   std::vector<RowRun> runs;                 ///< patterns by index into tiles
 };
-SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen);
+/// `window`: of op::Attention; 0: none.
+SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen, std::int64_t window = 0);
 /// Whether the rows of both see the same keys.
 bool sees_alike(const SequenceSpec& a, const SequenceSpec& b);
 

@@ -34,13 +34,13 @@ class WideAttention {
         pieces_(o.head_dim / context.machine.mlen),
         head_slabs_(o.head_dim / context.machine.vlen),
         key_groups_(context.machine.vlen / context.machine.mlen),
-        tiles_(context.sequence_tiles(context.machine.vlen)) {}
+        tiles_(context.sequence_tiles({context.machine.vlen, o.window})) {}
 
   Expected<void> run() {
     DLLM_TRY(out_, c_.place_output(o_.out));
     DLLM_CHECK_OK(plan());
     DLLM_CHECK_OK(buffers());
-    DLLM_TRY(masks_, key_masks(c_, m_.vlen));
+    DLLM_TRY(masks_, key_masks(c_, {m_.vlen, o_.window}));
     if (c_.counts) return release();
     if (c_.stores_pending) e_.fence(kKeyStoreTag);
     e_.set_csr(Csr::kSegmentLength, static_cast<std::uint32_t>(m_.vlen));

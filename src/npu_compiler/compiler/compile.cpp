@@ -82,8 +82,7 @@ Expected<void> lower_phase(StepContext& c, const Phase& phase) {
   return std::visit(
       [&c, &any](const auto& o) -> Expected<void> {
         using O = std::decay_t<decltype(o)>;
-        if constexpr (std::is_same_v<O, op::Scale> || std::is_same_v<O, op::Select> ||
-                      std::is_same_v<O, op::BlockConv> || std::is_same_v<O, op::Gather>)
+        if constexpr (std::is_same_v<O, op::BlockConv> || std::is_same_v<O, op::Gather>)
           return Error{ErrorCode::kUnsupported, fmt::format("{} is not compiled", op_name(any)), "npu compiler", ""};
         else
           return lower(c, o);
@@ -116,10 +115,12 @@ void store_waiting(StepContext& c) {
   c.e.end_region();
 }
 
-/// Joins prologue and body. Loops are relative to their own code, so code may be moved as a whole.
+/// Joins prologue and body. Loops are relative to their own code, so code may be moved as a whole. The body is the
+/// larger one by far, and its memory is kept.
 Program join(Program prologue, Program body) {
   const std::uint32_t shift = static_cast<std::uint32_t>(prologue.code.size());
-  prologue.code.insert(prologue.code.end(), body.code.begin(), body.code.end());
+  body.code.insert(body.code.begin(), prologue.code.begin(), prologue.code.end());
+  prologue.code = std::move(body.code);
   for (Region& region : body.regions)
     prologue.regions.push_back({std::move(region.name), region.begin + shift, region.end + shift});
   return prologue;
@@ -127,7 +128,8 @@ Program join(Program prologue, Program body) {
 
 }  // namespace
 
-bool SequenceSpec::sees(std::size_t row, std::int64_t key) const {
+bool SequenceSpec::sees(std::size_t row, std::int64_t key, std::int64_t window) const {
+  if (window > 0 && key <= window_start(row) - window) return false;
   const auto at = static_cast<Position>(key);
   if (causal_block > 0 && at / causal_block > positions[row] / causal_block) return false;
   for (const PositionRange& range : visible)
@@ -213,7 +215,6 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
   result.vram_rows = c.vram_used();
   result.overlapped = c.overlap;
   result.step_bytes = c.step_used();
-  DLLM_CHECK_OK(link(result.program));
   return result;
 }
 
@@ -254,10 +255,17 @@ Expected<StepUse> count_step(const Graph& graph, const ModelLayout& layout, cons
   return with_room(options, [&](const CompileOptions& o) { return count_with(graph, layout, spec, o, kept); });
 }
 
-Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
-                                   const CompileOptions& options) {
+Expected<StepProgram> compile_unlinked(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                                       const CompileOptions& options) {
   DLLM_CHECK_OK(check(graph, layout, spec, options));
   return with_room(options, [&](const CompileOptions& o) { return compile_with(graph, layout, spec, o); });
+}
+
+Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                                   const CompileOptions& options) {
+  DLLM_TRY(StepProgram step, compile_unlinked(graph, layout, spec, options));
+  DLLM_CHECK_OK(link(step.program));
+  return step;
 }
 
 }  // namespace dllm::npu

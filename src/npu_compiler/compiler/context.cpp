@@ -249,13 +249,13 @@ Expected<KvPlace> StepContext::kv_place(std::int64_t capacity, std::int32_t laye
   return Error{ErrorCode::kUnsupported, fmt::format("nothing stores K and V of layer {}", layer), "npu compiler", ""};
 }
 
-const std::vector<SequenceTiles>& StepContext::sequence_tiles(std::int64_t tile) {
-  const auto [found, added] = tiles_.try_emplace(tile);
+const std::vector<SequenceTiles>& StepContext::sequence_tiles(TileKey key) {
+  const auto [found, added] = tiles_.try_emplace(key);
   std::vector<SequenceTiles>& plans = found->second;
   for (std::size_t s = 0; added && s < spec.sequences.size(); ++s)
     plans.push_back(s > 0 && sees_alike(spec.sequences[s], spec.sequences[s - 1])
                         ? plans.back()
-                        : plan_tiles(spec.sequences[s], tile));
+                        : plan_tiles(spec.sequences[s], key.first, key.second));
   return plans;
 }
 

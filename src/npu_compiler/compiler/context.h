@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/free_ranges.h"
@@ -119,9 +120,11 @@ class StepContext {
   /// Addresses of a layer's K and V in a cache with that many positions. Errors: as kv_layout().
   Expected<KvPlace> kv_place(std::int64_t capacity, std::int32_t layer);
   bool ones_loaded = false;  ///< MramPlan::ones
-  /// Keys that each sequence sees, in tiles of so many.
-  const std::vector<SequenceTiles>& sequence_tiles(std::int64_t tile);
-  std::map<std::int64_t, std::vector<std::vector<KeyMask>>> key_masks;  ///< of key_masks(), by tile
+  /// Length of a tile of keys, and the window of attention (0: none).
+  using TileKey = std::pair<std::int64_t, std::int64_t>;
+  /// Keys that each sequence sees.
+  const std::vector<SequenceTiles>& sequence_tiles(TileKey key);
+  std::map<TileKey, std::vector<std::vector<KeyMask>>> key_masks;  ///< of key_masks()
   /// In the prologue: rows of MLEN elements of matrix SRAM <- rows in the format of K and V, their scales
   /// `scale_offset` bytes after them.
   void load_matrix(std::uint64_t to, std::int64_t count, std::uint64_t base, std::uint64_t scale_offset);
@@ -188,9 +191,9 @@ class StepContext {
   std::map<std::pair<WeightId, WeightUse>, Buffer> residents_;
   std::map<std::vector<Bf16>, Buffer> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;
-  std::map<std::int64_t, KvLayout> kv_layouts_;               ///< by capacity
-  std::map<std::int64_t, std::vector<SequenceTiles>> tiles_;  ///< by their length
-  std::multiset<ValueId> held_;                               ///< by unfinished work
+  std::map<std::int64_t, KvLayout> kv_layouts_;  ///< by capacity
+  std::map<TileKey, std::vector<SequenceTiles>> tiles_;
+  std::multiset<ValueId> held_;  ///< by unfinished work
   static constexpr std::uint32_t kFirstWorkWord = 6, kWorkWords = 5;
   std::uint32_t next_work_word_ = 0;
   std::uint64_t step_next_ = 0;
@@ -224,6 +227,8 @@ Expected<void> lower(StepContext& c, const op::Glu& o);
 /// Of any activation, gated or not, row by row.
 Expected<void> lower_activation(StepContext& c, const op::Glu& o);
 Expected<void> lower(StepContext& c, const op::Add& o);
+Expected<void> lower(StepContext& c, const op::Scale& o);
+Expected<void> lower(StepContext& c, const op::Select& o);
 Expected<void> lower(StepContext& c, const op::Route& o);
 Expected<void> lower(StepContext& c, const op::Experts& o);
 Expected<void> lower(StepContext& c, const op::GatherScored& o);

@@ -45,7 +45,7 @@ void ExpertMatrices::fetch(Matrix matrix, std::int64_t expert, std::int64_t slot
   transfer(matrix, offset, to, place(matrix).matrix.n);
 }
 
-void ExpertMatrices::fetch_panel(Matrix matrix, Gp expert, std::int64_t panel) {
+void ExpertMatrices::fetch_panel(Matrix matrix, Gp expert, std::int64_t panel, std::int64_t buffer) {
   Emitter& e = c_.e;
   const MatrixShape& shape = place(matrix).matrix;
   {
@@ -53,7 +53,7 @@ void ExpertMatrices::fetch_panel(Matrix matrix, Gp expert, std::int64_t panel) {
     e.multiply(expert, expert, stride);
   }
   e.add(expert, expert, panel * shape.panel * shape.k_tiles * c_.machine.mlen);
-  const Gp to = e.reg(static_cast<std::uint32_t>(panel_base(panel)));
+  const Gp to = e.reg(static_cast<std::uint32_t>(buffer_base(buffer)));
   transfer(matrix, expert, to, shape.panel_lanes(panel));
 }
 

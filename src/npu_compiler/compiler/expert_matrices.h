@@ -35,10 +35,10 @@ class ExpertMatrices {
   void fetch(Matrix matrix, Gp number, const Gp& slot);
   /// The same with an expert and a slot that are known.
   void fetch(Matrix matrix, std::int64_t expert, std::int64_t slot);
-  /// Starts the transfer of a panel of an expert, which is overwritten, into its buffer.
-  void fetch_panel(Matrix matrix, Gp expert, std::int64_t panel);
-  /// Element address of that buffer.
-  std::uint64_t panel_base(std::int64_t panel) const { return c_.layout.mram.weight[panel % 2]; }
+  /// Starts the transfer of a panel of an expert, which is overwritten, into buffer 0 or 1.
+  void fetch_panel(Matrix matrix, Gp expert, std::int64_t panel, std::int64_t buffer);
+  /// Element address of a buffer.
+  std::uint64_t buffer_base(std::int64_t buffer) const { return c_.layout.mram.weight[buffer]; }
 
  private:
   void transfer(Matrix matrix, const Gp& offset, const Gp& to, std::int64_t outputs);

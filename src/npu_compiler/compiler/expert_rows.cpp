@@ -7,6 +7,7 @@
 
 #include "base/to_size.h"
 #include "base/try.h"
+#include "npu_compiler/analytic/activation.h"
 
 namespace dllm::npu {
 
@@ -44,6 +45,7 @@ ExpertRows::ExpertRows(StepContext& context, const op::Experts& o, const ExpertM
       m_(context.machine),
       matrices_(matrices),
       words_(context),
+      gelu_(o.activation == Activation::kGeluTanh),
       x_(context.place(o.x)),
       w_(context.place(o.route)) {}
 
@@ -88,6 +90,8 @@ void ExpertRows::prepare() {
 }
 
 void ExpertRows::initial_state() {
+  e_.load_fp(kOne, c_.one());
+  if (gelu_) e_.load_fp(kForm0, c_.number(kTanhForm0)), e_.load_fp(kForm1, c_.number(kTanhForm1));
   for (const ExpertState state : {kRest, kWeights, kInner, kPreviousStart, kPreviousCount, kPreviousBlocks,
                                   kPreviousNext, kPreviousSlot, kPreviousNumber, kNumber, kNext, kActive, kLeft})
     words_.put(state, 0);
@@ -186,7 +190,7 @@ void ExpertRows::activate(std::int64_t most) {
     const AddressStride moved = two ? e_.step((moved_row(1) - gate_row()) * c_.vlen()) : AddressStride();
     e_.repeat(flag, [&] {
       for (std::int64_t slab = 0; slab < inner_slabs(); ++slab) {
-        swiglu_pair(rows);
+        gate_pair(rows);
         for (const Row& r : rows) {
           if (two) e_.advance_from(to, r.gate, moved), e_.shift(to, r.gate, lanes, 0);
           for (std::int64_t part = 1; !two && part < parts(); ++part) copy_part(r.gate, to, part);
@@ -204,8 +208,15 @@ void ExpertRows::activate(std::int64_t most) {
   });
 }
 
-void ExpertRows::swiglu_pair(const Row (&rows)[2]) {
-  for (const Row& r : rows) e_.vector_vf(Op::V_SUB_VF, r.t, r.gate, 0, 1);
+/// gate <- activation(gate) * up. GELU is x / (1 + e^-g(x)) with g(x) = ((x x) c1 + c0) x (analytic/activation.h).
+void ExpertRows::gate_pair(const Row (&rows)[2]) {
+  if (gelu_) {
+    for (const Row& r : rows) e_.vector_vv(Op::V_MUL_VV, r.t, r.gate, r.gate);
+    for (const Row& r : rows) e_.vector_vf(Op::V_MUL_VF, r.t, r.t, kForm1);
+    for (const Row& r : rows) e_.vector_vf(Op::V_ADD_VF, r.t, r.t, kForm0);
+    for (const Row& r : rows) e_.vector_vv(Op::V_MUL_VV, r.t, r.t, r.gate);
+  }
+  for (const Row& r : rows) e_.vector_vf(Op::V_SUB_VF, r.t, gelu_ ? r.t : r.gate, 0, 1);
   for (const Row& r : rows) e_.vector_v(Op::V_EXP_V, r.t, r.t);
   for (const Row& r : rows) e_.vector_vf(Op::V_ADD_VF, r.t, r.t, kOne);
   for (const Row& r : rows) e_.vector_v(Op::V_RECI_V, r.t, r.t);

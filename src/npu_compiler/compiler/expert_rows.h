@@ -105,18 +105,19 @@ class ExpertRows {
   struct Row {
     Gp gate, up, t;
   };
-  void swiglu_pair(const Row (&rows)[2]);
+  void gate_pair(const Row (&rows)[2]);
 
   // Rows of intermediate results.
   static constexpr std::int64_t kExpertLane = 0, kProduct = 1, kActivation = 2, kScratch = 4;
   // f registers; swiglu_constants() sets the first.
-  static constexpr std::uint32_t kOne = 7, kFactor = 2;
+  static constexpr std::uint32_t kOne = 7, kFactor = 2, kForm0 = 5, kForm1 = 6;
 
   StepContext& c_;
   Emitter& e_;
   const MachineConfig& m_;
   const ExpertMatrices& matrices_;
   ExpertWordAccess words_;
+  const bool gelu_;  ///< the tanh form in place of SiLU
   ValuePlace x_, w_, out_;
   std::int64_t chunk_ = 0;  ///< rows at once
   Buffer x_rows_, y_rows_;

@@ -4,12 +4,13 @@
 //   vector  | SwiGLU(i-1) | adding i-2 to its rows | gathering i+1 | SwiGLU(i) | ...
 //   memory  | the matrices of the experts that follow, a ring of slots ahead
 //
-// Without room for one expert, memory is one panel ahead instead, and an expert's further chunks of rows load its
-// matrices again.
+// Without room for one expert, memory is one panel ahead instead, from matrix to matrix and from item to item, and an
+// expert's further chunks of rows load its matrices again.
 //
 // Which experts, how many rows and how many blocks are data: lists in INT_MEM that op::Route made, and loops closed by
 // C_BNZ. docs/design/npu-compiler.md, "Experts", describes the design.
 
+#include <functional>
 #include <utility>
 
 #include "base/try.h"
@@ -41,8 +42,8 @@ class ExpertLayer {
     list_touched();
     fill_ring();
     rows_.prepare();
-    swiglu_constants(c_);
     initial_state();
+    begin_stream();
     e_.repeat([&] {
       begin_item();
       rows_.gather();
@@ -52,7 +53,7 @@ class ExpertLayer {
       rows_.activate(rows_.chunk());
       product(kUpMatrix, [&] { rows_.scatter(rows_behind()); });
       refill(kUpMatrix, kNext, kSlot);
-      finish_previous();
+      finish_previous([&] { return request_next_gate(); });
       advance();
       Gp more = words_.get(kRest);
       const Gp next = words_.get(kCursor);
@@ -63,7 +64,8 @@ class ExpertLayer {
     ++c_.next_matrix;
     if (c_.layout.mram.experts_apart) prefetch_first_panel(c_, c_.next_matrix, c_.panels_done % 2);
     rows_.activate(rows_.chunk());
-    finish_previous();
+    requested_ = false;
+    finish_previous([] { return false; });
     e_.set_csr(Csr::kMmRows, to_count(m_.blen));
     rows_.scatter(rows_.chunk());
     if (!c_.layout.mram.experts_apart) prefetch_first_panel(c_, c_.next_matrix, c_.panels_done % 2);
@@ -188,33 +190,86 @@ class ExpertLayer {
     p.blocks_word = words_.word(kBlocks), p.last_rows_word = words_.word(kLast);
     p.slot_word = words_.word(kSlot), p.y_word = words_.word(kInner);
     p.behind = behind;
-    if (matrices_.streamed()) return stream(matrix, p, kNumber);
-    lower_gathered(c_, p);
+    if (!matrices_.streamed()) return lower_gathered(c_, p);
+    if (matrix == kGateMatrix) buffer_ = 0, requested_ = loop_requests();
+    stream(matrix, p, kNumber, [&] {
+      if (matrix == kGateMatrix)
+        request(kUpMatrix, kBlocks, kNumber, 0);
+      else
+        request(kDownMatrix, kPreviousBlocks, kPreviousNumber, 0);
+      return true;
+    });
   }
 
-  /// A product panel by panel, each loaded while the one before is multiplied.
-  void stream(ExpertMatrices::Matrix matrix, GatheredProduct p, ExpertState number) {
-    const auto fetch = [&](std::int64_t panel) {
-      const Gp blocks = e_.reg();
-      e_.load_int(blocks, Gp(), p.blocks_word);
-      e_.when(blocks, [&] { matrices_.fetch_panel(matrix, words_.get(number), panel); });
-    };
+  // Streamed matrices: panels alternate between the two buffers, and the first panel of the matrix that follows is
+  // requested before the last one of a matrix is multiplied, so that memory never waits for the front end.
+
+  /// Whether an item's panels are even in number. Only then the next item begins with the buffer that the loop's code
+  /// names while the last panel is still in the other one.
+  bool loop_requests() const {
+    return (shape(kGateMatrix).panels() + shape(kUpMatrix).panels() + shape(kDownMatrix).panels()) % 2 == 0;
+  }
+
+  /// A panel into the buffer of the next one, unless the item has no rows.
+  void request(ExpertMatrices::Matrix matrix, ExpertState blocks, ExpertState number, std::int64_t panel) {
+    const Gp some = words_.get(blocks);
+    e_.when(some, [&] { matrices_.fetch_panel(matrix, words_.get(number), panel, buffer_); });
+  }
+
+  /// The first panel of gate for the expert number - 1; none for 0.
+  void request_gate(Gp number) {
+    e_.when(number, [&] {
+      e_.add(number, number, -1);
+      matrices_.fetch_panel(kGateMatrix, std::move(number), 0, 0);
+    });
+  }
+
+  /// Before the loop: the first of the chosen experts.
+  void begin_stream() {
+    if (!matrices_.streamed() || !loop_requests()) return;
+    Gp number = e_.reg();
+    e_.load_int(number, Gp(), c_.expert_words.touched);
+    request_gate(std::move(number));
+  }
+
+  /// For the next chunk of the expert, or for the next expert. Returns whether the code of gate finds it requested.
+  bool request_next_gate() {
+    if (!loop_requests()) return false;
+    Gp number = words_.get(kNumber);
+    e_.add(number, number, 1);
+    const Gp rest = words_.get(kRest);
+    e_.unless(rest, [&] {
+      e_.load_int(number, Gp(), words_.word(kCursor));
+      e_.load_int(number, number, 0);
+    });
+    request_gate(std::move(number));
+    return true;
+  }
+
+  /// A product panel by panel, each loaded while the one before is multiplied. `next` requests the first panel of what
+  /// follows into `buffer_`, and returns whether it has.
+  void stream(ExpertMatrices::Matrix matrix, GatheredProduct p, ExpertState number, const std::function<bool()>& next) {
     const MatrixShape& whole = shape(matrix);
+    const ExpertState blocks = matrix == kDownMatrix ? kPreviousBlocks : kBlocks;
     MatrixShape part = whole;
     p.shape = &part;
     p.slot_word.reset();
-    fetch(0);
+    if (!requested_) request(matrix, blocks, number, 0);
     for (std::int64_t panel = 0; panel < whole.panels(); ++panel) {
-      if (panel + 1 < whole.panels()) fetch(panel + 1);
+      const std::int64_t mine = std::exchange(buffer_, 1 - buffer_);
+      if (panel + 1 < whole.panels())
+        request(matrix, blocks, number, panel + 1);
+      else
+        requested_ = next();
       part.n = whole.panel_lanes(panel);
       p.first = panel * whole.panel;
-      p.slot = matrices_.panel_base(panel);
+      p.slot = matrices_.buffer_base(mine);
       lower_gathered(c_, p);
     }
   }
 
-  /// down of the previous item, after the results before it have been added to their rows.
-  void finish_previous() {
+  /// down of the previous item, after the results before it have been added to their rows. `next`: of stream().
+  void finish_previous(const std::function<bool()>& next) {
     rows_.scatter(rows_.chunk());
     for (std::int64_t part = 0; part < parts(); ++part) {
       GatheredProduct p;
@@ -224,7 +279,7 @@ class ExpertLayer {
       p.blocks_word = words_.word(kPreviousBlocks), p.last_rows_word = words_.word(kPreviousLast);
       p.slot_word = words_.word(kPreviousSlot), p.x_word = words_.word(kPreviousInner);
       if (matrices_.streamed())
-        stream(kDownMatrix, p, kPreviousNumber);
+        stream(kDownMatrix, p, kPreviousNumber, next);  // never packed: there is one part
       else
         lower_gathered(c_, p);
     }
@@ -261,6 +316,8 @@ class ExpertLayer {
   ExpertMatrices matrices_;
   ExpertRows rows_;
   ExpertWordAccess words_;
+  std::int64_t buffer_ = 0;  ///< of the next streamed panel, where the emitted code is
+  bool requested_ = false;   ///< that panel has been requested
 };
 
 }  // namespace

@@ -92,6 +92,8 @@ class LaneChecks {
 
   bool fits(const op::Add& o) const { return same(o.a, o.out) && same(o.b, o.out); }
   bool fits(const op::Glu& o) const { return same(o.gate, o.out) && (o.up == kNoId || same(o.up, o.out)); }
+  bool fits(const op::Scale& o) const { return same(o.x, o.out) && !at(o.out).heads(); }
+  bool fits(const op::Select& o) const { return same(o.canvas, o.out) && same(o.context, o.out); }
   bool fits(const op::GatherScored& o) const { return same(o.x, o.out); }
   bool fits(const op::Route& o) const { return !at(o.logits).heads(); }
   bool fits(const op::Experts& o) const { return !at(o.x).heads() && !at(o.out).heads(); }

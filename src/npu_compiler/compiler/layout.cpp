@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <tuple>
+#include <utility>
 
 #include "base/to_size.h"
 #include "base/try.h"
@@ -151,8 +152,13 @@ class LayoutBuilder {
     row(o.table, map(o.out), WeightUse::kTable);
     return {};
   }
+  Expected<void> add(const op::Scale& o) {
+    for (const WeightId number : {o.context, o.canvas})
+      if (number != kNoId) row(number, LaneMap{.width = 1}, WeightUse::kNumber);
+    return {};
+  }
   Expected<void> add(const op::RmsNorm& o) {
-    row(o.gain, map(o.x), o.groups > 1 ? WeightUse::kHeadRow : WeightUse::kRow);
+    if (o.gain != kNoId) row(o.gain, map(o.x), o.groups > 1 ? WeightUse::kHeadRow : WeightUse::kRow);
     return {};
   }
   Expected<void> add(const op::LayerNorm& o) {
@@ -188,7 +194,8 @@ class LayoutBuilder {
   }
   Expected<void> add(const op::Attention& o) {
     const SramShape sram = sram_shape(layout_.machine);
-    layout_.chunk_tiles = chunk_tiles(layout_.mapping, sram, o.head_dim);
+    const std::int64_t own = chunk_tiles(layout_.mapping, sram, o.head_dim);
+    layout_.chunk_tiles = std::exchange(attends_, true) ? std::min(layout_.chunk_tiles, own) : own;
     if (layout_.chunk_tiles < 1)
       return Error{ErrorCode::kUsage,
                    fmt::format("one tile of {} keys does not fit: {} rows of vector SRAM, {} rows per K/V buffer",
@@ -210,9 +217,12 @@ class LayoutBuilder {
       return unsupported(
           fmt::format("{} groups of {} experts: sections of lanes are powers of two", o.groups, experts / o.groups));
     if (present(o.bias)) row(o.bias, map(o.logits), WeightUse::kRow);
+    if (o.expert_scale != kNoId) row(o.expert_scale, map(o.logits), WeightUse::kRow);
     return {};
   }
   Expected<void> add(const op::Experts& o) {
+    if (o.activation != Activation::kSilu && o.activation != Activation::kGeluTanh)
+      return unsupported("experts with an activation other than SiLU and GELU's tanh form are not compiled");
     const LaneMap inner{.width = graph_.weight(o.gate).shape[1]};
     const std::array stacks = {std::tuple{o.gate, map(o.x), inner}, std::tuple{o.up, map(o.x), inner},
                                std::tuple{o.down, inner, map(o.out)}};
@@ -273,6 +283,7 @@ class LayoutBuilder {
   const std::vector<bool>& present_;
   ModelLayout layout_;
   Allocator hbm_;
+  bool attends_ = false;  ///< there has been an attention
 };
 
 }  // namespace

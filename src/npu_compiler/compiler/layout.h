@@ -37,6 +37,7 @@ enum class WeightUse : std::uint8_t {
   kTable,    ///< one row of lanes per token, in the lanes' format
   kRow,      ///< one row of lanes: biases and gains, in the lanes' format
   kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, in the lanes' format
+  kNumber,   ///< the same of one number, in every lane
 };
 
 struct WeightPlace {

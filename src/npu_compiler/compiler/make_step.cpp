@@ -24,6 +24,7 @@ Expected<StepSpec> step_of(const StepSize& size, const NetworkRows& network) {
   s.visible = {{0, static_cast<Position>(network.visible < 0 ? keys : network.visible)}};
   s.causal_block = network.causal_block;
   s.capacity = keys;
+  s.canvas = true;
   s.takes_statistics = takes_statistics(rows, keys);
   StepSpec spec;
   spec.sequences.assign(static_cast<std::size_t>(sequences), s);

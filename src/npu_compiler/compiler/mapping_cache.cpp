@@ -32,7 +32,11 @@ std::string question_text(const Device& device, const ModelShape& shape, const M
   for (const WeightDecl& decl : graph.weights) weights.push_back({decl.name, decl.shape, decl.required});
   for (const dllm::Op& any : graph.ops) {
     MappingJson one = {op_name(any), inputs(any), outputs(any)};
-    if (const auto* o = std::get_if<op::Attention>(&any)) one.push_back({o->heads, o->kv_heads, o->head_dim});
+    if (const auto* o = std::get_if<op::Attention>(&any)) one.push_back({o->heads, o->kv_heads, o->head_dim, o->window});
+    if (const auto* o = std::get_if<op::Experts>(&any)) one.push_back(static_cast<int>(o->activation));
+    if (const auto* o = std::get_if<op::ScoreHead>(&any)) one.push_back(o->softcap);
+    if (const auto* o = std::get_if<op::Embed>(&any)) one.push_back({static_cast<int>(o->part), o->scale});
+    if (const auto* o = std::get_if<op::Scale>(&any)) one.push_back(o->factor);
     if (const auto* o = std::get_if<op::Rope>(&any)) one.push_back({o->head_dim, o->dims});
     if (const auto* o = std::get_if<op::RmsNorm>(&any)) one.push_back(o->groups);
     if (const auto* o = std::get_if<op::Glu>(&any); o != nullptr && o->activation != Activation::kSilu)

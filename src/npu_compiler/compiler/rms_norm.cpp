@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,9 +16,10 @@ namespace {
 constexpr std::int64_t kTurns = 4;                                      // rows whose sums are computed at once
 constexpr std::uint32_t kSum = 1, kInverse = 5, kEps = 6, kShrink = 7;  // those sums, then constants
 
-/// Rows [first, first + count) of a value, `group` at a time.
+/// Rows [first, first + count) of a value, `group` at a time, times a gain or not.
 struct NormTurns {
   std::int64_t first, count, group;
+  bool gained;
 };
 
 /// A turn's rows are interleaved, so that the sum's latency is filled with another row's work. They share one row for
@@ -52,16 +54,16 @@ void whole_rows(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
       });
     each([&](const Row& r) { norm_factor(e, r.f); });
     // The slabs backwards: the pointers are at the last one.
-    e.add(g, gain, (x.slabs - 1) * c.vlen());
+    if (turns.gained) e.add(g, gain, (x.slabs - 1) * c.vlen());
     for (std::int64_t s = x.slabs - 1; s >= 0; --s) {
       each([&](const Row& r) { e.vector_vf(Op::V_MUL_VF, r.out, r.x, r.f); });
-      each([&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.out, g); });
+      if (turns.gained) each([&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.out, g); });
       if (s == 0) break;
       each([&](const Row& r) {
         e.retreat(r.x, next);
         e.retreat(r.out, next);
       });
-      e.add(g, g, -c.vlen());
+      if (turns.gained) e.add(g, g, -c.vlen());
     }
     each([&](const Row& r) {
       e.add(r.x, r.x, group * c.vlen());
@@ -105,7 +107,9 @@ void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp&
             [&](const Row& r) { e.vector_v(Op::V_SQRT_V, r.t, r.t); },
             [&](const Row& r) { e.vector_v(Op::V_RECI_V, r.t, r.t); },
             [&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.x, r.t); },
-            [&](const Row& r) { e.vector_vv(Op::V_MUL_VV, r.out, r.out, gain); });
+            [&](const Row& r) {
+              if (turns.gained) e.vector_vv(Op::V_MUL_VV, r.out, r.out, gain);
+            });
       each([&](const Row& r) {
         for (const Gp* p : {&r.x, &r.out}) e.add(*p, *p, group * c.vlen());
       });
@@ -118,8 +122,8 @@ void heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Gp&
 }
 
 /// Heads of whole slabs, head by head and row by row.
-void long_heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const Buffer& gain, const Gp& scratch,
-                std::int64_t rows, std::int64_t head_slabs) {
+void long_heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, const std::optional<Buffer>& gain,
+                const Gp& scratch, std::int64_t rows, std::int64_t head_slabs) {
   Emitter& e = c.e;
   const Gp px = e.reg(c.address(x.row)), py = e.reg(c.address(out.row)), g = e.reg();
   const AddressStride next = e.step(x.stride * c.vlen());  // out has the same rows
@@ -133,15 +137,15 @@ void long_heads(StepContext& c, const ValuePlace& x, const ValuePlace& out, cons
       }
       norm_factor(e, kSum);
       // Backwards: x's pointer is at the last slab.
-      e.load(g, c.address(gain.row + head_slabs - 1));
+      if (gain) e.load(g, c.address(gain->row + head_slabs - 1));
       e.add(py, py, (head_slabs - 1) * x.stride * c.vlen());
       for (std::int64_t s = head_slabs - 1; s >= 0; --s) {
         e.vector_vf(Op::V_MUL_VF, py, px, kSum);
-        e.vector_vv(Op::V_MUL_VV, py, py, g);
+        if (gain) e.vector_vv(Op::V_MUL_VV, py, py, g);
         if (s == 0) break;
         e.retreat(px, next);
         e.retreat(py, next);
-        e.add(g, g, -c.vlen());
+        if (gain) e.add(g, g, -c.vlen());
       }
       e.add(px, px, c.vlen());
       e.add(py, py, c.vlen());
@@ -176,7 +180,10 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   const ValuePlace x = c.place(o.x);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out, std::array{o.x}));
   const bool by_head = o.groups > 1, by_long_head = by_head && c.map(o.x).hlen > c.machine.hlen;
-  DLLM_TRY(const Buffer gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
+  std::optional<Buffer> gain;
+  if (o.gain != kNoId) {
+    DLLM_TRY(gain, c.resident(o.gain, by_head ? WeightUse::kHeadRow : WeightUse::kRow));
+  }
   DLLM_TRY(const Buffer scratch, c.acquire(kTurns, "rows of intermediate results"));
   if (c.counts) {
     c.release(scratch);
@@ -184,16 +191,17 @@ Expected<void> lower(StepContext& c, const op::RmsNorm& o) {
   }
   const std::int64_t n = by_head ? c.map(o.x).head_dim : c.map(o.x).width;
   norm_constants(c, n, o.eps, kShrink);
-  const Gp g = c.e.reg(c.address(gain.row)), t = by_head && !by_long_head ? Gp() : c.e.reg(c.address(scratch.row));
+  const Gp g = gain ? c.e.reg(c.address(gain->row)) : Gp(),
+           t = by_head && !by_long_head ? Gp() : c.e.reg(c.address(scratch.row));
   const std::int64_t rows = c.value_rows(o.x), fours = rows / kTurns * kTurns;
   if (by_long_head) {
     long_heads(c, x, out, gain, t, rows, c.map(o.x).hlen / c.vlen());
   } else if (by_head) {
-    heads(c, x, out, g, scratch.row, {0, fours, kTurns});
-    heads(c, x, out, g, scratch.row, {fours, rows - fours, 1});
+    heads(c, x, out, g, scratch.row, {0, fours, kTurns, gain.has_value()});
+    heads(c, x, out, g, scratch.row, {fours, rows - fours, 1, gain.has_value()});
   } else {
-    whole_rows(c, x, out, g, t, {0, fours, kTurns});
-    whole_rows(c, x, out, g, t, {fours, rows - fours, 1});
+    whole_rows(c, x, out, g, t, {0, fours, kTurns, gain.has_value()});
+    whole_rows(c, x, out, g, t, {fours, rows - fours, 1, gain.has_value()});
   }
   c.release(scratch);
   return {};

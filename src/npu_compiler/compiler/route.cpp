@@ -49,6 +49,9 @@ class Router {
     if (biased_) {
       DLLM_TRY(bias_, c_.resident(o_.bias, WeightUse::kRow));
     }
+    if (o_.expert_scale != kNoId) {
+      DLLM_TRY(expert_scale_, c_.resident(o_.expert_scale, WeightUse::kRow));
+    }
     if (o_.groups > 1) DLLM_CHECK_OK(groups_.place_constants());
     if (!c_.counts) emit();
     for (const Buffer& buffer : {scores_, keys_, scratch_}) c_.release(buffer);
@@ -340,6 +343,8 @@ class Router {
     if (o_.normalize) e_.load_fp(kSumEpsWord, c_.number(kSumEps));
     if (scaled) e_.load_fp(kScale, c_.number(o_.scale));
     e_.load_fp(kEnd, c_.largest());
+    const bool by_expert = o_.expert_scale != kNoId;
+    const Gp of_expert = by_expert ? pointer(expert_scale_) : Gp();
     interleave_rows(c_, rows_, kInterleaved, std::array{w_.row, scores_.row, keys_.row}, [&](InterleavedRows rows) {
       // minus the key, minus the largest number: infinity where chosen, elsewhere at most 0
       by_slab(rows, [&](std::int64_t slab) {
@@ -357,9 +362,12 @@ class Router {
         if (scaled)
           for (std::uint32_t f = 1; f <= rows.size(); ++f) e_.scalar(Op::S_MUL_FP, f, f, kScale);
       }
-      by_slab(rows, [&](std::int64_t) {
+      by_slab(rows, [&](std::int64_t slab) {
         for (std::uint32_t f = 1; f <= rows.size() && (o_.normalize || scaled); ++f)
           e_.vector_vf(Op::V_MUL_VF, rows[f - 1][0], rows[f - 1][0], o_.normalize ? f : kScale);
+        if (!by_expert) return;
+        of_slab(of_expert, expert_scale_, slab);
+        for (const auto& r : rows) vv(Op::V_MUL_VV, r[0], r[0], of_expert);
       });
     });
   }
@@ -371,7 +379,7 @@ class Router {
   std::int64_t experts_, slabs_, rows_;
   bool biased_ = false;
   std::vector<Buffer> limits_, counts_;  ///< by slab
-  Buffer scores_, keys_, scratch_, chosen_, bias_;
+  Buffer scores_, keys_, scratch_, chosen_, bias_, expert_scale_;
   GroupLimit groups_;
 };
 

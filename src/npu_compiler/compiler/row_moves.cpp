@@ -25,8 +25,24 @@ void for_runs(const SequenceSpec& s, Body body) {
 
 }  // namespace
 
-/// Token ids come from INT_MEM: successive diffusion steps have different tokens but the same program.
+/// The bytes that a value takes in HBM as it is in vector SRAM.
+static std::uint64_t bytes_of_rows(const StepContext& c, const ValuePlace& place) {
+  return static_cast<std::uint64_t>(place.stride * place.slabs * c.vlen() * 2);
+}
+
+/// Rows that the host or another model has made, as columns from `first` on.
+static Expected<void> take_in(StepContext& c, ValueId id, std::int64_t first) {
+  DLLM_TRY(const ValuePlace out, c.place_output(id));
+  DLLM_TRY(const std::uint64_t at, c.hbm_area(bytes_of_rows(c, out), "rows from outside"));
+  c.result.hidden_in.push_back({first, id, at, out.stride});
+  if (!c.counts) c.move_rows(Op::H_PREFETCH_V, out, at);
+  return {};
+}
+
+/// Token ids come from INT_MEM: successive diffusion steps have different tokens but the same program. A mixture of
+/// tokens comes from the host, with the scale.
 Expected<void> lower(StepContext& c, const op::Embed& o) {
+  if (o.part == EmbedPart::kMixture) return take_in(c, o.out, kMixture);
   DLLM_TRY(const ValuePlace out, c.place_output(o.out));
   if (c.counts) return {};
   Emitter& e = c.e;
@@ -50,6 +66,11 @@ Expected<void> lower(StepContext& c, const op::Embed& o) {
     e.add(word, word, 1);
     e.add(row, row, c.vlen());
   });
+  if (o.scale == 1.f) return {};
+  constexpr std::uint32_t kScale = 1;  // f register
+  e.load_fp(kScale, c.number(o.scale));
+  c.for_rows(c.value_rows(o.out), std::array{out}, {},
+             [&](std::span<const Gp> p) { e.vector_vf(Op::V_MUL_VF, p[0], p[0], kScale); });
   return {};
 }
 
@@ -91,18 +112,7 @@ Expected<void> lower(StepContext& c, const op::StoreKv& o) {
   return {};
 }
 
-/// The bytes that a value takes in HBM as it is in vector SRAM.
-static std::uint64_t bytes_of_rows(const StepContext& c, const ValuePlace& place) {
-  return static_cast<std::uint64_t>(place.stride * place.slabs * c.vlen() * 2);
-}
-
-Expected<void> lower(StepContext& c, const op::HiddenIn& o) {
-  DLLM_TRY(const ValuePlace out, c.place_output(o.out));
-  DLLM_TRY(const std::uint64_t at, c.hbm_area(bytes_of_rows(c, out), "rows from outside"));
-  c.result.hidden_in.push_back({o.first, o.out, at, out.stride});
-  if (!c.counts) c.move_rows(Op::H_PREFETCH_V, out, at);
-  return {};
-}
+Expected<void> lower(StepContext& c, const op::HiddenIn& o) { return take_in(c, o.out, o.first); }
 
 Expected<void> lower(StepContext& c, const op::HiddenOut& o) {
   const ValuePlace x = c.place(o.x);

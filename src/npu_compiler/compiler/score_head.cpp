@@ -21,6 +21,7 @@ class Head {
         e_(context.e),
         x_(context.place(o.x)),
         vocab_(context.graph.weight(o.weight).shape[1]),
+        softcap_(o.softcap),
         rows_(context.spec.scored()) {
     has_bias_ = o.bias != kNoId && c_.layout.find(o.bias, WeightUse::kRow) != nullptr;
   }
@@ -42,6 +43,7 @@ class Head {
     if (has_bias_) e_.store_int(e_.reg(c_.address(bias_.row)), Gp(), bias_word());
     const auto finish = [&](const Gp& slab, bool last) {
       if (has_bias_) add_bias(slab);
+      if (softcap_ != 0.f) cap(slab);
       reduced ? reduce(slab, last) : store(slab);
       const Gp both = e_.reg(c_.address(buffers_.row) + c_.address(buffers_.row + x_.stride));
       e_.subtract(slab, both, slab);
@@ -74,6 +76,27 @@ class Head {
     });
     e_.add(bias, bias, c_.vlen());
     e_.store_int(bias, Gp(), bias_word());
+  }
+
+  /// z <- c tanh(z / c) = c (2 / (1 + e^(z (-2/c))) - 1), each operation rounded.
+  void cap(const Gp& slab) {
+    constexpr std::uint32_t kSteep = 1, kOne = 2, kTwo = 3, kCap = 4;  // f registers: free between slabs
+    e_.load_fp(kSteep, c_.number(-2.0f / softcap_));
+    e_.load_fp(kOne, c_.one());
+    e_.load_fp(kTwo, c_.number(2.0f));
+    e_.load_fp(kCap, c_.number(softcap_));
+    const Gp row = e_.reg();
+    e_.copy(row, slab);
+    e_.loop(x_.stride, [&] {
+      e_.vector_vf(Op::V_MUL_VF, row, row, kSteep);
+      e_.vector_v(Op::V_EXP_V, row, row);
+      e_.vector_vf(Op::V_ADD_VF, row, row, kOne);
+      e_.vector_v(Op::V_RECI_V, row, row);
+      e_.vector_vf(Op::V_MUL_VF, row, row, kTwo);
+      e_.vector_vf(Op::V_SUB_VF, row, row, kOne);
+      e_.vector_vf(Op::V_MUL_VF, row, row, kCap);
+      e_.add(row, row, c_.vlen());
+    });
   }
 
   Expected<void> prepare_store() {
@@ -228,7 +251,9 @@ class Head {
   StepContext& c_;
   Emitter& e_;
   ValuePlace x_;
-  std::int64_t vocab_, rows_;
+  std::int64_t vocab_;
+  float softcap_;
+  std::int64_t rows_;
   std::uint64_t scales_ = 0;  ///< bytes of the logits' elements, which precede their scales
   bool has_bias_ = false;
   Buffer buffers_, bias_, scratch_, limit_, factor_;

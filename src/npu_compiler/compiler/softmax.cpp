@@ -159,10 +159,10 @@ void emit_softmax(StepContext& c, const SoftmaxRows& r) {
   ShortRows(c, r, 1).run(together, r.count - together);
 }
 
-Expected<const std::vector<std::vector<KeyMask>>*> key_masks(StepContext& c, std::int64_t tile) {
-  if (const auto found = c.key_masks.find(tile); found != c.key_masks.end()) return &found->second;
+Expected<const std::vector<std::vector<KeyMask>>*> key_masks(StepContext& c, StepContext::TileKey key) {
+  if (const auto found = c.key_masks.find(key); found != c.key_masks.end()) return &found->second;
   std::vector<std::vector<KeyMask>> masks;
-  const std::vector<SequenceTiles>& plans = c.sequence_tiles(tile);
+  const std::vector<SequenceTiles>& plans = c.sequence_tiles(key);
   for (std::size_t s = 0; s < plans.size(); ++s) {
     const SequenceTiles& plan = plans[s];
     if (s > 0 && plan.patterns == plans[s - 1].patterns) {
@@ -182,7 +182,7 @@ Expected<const std::vector<std::vector<KeyMask>>*> key_masks(StepContext& c, std
       of_sequence.push_back({low.row, zero.row});
     }
   }
-  return &(c.key_masks[tile] = std::move(masks));
+  return &(c.key_masks[key] = std::move(masks));
 }
 
 }  // namespace dllm::npu

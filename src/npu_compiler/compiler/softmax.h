@@ -28,6 +28,6 @@ void emit_softmax(StepContext& c, const SoftmaxRows& rows);
 
 /// Rows of VLEN lanes that hide keys in tiles of so many, by sequence and pattern; a pattern repeats along the lanes.
 /// Errors: no room.
-Expected<const std::vector<std::vector<KeyMask>>*> key_masks(StepContext& c, std::int64_t tile);
+Expected<const std::vector<std::vector<KeyMask>>*> key_masks(StepContext& c, StepContext::TileKey key);
 
 }  // namespace dllm::npu

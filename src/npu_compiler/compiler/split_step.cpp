@@ -34,7 +34,7 @@ class Cutter {
 
   Expected<void> add_whole(const StepSpec& spec) {
     Graph graph = graph_({spec.rows(), spec.scored()});
-    DLLM_TRY(StepProgram step, compile_step(graph, layout_, spec, options_));
+    DLLM_TRY(StepProgram step, compile_unlinked(graph, layout_, spec, options_));
     const Segment all{0, graph.ops.size()};
     append(result_, {spec, std::move(graph), all, std::move(step)});
     result_.row_parts.emplace_back(static_cast<std::int64_t>(spec.sequences.size()));
@@ -68,7 +68,7 @@ class Cutter {
         options_.segment = segment;
         options_.spill = turn.spill;
         options_.first_row = turn.first_row;
-        Expected<StepProgram> step = compile_step(turn.graph, layout_, turn.spec, options_);
+        Expected<StepProgram> step = compile_unlinked(turn.graph, layout_, turn.spec, options_);
         if (!step) {
           options_ = before;
           return step.error();
@@ -100,7 +100,10 @@ class Cutter {
   /// Loops and branches are relative to their own code.
   static void append_code(Program& to, Program own) {
     const auto shift = static_cast<std::uint32_t>(to.size());
-    std::ranges::move(own.code, std::back_inserter(to.code));
+    if (to.code.empty())
+      to.code = std::move(own.code);
+    else
+      to.code.insert(to.code.end(), own.code.begin(), own.code.end());
     for (const Region& region : own.regions)
       to.regions.push_back({region.name, region.begin + shift, region.end + shift});
     for (ChoiceSite& site : own.choices.sites) site.instruction += shift;
@@ -145,6 +148,9 @@ StepSpec some_rows(const StepSpec& spec, std::int64_t first, std::int64_t count)
 std::vector<std::vector<RowPart>> row_cuts(const Graph& graph, const MachineConfig& machine,
                                            std::span<const Position> positions) {
   std::vector<std::vector<RowPart>> cuts;
+  // Windows are counted from the first of all rows.
+  for (const dllm::Op& any : graph.ops)
+    if (const auto* o = std::get_if<op::Attention>(&any); o != nullptr && o->window > 0) return cuts;
   const std::int64_t block = routing_block(graph), unit = std::lcm<std::int64_t>(machine.blen, block);
   const auto rows = static_cast<std::int64_t>(positions.size());
   // Factors of K and V are those of all rows; a block that chooses its experts together is not cut.

@@ -22,11 +22,17 @@ struct SequenceSpec {
   std::vector<std::int32_t> scored;  ///< indices into positions
   std::uint64_t cache = 0;           ///< HBM address of its K and V
   std::int64_t capacity = 0;         ///< positions the cache was laid out for
+  bool canvas = false;               ///< the region of its rows (StepPlan::region)
   /// With smoothing (MachineConfig::smoothing): the rows give K and V new centres and factors; otherwise they get those
   /// that the cache has.
   bool takes_statistics = false;
 
-  bool sees(std::size_t row, std::int64_t key) const;
+  /// `window`: of op::Attention; 0: none.
+  bool sees(std::size_t row, std::int64_t key, std::int64_t window = 0) const;
+  /// The first position that the row's window is counted from.
+  std::int64_t window_start(std::size_t row) const {
+    return causal_block > 0 ? positions[row] / causal_block * causal_block : positions.front();
+  }
 };
 struct StepSpec {
   std::vector<SequenceSpec> sequences;
@@ -90,11 +96,14 @@ struct HbmBlob {
 
 /// Rows of a value in HBM, in the lanes' format, as in vector SRAM: [slab][stride][VLEN].
 struct HiddenPlace {
-  std::int64_t first = 0;  ///< column among all that come in, or go out
+  std::int64_t first = 0;  ///< column among all that come in, or go out; kMixture: StepPlan::mixtures
   ValueId value = kNoId;
   std::uint64_t address = 0;
   std::int64_t stride = 0;
 };
+
+/// Rows of an embedding of EmbedPart::kMixture, which the host makes.
+inline constexpr std::int64_t kMixture = -1;
 
 /// A compiled step and the places of its data.
 struct StepProgram {
@@ -132,5 +141,8 @@ std::uint64_t spill_bytes(const Graph& graph, const ModelLayout& layout, std::si
 /// available room), kUnsupported (operators).
 Expected<StepProgram> compile_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options = {});
+/// The same with a program that link() has not seen: code of a longer one, which is linked as a whole.
+Expected<StepProgram> compile_unlinked(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
+                                       const CompileOptions& options);
 
 }  // namespace dllm::npu

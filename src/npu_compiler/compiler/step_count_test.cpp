@@ -54,6 +54,7 @@ class Draws {
 
   /// Up to five narrow layers, dense or of experts.
   ModelShape model() {
+    if (chance(6)) return two_regions();
     ModelShape shape = *load_model_shape(one_of({"llada-8b", "dream-7b", "llada-moe", "llada2-mini"}));
     ModelDesc& d = shape.desc;
     d.layers = d.experts.leading_dense + up_to(5), d.vocab = 512 * up_to(3);
@@ -63,6 +64,18 @@ class Draws {
     if (d.experts.count > 0) d.experts.count = 16, d.experts.used = 2, d.experts.width = 32 * up_to(8);
     if (d.experts.groups > 1) d.experts.groups = 4, d.experts.groups_used = 2;
     if (d.experts.shared_width > 0) d.experts.shared_width = d.experts.width;
+    return shape;
+  }
+
+  /// Layers with a window, and after each few of them one without.
+  ModelShape two_regions() {
+    ModelShape shape = *load_model_shape("diffusion-gemma-tiny");
+    ModelDesc& d = shape.desc;
+    d.layers = up_to(6), d.width = 32 * up_to(8), d.ffn_width = 32 * up_to(6),
+    d.sliding.window = static_cast<std::int32_t>(8 * up_to(8));
+    d.sliding.layers.clear();
+    for (std::int64_t layer = 0, all = 2 + up_to(3); layer < d.layers; ++layer)
+      d.sliding.layers.push_back((layer + 1) % all != 0);
     return shape;
   }
 

@@ -186,6 +186,11 @@ void write_weights(const Graph& graph, const ModelLayout& layout, const Weights&
       case WeightUse::kMatrix:
         write_matrix(place, view, layout.machine, hbm);
         break;
+      case WeightUse::kNumber:
+        write_lanes(layout.machine.lanes,
+                    std::vector<float>(to_size(layout.machine.vlen), decode_rows(view, 0, 1).front()),
+                    hbm + place.tensor.base);
+        break;
       case WeightUse::kHeadRow:
         write_head_row(place, view, layout.machine, hbm);
         break;

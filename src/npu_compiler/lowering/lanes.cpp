@@ -47,13 +47,17 @@ class LaneAssignment {
                                                : round_up(group, array_heads_),
             .hlen = wide ? head_dim : hlen_};
   }
-  /// Columns of a head that interleaved RoPE has turned.
-  std::int64_t interleaved(ValueId id) const {
+  /// What has turned a value; null: nothing.
+  const op::Rope* rope_of(ValueId id) const {
     const ValueId turned = untransformed(graph_, id);
     for (const Op& any : graph_.ops)
-      if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->out == turned)
-        return o->layout == RopeLayout::kInterleaved ? o->dims : 0;
-    return 0;
+      if (const auto* o = std::get_if<op::Rope>(&any); o != nullptr && o->out == turned) return o;
+    return nullptr;
+  }
+  /// Columns of a head that interleaved RoPE has turned.
+  std::int64_t interleaved(ValueId id) const {
+    const op::Rope* const o = rope_of(id);
+    return o != nullptr && o->layout == RopeLayout::kInterleaved ? o->dims : 0;
   }
 
   void back(const op::Attention& o) {
@@ -63,8 +67,14 @@ class LaneAssignment {
   }
   void back(const op::StoreKv& o) {
     const op::Attention* reader = to_size(o.layer) < readers_.size() ? readers_[to_size(o.layer)] : nullptr;
-    if (reader == nullptr) return;
-    at(o.k) = at(o.v) = head_map(reader->kv_heads, reader->head_dim, 1);
+    // Another graph may read them: a drafter's keys are those of its context and of its block.
+    const op::Rope* const turned = reader == nullptr ? rope_of(o.k) : nullptr;
+    if (reader != nullptr)
+      at(o.k) = at(o.v) = head_map(reader->kv_heads, reader->head_dim, 1);
+    else if (turned != nullptr)
+      at(o.k) = at(o.v) = head_map(turned->heads, turned->head_dim, 1);
+    else
+      return;
     at(o.k).interleaved = interleaved(o.k);
   }
   /// A product that attention reads, and what an adapter adds to it.

@@ -23,6 +23,8 @@ Phase phase_at(const Graph& graph, const GraphPatterns& patterns, const PhaseRul
     phase.gated.reset();
   if (rules.overlap && !phase.gated) phase.residual = patterns.residual_at(first);
   if (phase.residual && !plain(graph, rules, *phase.residual->product)) phase.residual.reset();
+  if (phase.residual && phase.residual->norm != nullptr && phase.residual->norm->gain == kNoId)
+    phase.residual->norm = nullptr;
   phase.count = phase.gated ? GatedProducts::kOps : phase.residual ? phase.residual->ops() : 1;
   return phase;
 }

@@ -5,9 +5,10 @@
 namespace dllm::npu {
 
 std::string_view beyond_programs(const dllm::Op& op) {
-  const bool compiled = std::holds_alternative<op::Glu>(op) || std::holds_alternative<op::LayerNorm>(op) ||
-                        std::holds_alternative<op::HiddenIn>(op) || std::holds_alternative<op::HiddenOut>(op);
-  return compiled ? std::string_view() : beyond_plain(op);
+  const auto* attention = std::get_if<op::Attention>(&op);
+  const bool missing = std::holds_alternative<op::BlockConv>(op) || std::holds_alternative<op::Gather>(op) ||
+                       (attention != nullptr && attention->view != op::RowView::kPlan);
+  return missing ? beyond_plain(op) : std::string_view();
 }
 
 std::vector<Segment> segments(const Graph& graph) {

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "format/toml_table.h"
 #include "npu_core/config/embedded_files.h"
@@ -84,7 +85,7 @@ Expected<void> AddressMap::add_fold(TomlTable& fold, const Bits& bits, int& chai
 void AddressMap::fill_tables(const Bits& bits) {
   bank_bits_ = bits[kBank];
   bank_group_bits_ = bits[kBankGroup];
-  tables_.resize(static_cast<std::size_t>(std::bit_width(bursts_ - 1) + 7) / 8);
+  tables_.resize(to_size(std::bit_width(bursts_ - 1) + 7) / 8);
   for (std::size_t i = 0; i < tables_.size(); ++i)
     for (std::uint64_t byte = 0; byte < 256; ++byte) tables_[i][byte] = pack(byte << (8 * i));
 }

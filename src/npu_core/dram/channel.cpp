@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 
 namespace dllm::npu::dram {
 Channel::Channel(const MemoryConfig& config, int index, std::vector<TransferShare>* shares,
@@ -20,8 +21,8 @@ Channel::Channel(const MemoryConfig& config, int index, std::vector<TransferShar
       capacity_{config.read_queue, config.write_queue},
       drain_at_(static_cast<int>(config.write_high * config.write_queue)),
       resume_at_(static_cast<int>(config.write_low * config.write_queue)),
-      entries_(static_cast<std::size_t>(config.read_queue + config.write_queue + 2)),
-      pcs_(static_cast<std::size_t>(config.standard.pseudochannels)) {
+      entries_(to_size(config.read_queue + config.write_queue + 2)),
+      pcs_(to_size(config.standard.pseudochannels)) {
   const DramStandard& standard = config.standard;
   for (std::size_t i = entries_.size(); i > 0; --i) free_.push_back(static_cast<Index>(i - 1));
   row_timeout_ = static_cast<Tick>(config.row_timeout_ns * 1e6 / static_cast<double>(standard.tick_fs()));
@@ -57,7 +58,7 @@ void Channel::submit(const Segment& segment) {
 void Channel::admit() {
   while (next_arrival_ <= now_) {
     Segment& segment = pending_.front();
-    const auto direction = static_cast<std::size_t>(segment.write);
+    const auto direction = to_size(segment.write);
     const int room = capacity_[direction] - queued_[direction];
     if (room <= 0) return;
     if (segment.bursts > room) {  // the rest of a long run waits outside
@@ -77,13 +78,13 @@ void Channel::admit() {
 void Channel::enqueue(const Segment& segment) {
   Pseudochannel& pc = pcs_[segment.pseudochannel];
   const int direction = segment.write ? 1 : 0;
-  const auto d = static_cast<std::size_t>(direction);
+  const auto d = to_size(direction);
   Bank& bank = pc.banks[segment.bank];
   if (pc.entries++ == 0) pc.filled = now_;
   queued_[d] += segment.bursts;
   const Index last = pc.tail[d];
   if (last != kNone) {
-    Entry& entry = entries_[static_cast<std::size_t>(last)];
+    Entry& entry = entries_[to_size(last)];
     if (entry.bank == segment.bank && entry.row == segment.row && entry.share == segment.share &&
         entry.column + entry.bursts == segment.column) {
       entry.bursts = static_cast<std::uint16_t>(entry.bursts + segment.bursts);
@@ -93,7 +94,7 @@ void Channel::enqueue(const Segment& segment) {
   }
   const Index index = free_.back();
   free_.pop_back();
-  Entry& entry = entries_[static_cast<std::size_t>(index)];
+  Entry& entry = entries_[to_size(index)];
   entry.age = ++ages_;
   entry.share = segment.share;
   entry.row = segment.row;
@@ -106,7 +107,7 @@ void Channel::enqueue(const Segment& segment) {
   entry.need = Entry::kHit;
   entry.previous = last;
   entry.next = kNone;
-  (last == kNone ? pc.head[d] : entries_[static_cast<std::size_t>(last)].next) = index;
+  (last == kNone ? pc.head[d] : entries_[to_size(last)].next) = index;
   pc.tail[d] = index;
   ++bank.waiting[d];
   if (entry.hit) {
@@ -125,10 +126,10 @@ void Channel::enqueue(const Segment& segment) {
 }
 
 void Channel::unlink(Pseudochannel& pc, Index index, int direction) {
-  const auto d = static_cast<std::size_t>(direction);
-  const Entry& entry = entries_[static_cast<std::size_t>(index)];
-  (entry.previous == kNone ? pc.head[d] : entries_[static_cast<std::size_t>(entry.previous)].next) = entry.next;
-  (entry.next == kNone ? pc.tail[d] : entries_[static_cast<std::size_t>(entry.next)].previous) = entry.previous;
+  const auto d = to_size(direction);
+  const Entry& entry = entries_[to_size(index)];
+  (entry.previous == kNone ? pc.head[d] : entries_[to_size(entry.previous)].next) = entry.next;
+  (entry.next == kNone ? pc.tail[d] : entries_[to_size(entry.next)].previous) = entry.previous;
   free_.push_back(index);
   --pc.entries;
 }
@@ -147,7 +148,7 @@ void Channel::update_mode() {
 }
 
 void Channel::update_want(Pseudochannel& pc, int bank_index) {
-  const Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
+  const Bank& bank = pc.banks[to_size(bank_index)];
   const std::uint64_t bit = std::uint64_t{1} << bank_index;
   for (std::size_t d = 0; d < 2; ++d) {
     const std::uint64_t before = pc.want_row[d];
@@ -159,7 +160,7 @@ void Channel::update_want(Pseudochannel& pc, int bank_index) {
 
 /// Re-classifies the entries of a bank after its open row has changed.
 void Channel::rescan_bank(Pseudochannel& pc, int bank_index) {
-  Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
+  Bank& bank = pc.banks[to_size(bank_index)];
   for (std::size_t d = 0; d < 2; ++d) {
     pc.capped[d] &= ~(std::uint64_t{1} << bank_index);
     bank.overtaken[d] = 0;
@@ -168,7 +169,7 @@ void Channel::rescan_bank(Pseudochannel& pc, int bank_index) {
     bank.oldest_conflict[d] = 0;
     Index i = pc.head[d];
     for (int left = bank.waiting[d]; left > 0;) {
-      Entry& entry = entries_[static_cast<std::size_t>(i)];
+      Entry& entry = entries_[to_size(i)];
       i = entry.next;
       if (entry.bank != bank_index) continue;
       --left;
@@ -184,7 +185,7 @@ void Channel::rescan_bank(Pseudochannel& pc, int bank_index) {
 }
 
 PseudochannelStats Channel::stats(int pseudochannel) const {
-  const Pseudochannel& pc = pcs_[static_cast<std::size_t>(pseudochannel)];
+  const Pseudochannel& pc = pcs_[to_size(pseudochannel)];
   PseudochannelStats stats = pc.stats;
   stats.time.idle += std::max<Tick>(0, now_ - pc.covered);
   return stats;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/to_size.h"
 #include "npu_core/dram/channel.h"
 
 namespace dllm::npu::dram {
@@ -66,8 +67,8 @@ void Channel::attribute(Pseudochannel& pc, const Bank& bank, Tick at, int direct
 
 /// When the next commands may follow a burst at `at`.
 void Channel::delay_after_column(Pseudochannel& pc, int bank_index, Tick at, int direction) {
-  Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
-  Group& group = pc.groups[static_cast<std::size_t>(group_of(bank_index))];
+  Bank& bank = pc.banks[to_size(bank_index)];
+  Group& group = pc.groups[to_size(group_of(bank_index))];
   if (direction == 0) {
     later(pc.next_column[0], at + t_.ccd_s);
     later(pc.next_other_sid, at + t_.ccd_r);
@@ -88,12 +89,12 @@ void Channel::delay_after_column(Pseudochannel& pc, int bank_index, Tick at, int
 }
 
 void Channel::issue_column(const Candidate& candidate) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
-  Entry& entry = entries_[static_cast<std::size_t>(candidate.entry)];
+  Pseudochannel& pc = pcs_[to_size(candidate.pseudochannel)];
+  Entry& entry = entries_[to_size(candidate.entry)];
   Bank& bank = pc.banks[entry.bank];
   const Tick at = candidate.at;
   const int direction = candidate.command == Command::kRead ? 0 : 1;
-  const auto d = static_cast<std::size_t>(direction);
+  const auto d = to_size(direction);
   attribute(pc, bank, at, direction);
   pc.column_stale = true;
   if (((pc.want_row[0] | pc.want_row[1]) >> entry.bank) & 1) pc.row_stale = true;  // its precharge moved
@@ -135,8 +136,8 @@ void Channel::issue_column(const Candidate& candidate) {
 
 /// The entry that causes a bank's row to be changed; null: none.
 Channel::Entry* Channel::oldest_conflict(Pseudochannel& pc, int bank) {
-  for (Index i = pc.head[static_cast<std::size_t>(direction_)]; i != kNone;) {
-    Entry& entry = entries_[static_cast<std::size_t>(i)];
+  for (Index i = pc.head[to_size(direction_)]; i != kNone;) {
+    Entry& entry = entries_[to_size(i)];
     if (entry.bank == bank && !entry.hit) return &entry;
     i = entry.next;
   }
@@ -144,7 +145,7 @@ Channel::Entry* Channel::oldest_conflict(Pseudochannel& pc, int bank) {
 }
 
 void Channel::issue_activate(const Candidate& candidate) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
+  Pseudochannel& pc = pcs_[to_size(candidate.pseudochannel)];
   Entry& entry = *oldest_conflict(pc, candidate.bank);
   Bank& bank = pc.banks[entry.bank];
   const Tick at = candidate.at;
@@ -157,9 +158,9 @@ void Channel::issue_activate(const Candidate& candidate) {
   later(bank.next_precharge, at + t_.ras);
   later(bank.next_activate, at + t_.rc);
   later(pc.next_activate, at + t_.rrd_s);
-  later(pc.groups[static_cast<std::size_t>(group_of(entry.bank))].next_activate, at + t_.rrd_l);
+  later(pc.groups[to_size(group_of(entry.bank))].next_activate, at + t_.rrd_l);
   later(pc.refresh_ready, at + t_.rc);
-  pc.activations[static_cast<std::size_t>(pc.activation)] = at;
+  pc.activations[to_size(pc.activation)] = at;
   pc.activation = (pc.activation + 1) & 3;
   row_bus_ = at + config_.standard.activate_ticks;
   if (config_.standard.shared_bus) column_bus_ = row_bus_;
@@ -169,7 +170,7 @@ void Channel::issue_activate(const Candidate& candidate) {
 }
 
 void Channel::close_bank(Pseudochannel& pc, int bank_index, Tick at) {
-  Bank& bank = pc.banks[static_cast<std::size_t>(bank_index)];
+  Bank& bank = pc.banks[to_size(bank_index)];
   bank.open_row = -1;
   pc.open &= ~(std::uint64_t{1} << bank_index);
   later(bank.next_activate, at + t_.rp);
@@ -179,7 +180,7 @@ void Channel::close_bank(Pseudochannel& pc, int bank_index, Tick at) {
 }
 
 void Channel::issue_precharge(const Candidate& candidate) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
+  Pseudochannel& pc = pcs_[to_size(candidate.pseudochannel)];
   // Age 0 marks a precharge for a refresh.
   if (Entry* entry = candidate.age == 0 ? nullptr : oldest_conflict(pc, candidate.bank)) entry->need = Entry::kConflict;
   row_bus_ = candidate.at + config_.standard.precharge_ticks;
@@ -191,7 +192,7 @@ void Channel::issue_precharge(const Candidate& candidate) {
 }
 
 void Channel::issue_precharge_all(const Candidate& candidate) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
+  Pseudochannel& pc = pcs_[to_size(candidate.pseudochannel)];
   row_bus_ = candidate.at + config_.standard.precharge_ticks;
   if (config_.standard.shared_bus) column_bus_ = row_bus_;
   later(pc.next_precharge, candidate.at + t_.ppd);
@@ -201,7 +202,7 @@ void Channel::issue_precharge_all(const Candidate& candidate) {
 }
 
 void Channel::issue_refresh_all(const Candidate& candidate) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
+  Pseudochannel& pc = pcs_[to_size(candidate.pseudochannel)];
   const Tick at = candidate.at;
   record(candidate, -1, -1);
   row_bus_ = at + config_.standard.refresh_ticks;
@@ -217,13 +218,13 @@ void Channel::issue_refresh_all(const Candidate& candidate) {
 }
 
 void Channel::issue_refresh_bank(const Candidate& candidate) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(candidate.pseudochannel)];
+  Pseudochannel& pc = pcs_[to_size(candidate.pseudochannel)];
   const Tick at = candidate.at;
   record(candidate, -1, -1);
   row_bus_ = at + config_.standard.refresh_ticks;
   if (config_.standard.shared_bus) column_bus_ = row_bus_;
   for (std::uint64_t left = pc.blocked; left != 0; left &= left - 1)
-    later(pc.banks[static_cast<std::size_t>(std::countr_zero(left))].next_activate, at + t_.rfc_pb);
+    later(pc.banks[to_size(std::countr_zero(left))].next_activate, at + t_.rfc_pb);
   later(pc.next_activate, at + t_.rref_d);
   later(pc.next_refresh_bank, at + t_.rref_d);
   pc.refresh_bank = (pc.refresh_bank + 1) % refresh_sets_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/to_size.h"
 #include "npu_core/dram/channel.h"
 
 namespace dllm::npu::dram {
@@ -59,7 +60,7 @@ bool Channel::step(Tick horizon) {
 
 /// The pseudo-channel's next command. Returns a pointer to avoid a copy per command.
 const Channel::Candidate* Channel::pseudochannel_candidate(std::int16_t index) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
+  Pseudochannel& pc = pcs_[to_size(index)];
   if (now_ >= pc.refresh_due) block_for_refresh(pc);
   if (pc.column_stale || pc.column.at < std::max(now_, column_bus_)) find_column(index);
   if (pc.row_stale || pc.row.at < std::max(now_, row_bus_)) find_row(index);
@@ -87,8 +88,8 @@ Tick Channel::column_ready(const Pseudochannel& pc, const Entry& entry, std::siz
 }
 
 void Channel::find_column(std::int16_t index) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
-  const auto d = static_cast<std::size_t>(direction_);
+  Pseudochannel& pc = pcs_[to_size(index)];
+  const auto d = to_size(direction_);
   Candidate& best = pc.column;
   best = {};
   best.pseudochannel = index;
@@ -96,7 +97,7 @@ void Channel::find_column(std::int16_t index) {
   pc.column_stale = false;
   const Tick soonest = align(std::max({now_, column_bus_, pc.next_column[d]}));
   for (Index i = pc.head[d]; i != kNone;) {
-    const Entry& entry = entries_[static_cast<std::size_t>(i)];
+    const Entry& entry = entries_[to_size(i)];
     if (may_serve(pc, entry, d)) {
       const Tick at = column_ready(pc, entry, d, soonest);
       if (at < best.at) {
@@ -111,14 +112,13 @@ void Channel::find_column(std::int16_t index) {
 }
 
 Tick Channel::activate_ready(const Pseudochannel& pc, int bank) const {
-  return std::max({pc.next_activate, pc.groups[static_cast<std::size_t>(group_of(bank))].next_activate,
-                   pc.banks[static_cast<std::size_t>(bank)].next_activate,
-                   pc.activations[static_cast<std::size_t>(pc.activation)] + t_.faw});
+  return std::max({pc.next_activate, pc.groups[to_size(group_of(bank))].next_activate,
+                   pc.banks[to_size(bank)].next_activate, pc.activations[to_size(pc.activation)] + t_.faw});
 }
 
 void Channel::find_row(std::int16_t index) {
-  Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
-  const auto d = static_cast<std::size_t>(direction_);
+  Pseudochannel& pc = pcs_[to_size(index)];
+  const auto d = to_size(direction_);
   Candidate& best = pc.row;
   best = {};
   pc.row_stale = false;
@@ -126,7 +126,7 @@ void Channel::find_row(std::int16_t index) {
   const Tick bus = std::max(now_, row_bus_);
   for (; left != 0; left &= left - 1) {
     const auto b = static_cast<std::int16_t>(std::countr_zero(left));
-    const Bank& bank = pc.banks[static_cast<std::size_t>(b)];
+    const Bank& bank = pc.banks[to_size(b)];
     const bool closed = bank.open_row < 0;
     const Tick at =
         closed ? align(std::max(bus, activate_ready(pc, b))) : std::max({bus, bank.next_precharge, pc.next_precharge});
@@ -142,11 +142,11 @@ void Channel::find_row(std::int16_t index) {
 }
 
 Channel::Candidate Channel::idle_precharge(std::int16_t index) {
-  const Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
+  const Pseudochannel& pc = pcs_[to_size(index)];
   Candidate best;
   for (std::uint64_t left = pc.open & ~pc.blocked; left != 0; left &= left - 1) {
     const auto b = static_cast<std::int16_t>(std::countr_zero(left));
-    const Bank& bank = pc.banks[static_cast<std::size_t>(b)];
+    const Bank& bank = pc.banks[to_size(b)];
     if (bank.waiting[0] + bank.waiting[1] > 0) continue;
     const Tick at = std::max({now_, row_bus_, bank.next_precharge, pc.next_precharge,
                               std::max(bank.last_column, bank.activated) + row_timeout_});
@@ -174,7 +174,7 @@ Channel::Candidate Channel::refresh_candidate(std::int16_t index) {
 }
 
 Channel::Candidate Channel::refresh_all_candidate(std::int16_t index) {
-  const Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
+  const Pseudochannel& pc = pcs_[to_size(index)];
   Candidate candidate;
   candidate.pseudochannel = index;
   const Tick bus = std::max(now_, row_bus_);
@@ -185,27 +185,26 @@ Channel::Candidate Channel::refresh_all_candidate(std::int16_t index) {
   }
   Tick at = std::max(bus, pc.next_precharge);
   for (std::uint64_t left = pc.open; left != 0; left &= left - 1)
-    at = std::max(at, pc.banks[static_cast<std::size_t>(std::countr_zero(left))].next_precharge);
+    at = std::max(at, pc.banks[to_size(std::countr_zero(left))].next_precharge);
   candidate.at = at;
   candidate.command = Command::kPrechargeAll;
   return candidate;
 }
 
 Channel::Candidate Channel::refresh_bank_candidate(std::int16_t index) {
-  const Pseudochannel& pc = pcs_[static_cast<std::size_t>(index)];
+  const Pseudochannel& pc = pcs_[to_size(index)];
   Candidate candidate;
   candidate.pseudochannel = index;
   const Tick bus = std::max(now_, row_bus_);
   if (const std::uint64_t open = pc.open & pc.blocked; open != 0) {
     candidate.bank = static_cast<std::int16_t>(std::countr_zero(open));
-    candidate.at =
-        std::max({bus, pc.next_precharge, pc.banks[static_cast<std::size_t>(candidate.bank)].next_precharge});
+    candidate.at = std::max({bus, pc.next_precharge, pc.banks[to_size(candidate.bank)].next_precharge});
     candidate.command = Command::kPrecharge;
     return candidate;
   }
   Tick at = std::max({bus, pc.next_refresh_bank, pc.next_activate});
   for (std::uint64_t left = pc.blocked; left != 0; left &= left - 1)
-    at = std::max(at, pc.banks[static_cast<std::size_t>(std::countr_zero(left))].next_activate);
+    at = std::max(at, pc.banks[to_size(std::countr_zero(left))].next_activate);
   candidate.at = align(at);
   candidate.bank = static_cast<std::int16_t>(pc.refresh_bank);
   candidate.command = Command::kRefreshBank;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu::dram {
@@ -48,8 +49,8 @@ MemorySystem::MemorySystem(const MemoryConfig& config, AddressMap map, std::int6
       burst_shift_(log2_exact(config.standard.burst_bytes)),
       trace_(std::make_unique<std::vector<CommandRecord>>()),
       shares_(std::make_unique<std::vector<TransferShare>>(1)),
-      waited_(static_cast<std::size_t>(config.channels)) {
-  channels_.reserve(static_cast<std::size_t>(config.channels));
+      waited_(to_size(config.channels)) {
+  channels_.reserve(to_size(config.channels));
   for (int c = 0; c < config.channels; ++c)
     channels_.emplace_back(config, c, shares_.get(), trace ? trace_.get() : nullptr);
 }
@@ -118,7 +119,7 @@ TransferId MemorySystem::submit_unchecked(std::uint64_t address, std::uint64_t b
     const Location at = map_.locate(burst);
     Segment segment;
     segment.arrival = transfer.arrival;
-    std::uint32_t& share = current_[static_cast<std::size_t>(at.channel)];
+    std::uint32_t& share = current_[to_size(at.channel)];
     if (((seen >> at.channel) & 1) == 0) share = new_share(transfer, at.channel);
     seen |= std::uint64_t{1} << at.channel;
     segment.share = share;
@@ -128,7 +129,7 @@ TransferId MemorySystem::submit_unchecked(std::uint64_t address, std::uint64_t b
     segment.pseudochannel = static_cast<std::uint8_t>(at.pseudochannel);
     segment.bank = static_cast<std::uint8_t>(at.bank);
     segment.write = transfer.write;
-    channels_[static_cast<std::size_t>(at.channel)].submit(segment);
+    channels_[to_size(at.channel)].submit(segment);
     burst += bursts;
   }
   return id;

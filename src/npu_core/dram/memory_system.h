@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/to_size.h"
 #include "dllm/error.h"
 #include "npu_core/dram/address_map.h"
 #include "npu_core/dram/channel.h"
@@ -66,7 +67,7 @@ class MemorySystem {
   std::uint64_t bytes() const { return map_.bursts() * static_cast<std::uint64_t>(config_.standard.burst_bytes); }
   int pseudochannels() const { return config_.channels * config_.standard.pseudochannels; }
   PseudochannelStats stats(int channel, int pseudochannel) const {
-    return channels_[static_cast<std::size_t>(channel)].stats(pseudochannel);
+    return channels_[to_size(channel)].stats(pseudochannel);
   }
   /// Latencies of transfers that were waited for, in ticks from arrival to completion.
   const LatencyHistogram& latencies(Access access) const { return latencies_[access == Access::kWrite ? 1 : 0]; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/to_size.h"
+
 namespace dllm::npu::dram {
 namespace {
 
@@ -17,7 +19,7 @@ int bucket_of(Tick latency) {
 }  // namespace
 
 void LatencyHistogram::add(Tick latency) {
-  ++buckets_[static_cast<std::size_t>(bucket_of(latency))];
+  ++buckets_[to_size(bucket_of(latency))];
   ++count_;
   sum_ += latency;
   minimum_ = std::min(minimum_, latency);
@@ -42,7 +44,7 @@ Tick LatencyHistogram::quantile(double q) const {
   const auto rank = static_cast<std::uint64_t>(q * static_cast<double>(count_));
   std::uint64_t seen = 0;
   for (int i = 0; i < kBuckets; ++i) {
-    seen += buckets_[static_cast<std::size_t>(i)];
+    seen += buckets_[to_size(i)];
     if (seen > rank || (seen == count_ && count_ > 0)) return std::min(upper_edge(i), maximum_);
   }
   return 0;

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/hash.h"
+#include "base/to_size.h"
 #include "base/try.h"
 
 namespace dllm::npu::dram {
@@ -63,7 +64,7 @@ Expected<StreamResult> run_stream(MemorySystem& memory, const StreamSpec& spec) 
   const std::uint64_t window =
       spec.outstanding != 0 ? spec.outstanding : 256 * static_cast<std::uint64_t>(memory.pseudochannels());
   Generator generator(spec, footprint);
-  std::vector<TransferId> flight(static_cast<std::size_t>(std::min(window, spec.requests)));
+  std::vector<TransferId> flight(to_size(std::min(window, spec.requests)));
   // Outstanding requests are in the ring `flight`, oldest first; a 64th of it is renewed at a time.
   const std::size_t group = std::max<std::size_t>(1, flight.size() / kRenewals);
   ClientCycle now = 0;

@@ -9,13 +9,22 @@
 
 namespace dllm::npu {
 
-/// A decoded instruction: one value per bit field. Fields that the form does not have are 0.
+/// A decoded instruction. Register numbers, function codes and tags that the form does not have are 0. A form has at
+/// most one immediate, so all immediate fields read the same value. Programs have up to millions of instructions: the
+/// time to write and to read them is that of their memory, so an instruction has 12 bytes.
 struct Instruction {
   Op op = Op::C_BREAK;
-  std::array<std::uint32_t, kFieldCount> fields = {};
+  std::array<std::uint8_t, kSmallFields> small = {};  ///< kRd, kRs1, kRs2, kRs3, kFunct, kTag
+  std::uint32_t immediate = 0;
 
-  std::uint32_t get(Field field) const { return fields[static_cast<std::size_t>(field)]; }
-  void set(Field field, std::uint32_t value) { fields[static_cast<std::size_t>(field)] = value; }
+  std::uint32_t get(Field field) const { return is_immediate(field) ? immediate : small[small_index(field)]; }
+  /// A value beyond a small field's 4 bits stays beyond them, so that encode() refuses it.
+  void set(Field field, std::uint32_t value) {
+    if (is_immediate(field))
+      immediate = value;
+    else
+      small[small_index(field)] = static_cast<std::uint8_t>(value > 0xff ? 0xff : value);
+  }
   /// A kSint field as a signed number.
   std::int32_t get_signed(Field field) const;
   friend bool operator==(const Instruction&, const Instruction&) = default;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -134,12 +135,33 @@ enum class Latency : std::uint8_t {
 enum class Field : std::uint8_t { kRd, kRs1, kRs2, kRs3, kFunct, kImm18, kImm22, kImm17, kImm16, kImm13, kTag };
 inline constexpr int kFieldCount = 11;
 
+constexpr bool is_immediate(Field field) { return field >= Field::kImm18 && field <= Field::kImm13; }
+/// The fields of 4 bits, from 0: those before the immediates, and then the tag.
+inline constexpr std::size_t kSmallFields = 6;
+constexpr std::size_t small_index(Field field) {
+  return field == Field::kTag ? kSmallFields - 1 : static_cast<std::size_t>(field);
+}
+
 struct FieldInfo {
   std::string_view name;
   std::uint8_t low;    ///< least significant bit
   std::uint8_t width;  ///< bits
 };
-const FieldInfo& field_info(Field field);
+/// In the order of `Field`.
+inline constexpr std::array<FieldInfo, kFieldCount> kFieldTable = {{
+    {"rd", 6, 4},
+    {"rs1", 10, 4},
+    {"rs2", 14, 4},
+    {"rs3", 18, 4},
+    {"funct1", 22, 4},
+    {"imm18", 14, 18},
+    {"imm22", 10, 22},
+    {"imm17", 14, 17},
+    {"imm16", 14, 16},
+    {"imm13", 18, 13},
+    {"tag", 26, 4},
+}};
+constexpr const FieldInfo& field_info(Field field) { return kFieldTable[static_cast<std::size_t>(field)]; }
 
 enum class OperandKind : std::uint8_t {
   kGp,    ///< gp0-gp15

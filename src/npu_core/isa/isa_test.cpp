@@ -175,6 +175,8 @@ TEST(Encoding, RefusesWhatDoesNotExist) {
   EXPECT_FALSE(decode(0x0du | 2u << 18));   // rmask 2
   EXPECT_FALSE(encode(make(Op::S_ADDI_INT, {{kImm18, 1u << 18}})));
   EXPECT_FALSE(encode(make(Op::S_ADD_FP, {{kRd, 8}})));
+  for (const std::uint32_t beyond : {16u, 255u, 256u, 257u, 1u << 20})
+    EXPECT_FALSE(encode(make(Op::S_ADD_INT, {{kRd, beyond}}))) << beyond;
   const auto unknown = decode(0x15u | 2u << 22);
   EXPECT_NE(unknown.error().what.find("function code"), std::string::npos);
 }

@@ -10,11 +10,6 @@
 namespace dllm::npu {
 namespace {
 
-constexpr FieldInfo kFields[kFieldCount] = {
-    {"rd", 6, 4},      {"rs1", 10, 4},    {"rs2", 14, 4},    {"rs3", 18, 4},    {"funct1", 22, 4}, {"imm18", 14, 18},
-    {"imm22", 10, 22}, {"imm17", 14, 17}, {"imm16", 14, 16}, {"imm13", 18, 13}, {"tag", 26, 4},
-};
-
 std::array<InstructionInfo, kOpCount> collect() {
   std::array<InstructionInfo, kOpCount> table{};
   for (const auto rows : {matrix_rows(), vector_rows(), scalar_rows(), transfer_and_control_rows()})
@@ -28,8 +23,6 @@ const std::array<InstructionInfo, kOpCount>& table() {
 }
 
 }  // namespace
-
-const FieldInfo& field_info(Field field) { return kFields[static_cast<std::size_t>(field)]; }
 
 std::span<const InstructionInfo> instruction_table() { return table(); }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "npu_core/machine/matrix_kernels.h"
 
 namespace dllm::npu {
@@ -20,9 +21,9 @@ struct Aligned {
 
 template <class T>
 Aligned<T> align(const FixedProduct& p, int guard) {
-  const auto m = static_cast<std::size_t>(p.m), k = static_cast<std::size_t>(p.k), n = static_cast<std::size_t>(p.n);
-  const auto groups = static_cast<std::size_t>(p.groups()), columns = static_cast<std::size_t>(p.columns());
-  const auto group = static_cast<std::size_t>(p.group), width = static_cast<std::size_t>(p.column_width);
+  const auto m = to_size(p.m), k = to_size(p.k), n = to_size(p.n);
+  const auto groups = to_size(p.groups()), columns = to_size(p.columns());
+  const auto group = to_size(p.group), width = to_size(p.column_width);
   Aligned<T> r{std::vector<T>(m * k),        std::vector<T>(k * n),
                std::vector<int>(m, kNone),   std::vector<int>(columns, kNone),
                std::vector<std::uint8_t>(m), std::vector<std::uint8_t>(columns)};
@@ -58,7 +59,7 @@ Aligned<T> align(const FixedProduct& p, int guard) {
 
 /// The largest group exponent of every column block, for one row.
 void row_maxima(const FixedProduct& p, std::size_t i, std::vector<int>& maxima) {
-  const auto groups = static_cast<std::size_t>(p.groups()), columns = static_cast<std::size_t>(p.columns());
+  const auto groups = to_size(p.groups()), columns = to_size(p.columns());
   std::fill(maxima.begin(), maxima.end(), 2 * kNone);
   for (std::size_t g = 0; g < groups; ++g) {
     const int e = p.ea[i * groups + g];
@@ -70,10 +71,9 @@ void row_maxima(const FixedProduct& p, std::size_t i, std::vector<int>& maxima) 
 
 /// The definition, for one output.
 std::int64_t add_groups(const FixedProduct& p, std::size_t i, std::size_t x, int reference, int guard) {
-  const auto groups = static_cast<std::size_t>(p.groups()), columns = static_cast<std::size_t>(p.columns());
-  const auto k = static_cast<std::size_t>(p.k), n = static_cast<std::size_t>(p.n),
-             group = static_cast<std::size_t>(p.group);
-  const std::size_t c = x / static_cast<std::size_t>(p.column_width);
+  const auto groups = to_size(p.groups()), columns = to_size(p.columns());
+  const auto k = to_size(p.k), n = to_size(p.n), group = to_size(p.group);
+  const std::size_t c = x / to_size(p.column_width);
   std::int64_t total = 0;
   for (std::size_t g = 0; g < groups; ++g) {
     const int e = p.ea[i * groups + g] + p.ew[g * columns + c];
@@ -88,13 +88,13 @@ std::int64_t add_groups(const FixedProduct& p, std::size_t i, std::size_t x, int
 template <class T>
 void add(const FixedProduct& p, Accumulator& acc, std::size_t first, std::size_t row_stride,
          void (*multiply)(int, int, int, const T*, const T*, T*)) {
-  const auto n = static_cast<std::size_t>(p.n), columns = static_cast<std::size_t>(p.columns());
-  const auto width = static_cast<std::size_t>(p.column_width);
+  const auto n = to_size(p.n), columns = to_size(p.columns());
+  const auto width = to_size(p.column_width);
   const Aligned<T> aligned = align<T>(p, acc.guard);
-  std::vector<T> exact(static_cast<std::size_t>(p.m) * n);
+  std::vector<T> exact(to_size(p.m) * n);
   multiply(p.m, p.n, p.k, aligned.a.data(), aligned.w.data(), exact.data());
   std::vector<int> maxima(columns);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(p.m); ++i) {
+  for (std::size_t i = 0; i < to_size(p.m); ++i) {
     row_maxima(p, i, maxima);
     for (std::size_t x = 0; x < n; ++x) {
       const std::size_t out = first + i * row_stride + x, c = x / width;

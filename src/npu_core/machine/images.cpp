@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "format/npy.h"
 
@@ -24,7 +25,7 @@ std::optional<std::uint64_t> take_number(std::string_view& text) {
   const char* begin = text.data() + (hex ? 2 : 0);
   const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value, hex ? 16 : 10);
   if (error != std::errc() || end == begin) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  text.remove_prefix(to_size(end - text.data()));
   return value;
 }
 

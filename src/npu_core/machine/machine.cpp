@@ -5,6 +5,7 @@
 #include <cassert>
 #include <new>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_core/machine/choice_source.h"
 #include "npu_core/machine/semantics.h"
@@ -93,7 +94,7 @@ bool Machine::control(const Program& program, const Instruction& instruction, st
       return false;
     }
     case Op::C_LOOP_START:
-      if (state_.loops.size() == static_cast<std::size_t>(state_.config.loop_depth)) {
+      if (state_.loops.size() == to_size(state_.config.loop_depth)) {
         trap = {fmt::format("{} loops are open, the hardware has no more", state_.loops.size()),
                 "unroll one, or configure loop_depth"};
         return false;

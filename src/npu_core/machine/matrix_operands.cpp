@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace dllm::npu {
 namespace {
 
@@ -36,7 +38,7 @@ InputRows read_input(const MachineState& state, const MemoryRange& range, bool f
     }
     std::int32_t* fixed = input.fixed.data() + row * lanes;
     std::int16_t* exponents = input.exponents.data() + row * grains;
-    const auto block = static_cast<std::size_t>(input.format.block);
+    const auto block = to_size(input.format.block);
     for (std::size_t start = 0; start < lanes; start += block) {
       std::int32_t any = 0;
       for (std::size_t i = start; i < start + block; ++i) {
@@ -54,14 +56,12 @@ InputRows read_input(const MachineState& state, const MemoryRange& range, bool f
 
 void read_slice(const MachineState& state, const MatrixSlice& slice, const MxFormat& format, int input_block,
                 FixedProduct& p) {
-  const auto mlen = static_cast<std::size_t>(state.config.mlen), k = static_cast<std::size_t>(slice.k),
-             n = static_cast<std::size_t>(slice.n);
+  const auto mlen = to_size(state.config.mlen), k = to_size(slice.k), n = to_size(slice.n);
   p.k = slice.k;
   p.n = slice.n;
   p.group = slice.transposed ? std::min({format.block, input_block, slice.k}) : 1;
   p.column_width = slice.transposed ? 1 : std::min(state.config.blen, static_cast<int>(kExponentGrain));
-  const auto group = static_cast<std::size_t>(p.group), groups = k / group,
-             columns = n / static_cast<std::size_t>(p.column_width);
+  const auto group = to_size(p.group), groups = k / group, columns = n / to_size(p.column_width);
   p.w.resize(k * n);
   p.ew.resize(groups * columns);
   p.w_nan.assign(n, 0);
@@ -76,7 +76,7 @@ void read_slice(const MachineState& state, const MatrixSlice& slice, const MxFor
     }
     return;
   }
-  const auto width = static_cast<std::size_t>(p.column_width);
+  const auto width = to_size(p.column_width);
   for (std::size_t j = 0; j < k; ++j) {
     const std::size_t row = slice.base + j * mlen;
     std::copy_n(values + row, n, p.w.data() + j * n);
@@ -89,8 +89,7 @@ void read_slice(const MachineState& state, const MatrixSlice& slice, const MxFor
 }
 
 std::vector<float> read_slice_f32(const MachineState& state, const MatrixSlice& slice, const MxFormat& format) {
-  const auto mlen = static_cast<std::size_t>(state.config.mlen), k = static_cast<std::size_t>(slice.k),
-             n = static_cast<std::size_t>(slice.n);
+  const auto mlen = to_size(state.config.mlen), k = to_size(slice.k), n = to_size(slice.n);
   std::vector<float> w(k * n);
   const bool raw_codes = format.element == MxElement::kE5M2;
   const auto value = [&](std::size_t element) {
@@ -117,8 +116,7 @@ std::vector<float> read_slice_f32(const MachineState& state, const MatrixSlice& 
 }
 
 void select_lanes(const InputRows& input, std::uint32_t lane, FixedProduct& p) {
-  const std::size_t m = input.rows, k = static_cast<std::size_t>(p.k), group = static_cast<std::size_t>(p.group),
-                    groups = k / group;
+  const std::size_t m = input.rows, k = to_size(p.k), group = to_size(p.group), groups = k / group;
   p.m = static_cast<int>(m);
   p.a.resize(m * k);
   p.ea.resize(m * groups);

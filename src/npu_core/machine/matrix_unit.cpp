@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/to_size.h"
 #include "npu_core/machine/matrix_kernels.h"
 #include "npu_core/machine/matrix_operands.h"
 #include "npu_core/machine/semantics.h"
@@ -92,7 +93,7 @@ class Product {
     return {shape_.matrix.base + index * step, shape_.transposed, shape_.k, shape_.n};
   }
   std::size_t first_output(std::uint32_t head) const {
-    return std::size_t{head} * shape_.vector.rows * static_cast<std::size_t>(shape_.n);
+    return std::size_t{head} * shape_.vector.rows * to_size(shape_.n);
   }
   std::uint32_t lane(std::uint32_t head) const { return head * static_cast<std::uint32_t>(shape_.k); }
 
@@ -100,15 +101,14 @@ class Product {
     if (head % shape_.group == 0) read_slice(state_, slice(head), format_, input_format_.block, product_);
     product_.narrow = narrow ? 1 : 0;
     select_lanes(input, lane(head), product_);
-    add_fixed_product(product_, *shape_.accumulator, first_output(head), static_cast<std::size_t>(shape_.n));
+    add_fixed_product(product_, *shape_.accumulator, first_output(head), to_size(shape_.n));
   }
 
   void add_float(const InputRows& input, std::uint32_t head) {
     if (head % shape_.group == 0) real_ = read_slice_f32(state_, slice(head), format_);
-    std::vector<float> a(std::size_t{input.rows} * static_cast<std::size_t>(shape_.k));
+    std::vector<float> a(std::size_t{input.rows} * to_size(shape_.k));
     for (std::size_t row = 0; row < input.rows; ++row)
-      std::copy_n(input.real.data() + row * input.lanes + lane(head), shape_.k,
-                  a.data() + row * static_cast<std::size_t>(shape_.k));
+      std::copy_n(input.real.data() + row * input.lanes + lane(head), shape_.k, a.data() + row * to_size(shape_.k));
     accumulate_f32(static_cast<int>(input.rows), shape_.n, shape_.k, a.data(), real_.data(),
                    shape_.accumulator->sum.data() + first_output(head), shape_.n);
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/to_size.h"
 #include "npu_core/machine/tiles.h"
 
 namespace dllm::npu {
@@ -44,9 +45,7 @@ class Resolver {
       case Base::kRdImm:
         return std::uint64_t{gp(Field::kRd)} + instruction_.get(Field::kImm18);
       case Base::kRs1Imm:
-        // The instruction's form uses one of the three; the others are 0.
-        return std::uint64_t{gp(Field::kRs1)} + instruction_.get(Field::kImm18) + instruction_.get(Field::kImm17) +
-               instruction_.get(Field::kImm13);
+        return std::uint64_t{gp(Field::kRs1)} + instruction_.immediate;
       case Base::kRs1Rd:
         return std::uint64_t{gp(Field::kRs1)} + gp(Field::kRd);
       case Base::kHbmRs2Rs1:
@@ -91,7 +90,7 @@ class Resolver {
                                 name_of(range.space), size));
       }
     }
-    accesses_.ranges[static_cast<std::size_t>(accesses_.count++)] = range;
+    accesses_.ranges[to_size(accesses_.count++)] = range;
     return true;
   }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/to_size.h"
 #include "npu_core/isa/encoding.h"
 #include "npu_core/machine/state.h"
 
@@ -38,7 +39,7 @@ struct ResolvedAccesses {
   /// The length operand (V_TOPK_MASK, V_SELECT_INT, S_MAP_V_FP), the number of experts (V_TOPK); else 0.
   std::uint32_t elements = 0;
 
-  const MemoryRange& operator[](int i) const { return ranges[static_cast<std::size_t>(i)]; }
+  const MemoryRange& operator[](int i) const { return ranges[to_size(i)]; }
 };
 
 /// Why a program was stopped, and how to fix it. The machine adds the place.

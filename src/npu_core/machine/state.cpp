@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/to_size.h"
+
 namespace dllm::npu {
 namespace {
 
@@ -32,7 +34,7 @@ MachineState::MachineState(const MachineConfig& machine, Memories memories)
     mram.row_format.assign(machine.mram_elements / static_cast<std::uint64_t>(machine.mlen), 0);
     grow_hbm(0);
   }
-  loops.reserve(static_cast<std::size_t>(machine.loop_depth));
+  loops.reserve(to_size(machine.loop_depth));
   reset_registers();
 }
 

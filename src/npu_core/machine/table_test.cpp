@@ -109,7 +109,7 @@ class TableWalk : public testing::Test {
   }
 
   Instruction prepared(const InstructionInfo& row) {
-    Instruction instruction{row.op, {}};
+    Instruction instruction{.op = row.op};
     for (std::uint32_t place = 1; const Operand& operand : row.operand_list()) {
       if (operand.kind == OperandKind::kAddr) instruction.set(operand.field, writes(operand.access) ? 1 : 7);
       if (operand.kind == OperandKind::kGp || operand.kind == OperandKind::kFp) instruction.set(operand.field, place);

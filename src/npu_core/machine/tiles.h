@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "base/to_size.h"
 #include "npu_core/machine/config.h"
 
 namespace dllm::npu {
@@ -16,8 +17,8 @@ struct WeightTiles {
 
   WeightTiles(const MachineConfig& machine, const MxFormat& format)
       : rows(static_cast<std::uint64_t>(machine.blen)),
-        row_codes(format.element_bytes(static_cast<std::size_t>(machine.mlen))),
-        row_scales(format.scale_bytes(static_cast<std::size_t>(machine.mlen))) {}
+        row_codes(format.element_bytes(to_size(machine.mlen))),
+        row_scales(format.scale_bytes(to_size(machine.mlen))) {}
 
   std::uint64_t tile_bytes() const { return rows * (row_codes + row_scales); }
   std::uint64_t codes_at(std::uint64_t row) const { return row / rows * tile_bytes() + row % rows * row_codes; }

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/to_size.h"
 #include "npu_core/machine/semantics.h"
 #include "numerics/packed.h"
 
@@ -24,11 +25,10 @@ void decode_row(const MxFormat& format, const Buffers& buffers, std::int32_t* va
     // Operands of the floating path: E5M2's products do not fit into a window, so its raw codes are stored.
     for (std::size_t i = 0; i < n; ++i) values[i] = buffers.codes[i];
     for (std::size_t i = 0; i < n; i += kExponentGrain)
-      exponents[i / kExponentGrain] =
-          format.scaled() ? buffers.scales[i / static_cast<std::size_t>(format.block)] : std::int16_t{0};
+      exponents[i / kExponentGrain] = format.scaled() ? buffers.scales[i / to_size(format.block)] : std::int16_t{0};
     return;
   }
-  const auto block = static_cast<std::size_t>(format.block);
+  const auto block = to_size(format.block);
   for (std::size_t start = 0; start < n; start += block) {
     const std::uint8_t scale = buffers.scales[start / block];
     bool nan = scale == kMxScaleNan;

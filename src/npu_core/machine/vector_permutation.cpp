@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/to_size.h"
 #include "npu_core/machine/vector_unit.h"
 
 namespace dllm::npu {
@@ -13,7 +14,7 @@ bool prefix_sum(MachineState& state, const Instruction& instruction, const Resol
   const LaneMask mask(state, instruction);
   const LaneFormat lanes = state.config.lanes;
   float sum = 0.0f;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(state.config.vlen); ++i) {
+  for (std::size_t i = 0; i < to_size(state.config.vlen); ++i) {
     if (mask.active(i)) sum += lane_to_f32(lanes, in[i]);
     out[i] = mask.active(i) ? result_to_lane(lanes, sum) : in[i];
   }

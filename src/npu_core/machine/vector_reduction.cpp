@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/to_size.h"
 #include "npu_core/machine/vector_unit.h"
 
 namespace dllm::npu {
@@ -12,7 +13,7 @@ void add_tree(std::vector<float>& sums, std::size_t segment) {
 }
 
 std::vector<float> active_values(const MachineState& state, const LaneMask& mask, const Bf16* row) {
-  std::vector<float> values(static_cast<std::size_t>(state.config.vlen));
+  std::vector<float> values(to_size(state.config.vlen));
   const LaneFormat lanes = state.config.lanes;
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = mask.active(i) ? lane_to_f32(lanes, row[i]) : 0.0f;
   return values;
@@ -38,7 +39,7 @@ bool reduce_sections(MachineState& state, const Instruction& instruction, const 
   const LaneMask mask(state, instruction);
   const Bf16* in = state.vram.data() + accesses[0].base;
   Bf16* out = state.vram.data() + accesses[1].base;
-  const auto n = static_cast<std::size_t>(state.config.vlen);
+  const auto n = to_size(state.config.vlen);
   const std::size_t segment = state.control(Csr::kSegmentLength);
   std::vector<float> sums;
   if (op == Op::V_RED_SUM_SEG) {
@@ -57,7 +58,7 @@ bool maximum_with_index(MachineState& state, const Instruction& instruction, con
   // Here rs3 is the register of the running maximum, not a mask.
   const std::uint32_t register_max = instruction.get(Field::kRs3);
   const Maximum best = maximum(state, LaneMask(state, Instruction{}), state.vram.data() + accesses[0].base, 0,
-                               static_cast<std::size_t>(state.config.vlen));
+                               to_size(state.config.vlen));
   if (order_key(best.value) <= order_key(state.fp(register_max))) return true;
   state.set_gp(instruction.get(Field::kRd),
                state.gp[instruction.get(Field::kRs2)] + static_cast<std::uint32_t>(best.lane));
@@ -67,8 +68,8 @@ bool maximum_with_index(MachineState& state, const Instruction& instruction, con
 
 bool reduce_maximum(MachineState& state, const Instruction& instruction, const ResolvedAccesses& accesses, Trap&) {
   const std::uint32_t rd = instruction.get(Field::kRd);
-  const Maximum best = maximum(state, LaneMask(state, instruction), state.vram.data() + accesses[0].base, 0,
-                               static_cast<std::size_t>(state.config.vlen));
+  const Maximum best =
+      maximum(state, LaneMask(state, instruction), state.vram.data() + accesses[0].base, 0, to_size(state.config.vlen));
   if (best.found) state.set_fp(rd, bf16_max(state.fp(rd), best.value));
   return true;
 }

@@ -1,5 +1,7 @@
 #include "npu_core/machine/vector_unit.h"
 
+#include "base/to_size.h"
+
 namespace dllm::npu {
 namespace {
 
@@ -9,7 +11,7 @@ bool lanes(MachineState& state, const Instruction& instruction, const MemoryRang
            F f) {
   const Bf16* a = state.vram.data() + source.base;
   Bf16* out = state.vram.data() + target.base;
-  const auto n = static_cast<std::size_t>(state.config.vlen);
+  const auto n = to_size(state.config.vlen);
   const LaneMask mask(state, instruction);
   if (mask.all())
     for (std::size_t i = 0; i < n; ++i) out[i] = f(a[i], i);
@@ -75,9 +77,7 @@ constexpr Semantics kVectorSemantics[] = {
 }  // namespace
 
 LaneMask::LaneMask(const MachineState& state, const Instruction& instruction)
-    : all_(instruction.get(Field::kRs3) == 0),
-      mask_(state.v_mask),
-      section_(static_cast<std::size_t>(state.config.hlen)) {}
+    : all_(instruction.get(Field::kRs3) == 0), mask_(state.v_mask), section_(to_size(state.config.hlen)) {}
 
 std::span<const Semantics> vector_semantics() { return kVectorSemantics; }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/integers.h"
+#include "base/to_size.h"
 #include "base/try.h"
 #include "npu_core/assembler/assembler.h"
 #include "npu_core/device/device.h"
@@ -187,8 +188,8 @@ std::optional<DrawPrecision> draw_precision_from_name(std::string_view name) {
 }
 
 std::vector<std::int64_t> transfer_counts(std::int64_t masked, std::int64_t steps) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(steps), masked / steps);
-  for (std::int64_t t = 0; t < masked % steps; ++t) ++counts[static_cast<std::size_t>(t)];
+  std::vector<std::int64_t> counts(to_size(steps), masked / steps);
+  for (std::int64_t t = 0; t < masked % steps; ++t) ++counts[to_size(t)];
   return counts;
 }
 

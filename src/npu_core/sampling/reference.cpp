@@ -9,18 +9,18 @@
 #include <random>
 
 #include "base/rng.h"
+#include "base/to_size.h"
 
 namespace dllm::npu {
 namespace {
 
-std::size_t usize(std::int64_t value) { return static_cast<std::size_t>(value); }
 float bf16(float value) { return bf16_to_f32(f32_to_bf16(value)); }
 
 /// A position's logits with padding: the rest of a mixed block repeats the smallest logit, so that the block's scale
 /// does not change; whole blocks hold the lowest value.
 std::vector<float> padded(const SamplingKernel& kernel, const float* logits) {
-  const std::size_t vocab = usize(kernel.shape.vocab), block = usize(kernel.machine.activation.block);
-  std::vector<float> row(usize(kernel.layout.padded_vocab), -1e30f);
+  const std::size_t vocab = to_size(kernel.shape.vocab), block = to_size(kernel.machine.activation.block);
+  std::vector<float> row(to_size(kernel.layout.padded_vocab), -1e30f);
   std::copy_n(logits, vocab, row.begin());
   const float least = *std::min_element(logits, logits + vocab);
   for (std::size_t i = vocab; i % block != 0; ++i) row[i] = least;
@@ -91,8 +91,8 @@ std::pair<std::uint32_t, std::uint16_t> reduce(const SamplingKernel& kernel, con
   const SamplingShape& shape = kernel.shape;
   const float factor = shape.draws() && shape.tempered ? bf16_to_f32(f64_to_bf16(1 / shape.temperature)) : 1.0f;
   const auto power = [factor](float distance) { return exponential(bf16(bf16(distance) * factor)); };
-  const std::size_t lanes = usize(kernel.machine.vlen);
-  const std::size_t chunk = kernel.shape.form == SamplingForm::kOnePass ? usize(kernel.shape.chunk) : logits.size();
+  const std::size_t lanes = to_size(kernel.machine.vlen);
+  const std::size_t chunk = kernel.shape.form == SamplingForm::kOnePass ? to_size(kernel.shape.chunk) : logits.size();
   std::uint32_t best = 0;
   float maximum = -std::numeric_limits<float>::infinity(), sum = 0;
   for (std::size_t from = 0; from < logits.size(); from += chunk) {
@@ -125,7 +125,7 @@ Draw draw_of(const SamplingShape& shape, const SamplingInputs& in, std::size_t p
 SamplingInputs random_sampling_inputs(const SamplingShape& s, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal(0.0f, 2.0f);
-  const std::size_t positions = usize(s.batch * s.block), vocab = usize(s.vocab);
+  const std::size_t positions = to_size(s.batch * s.block), vocab = to_size(s.vocab);
   SamplingInputs in;
   in.logits.resize(positions * vocab);
   for (std::size_t p = 0; p < positions; ++p) {
@@ -142,19 +142,19 @@ SamplingInputs random_sampling_inputs(const SamplingShape& s, std::uint64_t seed
   for (std::size_t p = 0; p < positions; ++p) {
     in.undecided[p] = random() % 4 != 0 ? 1 : 0;
     in.tokens[p] = 900000 + static_cast<std::uint32_t>(p);
-    in.positions.push_back(static_cast<std::uint32_t>(40 + p % usize(s.block)));
-    in.streams.push_back(rng_stream({seed, static_cast<std::uint32_t>(p / usize(s.block))}, RngPurpose::kToken));
+    in.positions.push_back(static_cast<std::uint32_t>(40 + p % to_size(s.block)));
+    in.streams.push_back(rng_stream({seed, static_cast<std::uint32_t>(p / to_size(s.block))}, RngPurpose::kToken));
   }
   in.seed = seed * 0x9e3779b97f4a7c15u + 1;
   in.first_step = 6;
   in.except = static_cast<std::uint32_t>(s.vocab / 2);
-  in.counts.resize(usize(s.steps * s.batch));
-  for (std::size_t b = 0; b < usize(s.batch); ++b) {
-    const auto masked = std::accumulate(&in.undecided[b * usize(s.block)], &in.undecided[b * usize(s.block)] + s.block,
-                                        std::int64_t{0});
+  in.counts.resize(to_size(s.steps * s.batch));
+  for (std::size_t b = 0; b < to_size(s.batch); ++b) {
+    const auto masked = std::accumulate(&in.undecided[b * to_size(s.block)],
+                                        &in.undecided[b * to_size(s.block)] + s.block, std::int64_t{0});
     const std::vector<std::int64_t> counts = transfer_counts(masked, s.steps);
-    for (std::size_t t = 0; t < usize(s.steps); ++t)
-      in.counts[t * usize(s.batch) + b] = static_cast<std::uint32_t>(counts[t]);
+    for (std::size_t t = 0; t < to_size(s.steps); ++t)
+      in.counts[t * to_size(s.batch) + b] = static_cast<std::uint32_t>(counts[t]);
   }
   return in;
 }
@@ -165,16 +165,16 @@ void load_sampling(const SamplingKernel& kernel, const SamplingInputs& inputs,
   const SamplingShape& s = kernel.shape;
   const SamplingLayout& at = kernel.layout;
   const MxFormat& format = kernel.machine.activation;
-  const std::size_t positions = usize(s.batch * s.block), lanes = usize(kernel.machine.vlen);
+  const std::size_t positions = to_size(s.batch * s.block), lanes = to_size(kernel.machine.vlen);
   for (std::size_t p = 0; p < positions; ++p)
-    put(format, padded(kernel, &inputs.logits[p * usize(s.vocab)]), p * usize(at.padded_vocab), at.logits,
+    put(format, padded(kernel, &inputs.logits[p * to_size(s.vocab)]), p * to_size(at.padded_vocab), at.logits,
         at.logits_scales, state);
   for (std::int64_t t = 0; t < at.mask_steps; ++t) {
-    const std::vector<std::uint8_t>& mask = t == 0 ? inputs.undecided : later[usize(t - 1)];
-    for (std::size_t b = 0; b < usize(s.batch); ++b) {
+    const std::vector<std::uint8_t>& mask = t == 0 ? inputs.undecided : later[to_size(t - 1)];
+    for (std::size_t b = 0; b < to_size(s.batch); ++b) {
       std::vector<float> row(lanes, 0.0f);
-      std::copy_n(&mask[b * usize(s.block)], s.block, row.begin());
-      put(format, row, (usize(t * s.batch) + b) * lanes, at.masks, at.masks_scales, state);
+      std::copy_n(&mask[b * to_size(s.block)], s.block, row.begin());
+      put(format, row, (to_size(t * s.batch) + b) * lanes, at.masks, at.masks_scales, state);
     }
   }
   std::copy(inputs.tokens.begin(), inputs.tokens.end(), state.int_mem.data() + at.tokens);
@@ -191,15 +191,15 @@ void load_sampling(const SamplingKernel& kernel, const SamplingInputs& inputs,
 SamplingOutputs read_sampling(const SamplingKernel& kernel, const MachineState& state) {
   const SamplingShape& s = kernel.shape;
   const SamplingLayout& at = kernel.layout;
-  const std::size_t positions = usize(s.batch * s.block), lanes = usize(kernel.machine.vlen);
+  const std::size_t positions = to_size(s.batch * s.block), lanes = to_size(kernel.machine.vlen);
   SamplingOutputs out;
   const std::uint32_t* ints = state.int_mem.data();
   out.tokens.assign(ints + at.tokens, ints + at.tokens + positions);
   out.predicted.assign(ints + at.predicted, ints + at.predicted + positions);
   out.confidences.assign(state.fp_mem.data(), state.fp_mem.data() + s.block);
   // The published kernel does not update the masks that were loaded.
-  for (std::size_t b = 0; b < usize(s.batch); ++b)
-    for (std::size_t l = 0; l < usize(s.block); ++l)
+  for (std::size_t b = 0; b < to_size(s.batch); ++b)
+    for (std::size_t l = 0; l < to_size(s.block); ++l)
       out.undecided.push_back(state.vram[(at.mask_row + b) * lanes + l] != 0 ? 1 : 0);
   return out;
 }
@@ -209,15 +209,15 @@ SamplingOutputs sample_plainly(const SamplingKernel& kernel, const SamplingInput
   const SamplingShape& s = kernel.shape;
   SamplingOutputs out{inputs.tokens, {}, {}, inputs.undecided};
   out.predicted.resize(inputs.tokens.size());
-  for (std::size_t t = 0; t < usize(s.steps); ++t) {
-    for (std::size_t b = 0; b < usize(s.batch); ++b) {
-      const std::size_t first = b * usize(s.block);
-      std::vector<std::uint16_t> confidence(usize(s.block));
+  for (std::size_t t = 0; t < to_size(s.steps); ++t) {
+    for (std::size_t b = 0; b < to_size(s.batch); ++b) {
+      const std::size_t first = b * to_size(s.block);
+      std::vector<std::uint16_t> confidence(to_size(s.block));
       std::vector<std::size_t> order;
-      for (std::size_t l = 0; l < usize(s.block); ++l) {
+      for (std::size_t l = 0; l < to_size(s.block); ++l) {
         const std::size_t p = first + l;
         const auto [token, c] =
-            reduce(kernel, through(kernel.machine.activation, padded(kernel, &inputs.logits[p * usize(s.vocab)])),
+            reduce(kernel, through(kernel.machine.activation, padded(kernel, &inputs.logits[p * to_size(s.vocab)])),
                    draw_of(s, inputs, p, t));
         confidence[l] = c;
         out.predicted[p] = out.undecided[p] != 0 ? token : out.tokens[p];
@@ -225,7 +225,7 @@ SamplingOutputs sample_plainly(const SamplingKernel& kernel, const SamplingInput
       }
       std::stable_sort(order.begin(), order.end(),
                        [&](std::size_t a, std::size_t c) { return confidence[a] > confidence[c]; });
-      order.resize(std::min<std::size_t>(order.size(), inputs.counts[t * usize(s.batch) + b]));
+      order.resize(std::min<std::size_t>(order.size(), inputs.counts[t * to_size(s.batch) + b]));
       for (const std::size_t l : order) {
         out.tokens[first + l] = out.predicted[first + l];
         out.undecided[first + l] = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 
 #include "base/hash.h"
 
@@ -11,12 +13,15 @@ namespace {
 constexpr std::size_t kLongestPeriod = 256;  ///< regions
 constexpr std::size_t kFewest = 4;           ///< periods; the first one or two start with empty queues
 
-/// The leading fields of an instruction that are equal in all layers. Spilled integers rotate through words of INT_MEM,
-/// and the upper half of an address is the register of zeros below 4 GiB.
-std::size_t compared_fields(Op op) {
-  if (op == Op::S_LD_INT || op == Op::S_ST_INT) return 2;
-  if (op == Op::C_SET_ADDR_REG) return 1;
-  return Instruction{}.fields.size();
+/// The fields of an instruction that are equal in all layers. Spilled integers rotate through words of INT_MEM, and the
+/// upper half of an address is the register of zeros below 4 GiB.
+Instruction compared_fields(Instruction one) {
+  std::size_t leading = one.small.size();
+  if (one.op == Op::S_LD_INT || one.op == Op::S_ST_INT) leading = 2;
+  if (one.op == Op::C_SET_ADDR_REG) leading = 1;
+  if (leading < one.small.size()) one.immediate = 0;
+  std::fill(one.small.begin() + static_cast<std::ptrdiff_t>(leading), one.small.end(), std::uint8_t{0});
+  return one;
 }
 
 std::uint64_t signature(const Program& program, const Region& region) {
@@ -27,8 +32,10 @@ std::uint64_t signature(const Program& program, const Region& region) {
     const Instruction& instruction = program.code[i];
     // Addresses differ from layer to layer, and take one instruction or two.
     if (instruction.op == Op::S_ADDI_INT || instruction.op == Op::S_LUI_INT) continue;
-    hash = mix64(hash, static_cast<std::uint64_t>(instruction.op));
-    for (std::size_t f = 0; f < compared_fields(instruction.op); ++f) hash = mix64(hash, instruction.fields[f]);
+    const Instruction one = compared_fields(instruction);
+    std::uint64_t small = static_cast<std::uint64_t>(one.op);
+    for (const std::uint8_t field : one.small) small = small << 8 | field;
+    hash = mix64(mix64(hash, small), one.immediate);
   }
   return hash;
 }

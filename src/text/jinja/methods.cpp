@@ -1,11 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
 
 #include "base/try.h"
 #include "text/jinja/format.h"
+#include "text/jinja/named.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/strings.h"
 #include "text/jinja/unicode_case.h"
@@ -232,51 +231,48 @@ Expected<Value> every_char(const Call& call) {
 bool is_letter_or_digit(char32_t code) { return is_letter(code) || is_digit_char(code) || is_numeric(code); }
 bool is_ascii(char32_t code) { return code < 0x80; }
 
-const std::map<std::string, Method, std::less<>>& text_methods() {
-  static const std::map<std::string, Method, std::less<>> methods = {
-      {"upper", map_text<upper>},
-      {"lower", map_text<lower>},
-      {"capitalize", map_text<capitalize>},
-      {"title", map_text<title>},
-      {"strip", strip_text<true, true>},
-      {"lstrip", strip_text<true, false>},
-      {"rstrip", strip_text<false, true>},
-      {"startswith", has_affix<true>},
-      {"endswith", has_affix<false>},
-      {"split", split_text<false>},
-      {"rsplit", split_text<true>},
-      {"splitlines", split_text_lines},
-      {"replace", replace_text},
-      {"find", find_text<false>},
-      {"rfind", find_text<true>},
-      {"index", find_text<false>},
-      {"rindex", find_text<true>},
-      {"partition", partition_text<false>},
-      {"rpartition", partition_text<true>},
-      {"center", pad_text<true, true>},
-      {"ljust", pad_text<false, true>},
-      {"rjust", pad_text<true, false>},
-      {"swapcase", map_text<swap_case>},
-      {"isascii",
-       [](const Call& call) -> Expected<Value> {
-         return Value(call.text().empty() || all_chars(call.text(), is_ascii));
-       }},
-      {"count", count_text},
-      {"join", join_texts},
-      {"removeprefix", remove_affix<true>},
-      {"removesuffix", remove_affix<false>},
-      {"format", format_text},
-      {"isdigit", every_char<is_digit_char>},
-      {"isnumeric", every_char<is_numeric>},
-      {"isdecimal", every_char<is_decimal>},
-      {"isalpha", every_char<is_letter>},
-      {"isalnum", every_char<is_letter_or_digit>},
-      {"isspace", every_char<is_unicode_space>},
-      {"isupper", [](const Call& call) -> Expected<Value> { return Value(is_upper_text(call.text())); }},
-      {"islower", [](const Call& call) -> Expected<Value> { return Value(is_lower_text(call.text())); }},
-  };
-  return methods;
-}
+constexpr Named<Method> kTextMethods[] = {
+    {"upper", map_text<upper>},
+    {"lower", map_text<lower>},
+    {"capitalize", map_text<capitalize>},
+    {"title", map_text<title>},
+    {"strip", strip_text<true, true>},
+    {"lstrip", strip_text<true, false>},
+    {"rstrip", strip_text<false, true>},
+    {"startswith", has_affix<true>},
+    {"endswith", has_affix<false>},
+    {"split", split_text<false>},
+    {"rsplit", split_text<true>},
+    {"splitlines", split_text_lines},
+    {"replace", replace_text},
+    {"find", find_text<false>},
+    {"rfind", find_text<true>},
+    {"index", find_text<false>},
+    {"rindex", find_text<true>},
+    {"partition", partition_text<false>},
+    {"rpartition", partition_text<true>},
+    {"center", pad_text<true, true>},
+    {"ljust", pad_text<false, true>},
+    {"rjust", pad_text<true, false>},
+    {"swapcase", map_text<swap_case>},
+    {"isascii",
+     [](const Call& call) -> Expected<Value> {
+       return Value(call.text().empty() || all_chars(call.text(), is_ascii));
+     }},
+    {"count", count_text},
+    {"join", join_texts},
+    {"removeprefix", remove_affix<true>},
+    {"removesuffix", remove_affix<false>},
+    {"format", format_text},
+    {"isdigit", every_char<is_digit_char>},
+    {"isnumeric", every_char<is_numeric>},
+    {"isdecimal", every_char<is_decimal>},
+    {"isalpha", every_char<is_letter>},
+    {"isalnum", every_char<is_letter_or_digit>},
+    {"isspace", every_char<is_unicode_space>},
+    {"isupper", [](const Call& call) -> Expected<Value> { return Value(is_upper_text(call.text())); }},
+    {"islower", [](const Call& call) -> Expected<Value> { return Value(is_lower_text(call.text())); }},
+};
 
 Expected<Value> entries(const Call& call) {
   std::vector<Value> items;
@@ -324,10 +320,7 @@ Expected<Value> cycle(const Call& call) {
 }
 
 Method find_method(const Value& object, std::string_view name) {
-  if (object.text() != nullptr) {
-    const auto found = text_methods().find(name);
-    return found == text_methods().end() ? nullptr : found->second;
-  }
+  if (object.text() != nullptr) return find_named(kTextMethods, name);
   if (object.mapping() != nullptr) {
     if (name == "items" || name == "keys" || name == "values") return entries;
     return name == "get" ? get_entry : nullptr;

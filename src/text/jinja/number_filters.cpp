@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
 
 #include "base/parse_text.h"
 #include "base/try.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/literals.h"
+#include "text/jinja/named.h"
 #include "text/jinja/strings.h"
 
 namespace dllm::jinja {
@@ -106,12 +105,11 @@ Expected<Value> otherwise(const FilterCall& call) {
 }  // namespace
 
 Filter find_number_filter(std::string_view name) {
-  static const std::map<std::string, Filter, std::less<>> filters = {
+  static constexpr Named<Filter> kFilters[] = {
       {"int", to_int},   {"float", to_float},    {"round", round_number},
       {"abs", absolute}, {"default", otherwise}, {"d", otherwise},
   };
-  const auto found = filters.find(name);
-  return found == filters.end() ? nullptr : found->second;
+  return find_named(kFilters, name);
 }
 
 }  // namespace dllm::jinja

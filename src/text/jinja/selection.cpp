@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <functional>
-#include <map>
 #include <utility>
 
 #include "base/try.h"
 #include "text/jinja/filters.h"
+#include "text/jinja/named.h"
 #include "text/jinja/strings.h"
 #include "text/utf8.h"
 
@@ -78,36 +77,33 @@ Expected<Value> filter_items(const FilterCall& call) {
 
 using Test = bool (*)(const Value&);
 
-const std::map<std::string, Test, std::less<>>& plain_tests() {
-  static const std::map<std::string, Test, std::less<>> tests = {
-      {"defined", [](const Value& v) { return !v.undefined(); }},
-      {"undefined", [](const Value& v) { return v.undefined(); }},
-      {"none", [](const Value& v) { return v.none(); }},
-      {"string", [](const Value& v) { return v.text() != nullptr; }},
-      {"number", [](const Value& v) { return v.number(); }},
-      {"integer", [](const Value& v) { return v.is<std::int64_t>(); }},
-      {"float", [](const Value& v) { return v.is<double>(); }},
-      {"boolean", [](const Value& v) { return v.is<bool>(); }},
-      {"true", [](const Value& v) { return v.is<bool>() && v.as_integer() == 1; }},
-      {"false", [](const Value& v) { return v.is<bool>() && v.as_integer() == 0; }},
-      {"mapping", [](const Value& v) { return v.mapping() != nullptr; }},
-      {"callable", [](const Value& v) { return v.is<BoundPtr>() || v.is<const Macro*>(); }},
-      {"iterable",
-       [](const Value& v) {
-         return v.undefined() || v.text() || v.sequence() || v.mapping() || v.is<const LoopState*>();
-       }},
-      // Python checks for a length and items by key, which Undefined and dicts claim to have.
-      {"sequence",
-       [](const Value& v) {
-         const Sequence* sequence = v.sequence();
-         return v.undefined() || v.text() || v.mapping() || (sequence && sequence->kind != SequenceKind::kGenerator);
-       }},
-      {"lower", [](const Value& v) { return v.text() != nullptr && is_lower_text(*v.text()); }},
-      {"upper", [](const Value& v) { return v.text() != nullptr && is_upper_text(*v.text()); }},
-      {"escaped", [](const Value& v) { return v.safe(); }},
-  };
-  return tests;
-}
+constexpr Named<Test> kPlainTests[] = {
+    {"defined", [](const Value& v) { return !v.undefined(); }},
+    {"undefined", [](const Value& v) { return v.undefined(); }},
+    {"none", [](const Value& v) { return v.none(); }},
+    {"string", [](const Value& v) { return v.text() != nullptr; }},
+    {"number", [](const Value& v) { return v.number(); }},
+    {"integer", [](const Value& v) { return v.is<std::int64_t>(); }},
+    {"float", [](const Value& v) { return v.is<double>(); }},
+    {"boolean", [](const Value& v) { return v.is<bool>(); }},
+    {"true", [](const Value& v) { return v.is<bool>() && v.as_integer() == 1; }},
+    {"false", [](const Value& v) { return v.is<bool>() && v.as_integer() == 0; }},
+    {"mapping", [](const Value& v) { return v.mapping() != nullptr; }},
+    {"callable", [](const Value& v) { return v.is<BoundPtr>() || v.is<const Macro*>(); }},
+    {"iterable",
+     [](const Value& v) {
+       return v.undefined() || v.text() || v.sequence() || v.mapping() || v.is<const LoopState*>();
+     }},
+    // Python checks for a length and items by key, which Undefined and dicts claim to have.
+    {"sequence",
+     [](const Value& v) {
+       const Sequence* sequence = v.sequence();
+       return v.undefined() || v.text() || v.mapping() || (sequence && sequence->kind != SequenceKind::kGenerator);
+     }},
+    {"lower", [](const Value& v) { return v.text() != nullptr && is_lower_text(*v.text()); }},
+    {"upper", [](const Value& v) { return v.text() != nullptr && is_upper_text(*v.text()); }},
+    {"escaped", [](const Value& v) { return v.safe(); }},
+};
 
 // Tests that are comparison operators, by their names.
 std::string relation_of(std::string_view test) {
@@ -141,7 +137,7 @@ Filter find_selection_filter(std::string_view name) {
 }
 
 Expected<bool> apply_test(Runtime& runtime, const std::string& name, const Value& input, const Arguments& arguments) {
-  if (const auto found = plain_tests().find(name); found != plain_tests().end()) return found->second(input);
+  if (const Test test = find_named(kPlainTests, name)) return test(input);
   if (name == "odd") return divisible(runtime, input, 2, 1);
   if (name == "even") return divisible(runtime, input, 2, 0);
   const std::string op = relation_of(name);

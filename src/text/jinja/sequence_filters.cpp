@@ -1,11 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
 
 #include "base/try.h"
 #include "text/jinja/filters.h"
+#include "text/jinja/named.h"
 #include "text/jinja/strings.h"
 
 namespace dllm::jinja {
@@ -197,14 +196,13 @@ Expected<Value> attribute(const FilterCall& call) {
 }  // namespace
 
 Filter find_sequence_filter(std::string_view name) {
-  static const std::map<std::string, Filter, std::less<>> filters = {
+  static constexpr Named<Filter> kFilters[] = {
       {"length", length}, {"count", length},      {"first", first},    {"last", last},
       {"list", to_list},  {"reverse", reverse},   {"join", join},      {"items", pairs},
       {"sort", sorted},   {"dictsort", dictsort}, {"unique", unique},  {"min", extreme},
       {"max", extreme},   {"sum", sum},           {"attr", attribute}, {"batch", batch},
   };
-  const auto found = filters.find(name);
-  return found == filters.end() ? nullptr : found->second;
+  return find_named(kFilters, name);
 }
 
 }  // namespace dllm::jinja

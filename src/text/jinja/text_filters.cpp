@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
 
 #include "base/try.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/format.h"
+#include "text/jinja/named.h"
 #include "text/jinja/strings.h"
 #include "text/utf8.h"
 
@@ -159,7 +158,7 @@ Expected<MarkedText> escaped(Runtime& runtime, const Value& value) {
 }
 
 Filter find_text_filter(std::string_view name) {
-  static const std::map<std::string, Filter, std::less<>> filters = {
+  static constexpr Named<Filter> kFilters[] = {
       {"trim", trim},
       {"upper", map_filter<upper>},
       {"lower", map_filter<lower>},
@@ -177,8 +176,7 @@ Filter find_text_filter(std::string_view name) {
       {"format", format_filter},
       {"safe", mark_safe},
   };
-  const auto found = filters.find(name);
-  return found == filters.end() ? nullptr : found->second;
+  return find_named(kFilters, name);
 }
 
 }  // namespace dllm::jinja

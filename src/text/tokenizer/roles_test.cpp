@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "text/test_data.h"
+#include "text/testing/test_data.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace dllm {

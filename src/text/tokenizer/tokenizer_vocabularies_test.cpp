@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "format/gguf.h"
-#include "text/test_data.h"
+#include "text/testing/test_data.h"
 #include "text/tokenizer/hf_vocabulary.h"
 #include "text/tokenizer/presets.h"
 #include "text/tokenizer/tokenizer.h"

@@ -34,40 +34,53 @@ float narrow(double x) {
   return uintBitsToFloat(sign | unpackDouble2x32(magic).x);
 }
 
-// Whether a result may be a flushed one.
-bool suspicious(float a, float b, float result) {
-  return subnormal(a) || subnormal(b) || exponent_bits(result) == 0u;
+float exact_product(float a, float b) {
+  precise double exact = wide(a) * wide(b);
+  return narrow(exact);
 }
+// Exact where it is small; elsewhere a subnormal number is less than half of the last place.
+float exact_sum(float a, float b) {
+  precise double exact = wide(a) + wide(b);
+  return narrow(exact);
+}
+#elif defined(kIntegers)
+// The device has no float64, and may take subnormal float32 for zeros: integers have no such faults.
+float fused_by_integers(float a, float b, float c);
+float exact_product(float a, float b) {
+  return fused_by_integers(a, b, uintBitsToFloat((floatBitsToUint(a) ^ floatBitsToUint(b)) & 0x80000000u));
+}
+float exact_sum(float a, float b) { return fused_by_integers(a, 1.0, b); }
 #else
 #define wide(x) double(x)
 #define narrow(x) float(x)
 #endif
 
+#if defined(kSubnormals) || defined(kIntegers)
+#define kByBits
+// Whether a result may be a flushed one.
+bool suspicious(float a, float b, float result) {
+  return subnormal(a) || subnormal(b) || exponent_bits(result) == 0u;
+}
+#endif
+
 float multiply(float a, float b) {
   precise float product = a * b;
-#ifdef kSubnormals
-  if (suspicious(a, b, product)) {
-    precise double exact = wide(a) * wide(b);
-    return narrow(exact);
-  }
+#ifdef kByBits
+  if (suspicious(a, b, product)) return exact_product(a, b);
 #endif
   return product;
 }
 
 float add(float a, float b) {
   precise float sum = a + b;
-#ifdef kSubnormals
-  // Exact where it is small; elsewhere a subnormal number is less than half of the last place.
-  if (suspicious(a, b, sum)) {
-    precise double exact = wide(a) + wide(b);
-    return narrow(exact);
-  }
+#ifdef kByBits
+  if (suspicious(a, b, sum)) return exact_sum(a, b);
 #endif
   return sum;
 }
 
 float subtract(float a, float b) {
-#ifdef kSubnormals
+#ifdef kByBits
   return add(a, uintBitsToFloat(floatBitsToUint(b) ^ 0x80000000u));
 #else
   precise float difference = a - b;
@@ -75,7 +88,7 @@ float subtract(float a, float b) {
 #endif
 }
 
-#if !defined(kNative) || defined(kFlushes)
+#if !defined(kIntegers) && (!defined(kNative) || defined(kFlushes))
 // a * b + c, rounded once, by float64. The product is exact there. The sum is rounded to odd (Boldo and Melquiond 2008,
 // "Emulation of FMA and correctly rounded sums"): then the rounding to float32 is the only one. The exclusive or with an
 // unknown zero keeps Mesa 25 from dropping the conversion to float and back between two of these; `precise` does not.
@@ -126,6 +139,8 @@ float fused(float a, float b, float c) {
   const float result = device_fma(a, b, c);
   if (exponent_bits(result) == 0u || subnormal(a) || subnormal(b) || subnormal(c)) return fused_by_float64(a, b, c);
   return result;
+#elif defined(kIntegers)
+  return fused_by_integers(a, b, c);
 #else
   return fused_by_float64(a, b, c);
 #endif
@@ -135,6 +150,8 @@ float fused(float a, float b, float c) {
 float fused_normal(float a, float b, float c) {
 #ifdef kFloat64
   return fused_by_float64(a, b, c);
+#elif defined(kIntegers)
+  return fused_by_integers(a, b, c);
 #else
   return device_fma(a, b, c);
 #endif
@@ -155,33 +172,10 @@ uint bf16_bits(float x) {
 
 float power_of_two(int exponent) { return intBitsToFloat((exponent + 127) << 23); }
 
-// A finite number that is not zero as significand * 2^(exponent - 23), with 24 bits of significand: also subnormal ones.
-struct Parts {
-  uint significand;
-  int exponent;
-};
-Parts parts_of(float x) {
-  const uint low = floatBitsToUint(x) & 0x007fffffu, field = exponent_bits(x);
-  if (field != 0u) return Parts(low | 0x00800000u, int(field) - 127);
-  const int shift = 23 - findMSB(low);
-  return Parts(low << shift, -126 - shift);
-}
-
-// The bits of significand * 2^(exponent - 24), rounded to nearest even: 25 bits of significand, whose last one is below
-// float32's, and whether anything is below that.
-uint rounded(uint significand, bool more, int exponent) {
-  int field = exponent + 127;
-  if (field > 254) return 0x7f800000u;
-  if (field <= 0) {  // a subnormal number has fewer bits
-    const int shift = min(1 - field, 26);
-    more = more || (significand & (1u << shift) - 1u) != 0u;
-    significand >>= shift;
-    field = 1;
-  }
-  uint kept = significand >> 1;
-  if ((significand & 1u) != 0u && (more || (kept & 1u) != 0u)) kept += 1u;
-  return (uint(field - 1) << 23) + kept;
-}
+#include "parts.glsl"
+#ifdef kIntegers
+#include "integers.glsl"
+#endif
 
 // a / b by long division, whatever the device does with floats.
 float divide_digits(float a, float b) {

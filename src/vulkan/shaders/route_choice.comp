@@ -29,6 +29,7 @@ layout(push_constant) uniform Push {
 } p;
 
 #include "exact.glsl"
+#include "double.glsl"
 
 shared float own[kMostExperts];      // keys of the row
 shared float largest[kMostExperts];  // of its block, or sums of its groups
@@ -105,20 +106,19 @@ void main() {
   choose(true, true, p.experts, p.used);
   const uint to = row * 2 * p.used;
   uint found = 0;
-  precise double sum = 0.0;
+  Double sum = double_of(0u, 0u);
   for (uint e = 0; e < p.experts; ++e) {
     if (chosen[e] == 0) continue;
     const float score = p.scores.at[row * p.experts + e];
     p.result.at[to + found] = float(e);
     p.result.at[to + p.used + found] = score;
     ++found;
-    sum = sum + wide(score);
+    sum = sum64(sum, wide(score));
   }
-  precise double divisor = sum + 1e-20lf;
-  precise double factor = double(p.scale) / (p.normalize != 0 ? divisor : 1.0lf);
+  const Double divisor = p.normalize != 0 ? sum64(sum, double_of(0x0c924223u, 0x3bc79ca1u)) : wide(1.0);  // 1e-20
+  const Double factor = quotient64(wide(p.scale), divisor);
   for (uint i = 0; i < found; ++i) {
-    precise double weighted = wide(p.result.at[to + p.used + i]) * factor;
-    const float weight = narrow(weighted);
+    const float weight = narrow(product64(wide(p.result.at[to + p.used + i]), factor));
     p.result.at[to + p.used + i] =
         p.has_scale != 0 ? multiply(weight, p.expert_scale.at[uint(p.result.at[to + i])]) : weight;
   }

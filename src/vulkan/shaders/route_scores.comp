@@ -18,9 +18,10 @@ layout(push_constant) uniform Push {
 } p;
 
 #include "exact.glsl"
+#include "double.glsl"
 #include "functions.glsl"
 
-shared double total;
+shared Double total;
 
 void main() {
   const uint lane = gl_LocalInvocationID.x, base = gl_WorkGroupID.y * p.experts;
@@ -36,13 +37,13 @@ void main() {
     memoryBarrierBuffer();
     barrier();
     if (lane == 0) {
-      precise double sum = 0.0;
-      for (uint e = 0; e < p.experts; ++e) sum = sum + wide(exponential(subtract(p.logits.at[base + e], top)));
+      Double sum = double_of(0u, 0u);
+      for (uint e = 0; e < p.experts; ++e) sum = sum64(sum, wide(exponential(subtract(p.logits.at[base + e], top))));
       total = sum;
     }
     barrier();
     for (uint e = lane; e < p.experts; e += 64) {
-      precise double share = wide(p.scores.at[base + e]) / total;
+      const Double share = quotient64(wide(p.scores.at[base + e]), total);
       p.scores.at[base + e] = narrow(share);
     }
   }

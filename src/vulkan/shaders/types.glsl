@@ -1,5 +1,5 @@
-// What every shader begins with: memory by address, and how floats behave. Four forms are compiled, with kNative,
-// kGuarded, kFloat64 or kSubnormals (exact.glsl).
+// What every shader begins with: memory by address, and how floats behave. Five forms are compiled, with kNative,
+// kGuarded, kFloat64, kSubnormals or kIntegers (exact.glsl).
 #ifdef kSubnormals
 #define kFloat64
 #endif
@@ -12,7 +12,7 @@
 
 // SignedZeroInfNanPreserve: 0 * infinity is not 0, and x - x may be NaN.
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);
-#ifndef kFloat64
+#if !defined(kFloat64) && !defined(kIntegers)
 // DenormPreserve
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4464], 4459, 32);
 #endif

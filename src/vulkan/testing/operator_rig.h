@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu/kernels/test_data.h"
 #include "vulkan/buffer.h"
 #include "vulkan/commands.h"
 #include "vulkan/operators.h"
@@ -87,6 +88,13 @@ class OperatorRig {
   }
 
   std::vector<Buffer> buffers_;
+};
+
+/// A test of operators on random numbers.
+class OnOperators : public OnDevice {
+ protected:
+  OperatorRig rig_;
+  cpu::test::Random random_{38};
 };
 
 /// The first place where bits differ: "12 of 640 differ, first at 3: 0x1p-3, not 0x1.8p-3"; empty: nowhere.

@@ -2,7 +2,7 @@
 """Golden logits and whole answers of models that are derived from autoregressive ones, for tests/derived_test.cpp.
 
 The forward passes and the samplers are written down here a second time, in numpy and float64, from the models' public
-code (docs/guide/models.md names it). Weights are a function of tensor name and index (see make_models.py), so that only
+code (docs/guide/models.md names it). Weights are a function of tensor name and index (see references.py), so that only
 configurations, the list of tensors, logits and answers are stored.
 
     python3 tests/golden/models/derived.py        # needs numpy; rewrites its *.json and *.npy in its folder
@@ -30,7 +30,7 @@ class TooCloseError(Exception):
 
 
 def values(name, count, offset, scale):
-    """As in make_models.py, which needs torch."""
+    """As in references.py, which needs torch."""
     with np.errstate(over="ignore"):
         h = np.uint64(0xCBF29CE484222325) + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         for c in name.encode():

@@ -13,7 +13,7 @@ import tempfile
 import numpy as np
 import torch
 
-from make_models import IDS, ROWS, Checkpoint, Ties, rms_norm, router_logits
+from references import IDS, ROWS, Checkpoint, Ties, rms_norm, router_logits
 
 TEXT = {"model_type": "diffusion_gemma_text", "vocab_size": ROWS, "hidden_size": 64, "intermediate_size": 96,
         "moe_intermediate_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -13,8 +13,9 @@ Answers whose decisions are closer than float32 resolves are left out.
 import json
 import pathlib
 
-import make_models as m
 import torch
+from make_models import LLADA2, config_of
+from references import MASK, Checkpoint, Ties, llada2
 
 HERE = pathlib.Path(__file__).parent
 HEAD, LENGTH, BLOCK, CLOSE = 12.0, 12, 4, 2e-4
@@ -27,7 +28,7 @@ class TooCloseError(Exception):
 
 
 def ties():
-    return {"experts": m.Ties(), "groups": m.Ties()}
+    return {"experts": Ties(), "groups": Ties()}
 
 
 def apart(*gaps):
@@ -39,7 +40,7 @@ def soft(table, p, mixed):
     """The mixture of a row's likeliest tokens and the mask, of the length that its parts have by their weights."""
     weights, tokens = p.topk(mixed)
     rest = (1 - weights.sum()).clamp(min=0)
-    parts, mask = table[tokens], table[m.MASK]
+    parts, mask = table[tokens], table[MASK]
     mixture = (weights[:, None] * parts).sum(0) + rest * mask
     length = (weights * parts.norm(dim=1)).sum() + rest * mask.norm()
     return mixture * (length / mixture.norm())
@@ -47,21 +48,21 @@ def soft(table, p, mixed):
 
 def decode(ck, config, prompt, threshold, mixed):
     total = len(prompt) + LENGTH  # theirs fills the last block; here it ends with the answer
-    tokens, passes = list(prompt) + [m.MASK] * (total - len(prompt)), 0
+    tokens, passes = list(prompt) + [MASK] * (total - len(prompt)), 0
     table = ck.tensors["model.word_embeddings.weight"]
     for begin in range(len(prompt) // BLOCK * BLOCK, total, BLOCK):
         end, rows = min(begin + BLOCK, total), {}
-        active = [i for i in range(begin, end) if tokens[i] == m.MASK]
+        active = [i for i in range(begin, end) if tokens[i] == MASK]
         for _ in range(BLOCK):
-            logits = m.llada2(ck, ties(), config, torch.tensor(tokens[:end]), rows.items())
+            logits = llada2(ck, ties(), config, torch.tensor(tokens[:end]), rows.items())
             passes += 1
             p = torch.softmax(logits, -1)
             best = p.max(-1)
-            masked = [i for i in active if tokens[i] == m.MASK]
+            masked = [i for i in active if tokens[i] == MASK]
             commits = []
             for i in active:
                 apart(p[i].topk(2).values.diff().abs())
-                if int(best.indices[i]) == m.MASK:  # theirs commits the mask, here the position waits
+                if int(best.indices[i]) == MASK:  # theirs commits the mask, here the position waits
                     raise TooCloseError
             for i in masked:
                 apart(abs(best.values[i] - threshold), abs(best.values[i] - 0.9))
@@ -77,15 +78,15 @@ def decode(ck, config, prompt, threshold, mixed):
             if all(best.values[i] >= 0.9 for i in active) or not changed:
                 break
             for i in active:
-                if tokens[i] != m.MASK:
+                if tokens[i] != MASK:
                     rows[i] = soft(table, p[i], mixed)
     return tokens[len(prompt) :], passes
 
 
 def main():
-    config = m.config_of("LLaDA2MoeModelLM", block_size=BLOCK, **m.LLADA2)
-    ck = m.Checkpoint()
-    m.llada2(ck, ties(), config, torch.tensor([1]))
+    config = config_of("LLaDA2MoeModelLM", block_size=BLOCK, **LLADA2)
+    ck = Checkpoint()
+    llada2(ck, ties(), config, torch.tensor([1]))
     ck.tensors["lm_head.weight"] = ck.tensors["lm_head.weight"] * HEAD
     decodes = []
     for threshold in (0.0, 0.3, 0.6):
@@ -104,5 +105,4 @@ def main():
 
 
 if __name__ == "__main__":
-    torch.set_default_dtype(torch.float64)
     main()

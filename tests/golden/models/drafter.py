@@ -2,7 +2,7 @@
 """Golden drafts of tiny DFlash and DFlash2 drafters beside a tiny Qwen3, for tests/drafter_test.cpp.
 
 The models are those of the drafters' authors: PyPI packages dflash 0.1.0 (model_mlx.py) and mlx-lm, on mlx's CPU
-backend in float32. Weights are a function of tensor name and index (see make_models.py), so that only configurations,
+backend in float32. Weights are a function of tensor name and index (see references.py), so that only configurations,
 the list of tensors, drafts and logits are stored.
 
     pip install 'mlx[cpu]' mlx-lm; pip install --no-deps dflash==0.1.0
@@ -44,7 +44,7 @@ SLIDING = {**PLAIN, "layer_types": ["sliding_attention", "full_attention"], "sli
 
 
 def values(name, count, offset, scale):
-    """As in make_models.py, which needs torch."""
+    """As in references.py, which needs torch."""
     with np.errstate(over="ignore"):
         h = np.uint64(0xCBF29CE484222325) + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         for c in name.encode():

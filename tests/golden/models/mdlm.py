@@ -7,6 +7,7 @@ trained without conditioning on the time.
 import math
 
 import torch
+from references import attention, rope
 from torch.nn.functional import gelu, layer_norm, silu
 
 CONFIG = {"architectures": ["MDLM"], "model_type": "mdlm", "hidden_dim": 64, "n_blocks": 2, "n_heads": 4, "cond_dim": 16,
@@ -35,8 +36,6 @@ def norm(ck, x, name, shift, scale):
 
 
 def forward(ck, config, ids, rows):
-    from make_models import attention, rope  # which imports this file
-
     width, heads = config["hidden_dim"], config["n_heads"]
     x = ck("backbone.vocab_embed.embedding", rows, width, offset=0.25, scale=0.5)[ids]
     condition = time_embedding(ck, torch.tensor(0.0), config["cond_dim"])

@@ -12,8 +12,6 @@
 #include <time.h>
 
 using uid_t = unsigned;
-using gid_t = unsigned;
-using id_t = unsigned;
 
 #define O_CLOEXEC _O_NOINHERIT
 #define O_NOFOLLOW 0x0100000

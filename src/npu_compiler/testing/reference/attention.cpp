@@ -140,14 +140,14 @@ class HeadAttention {
 };
 
 /// First keys of the tiles that contain a key visible to any row of the sequence.
-std::vector<std::int64_t> seen_tiles(const SequenceSpec& sequence, std::int64_t key_tile) {
+std::vector<std::int64_t> seen_tiles(const SequenceSpec& sequence, std::int64_t key_tile, std::int64_t window) {
   std::int64_t end = 0;
   for (const PositionRange& range : sequence.visible) end = std::max<std::int64_t>(end, range.end);
   std::vector<std::int64_t> tiles;
   for (std::int64_t first = 0; first < end; first += key_tile) {
     bool any = false;
     for (std::size_t row = 0; row < sequence.positions.size() && !any; ++row)
-      for (std::int64_t j = first; j < first + key_tile; ++j) any = any || sequence.sees(row, j);
+      for (std::int64_t j = first; j < first + key_tile; ++j) any = any || sequence.sees(row, j, window);
     if (any) tiles.push_back(first);
   }
   return tiles;
@@ -158,7 +158,8 @@ std::vector<std::int64_t> seen_tiles(const SequenceSpec& sequence, std::int64_t 
 // Softmax over the visible keys in tiles of HLEN positions; tiles without visible keys are left out, and every
 // `chunk_tiles` of the others form one chunk.
 void Executor::run(const op::Attention& o) {
-  const auto tile = static_cast<std::size_t>(layout_.key_tile), slot = static_cast<std::size_t>(map(o.q).hlen);
+  const std::int64_t key_tile = o.head_dim > m_.hlen ? m_.vlen : m_.hlen;
+  const auto tile = static_cast<std::size_t>(key_tile), slot = static_cast<std::size_t>(map(o.q).hlen);
   const auto mlen = static_cast<std::size_t>(m_.mlen), chunk = static_cast<std::size_t>(layout_.chunk_tiles);
   const ArrayShape shape =
       o.head_dim > m_.hlen ? ArrayShape{tile, slot, mlen, mlen} : ArrayShape{tile, slot, slot, tile};
@@ -169,11 +170,11 @@ void Executor::run(const op::Attention& o) {
   };
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     const SequenceSpec& sequence = spec_->sequences[rows_[r].sequence];
-    const std::vector<std::int64_t> tiles = seen_tiles(sequence, layout_.key_tile);
+    const std::vector<std::int64_t> tiles = seen_tiles(sequence, key_tile, o.window);
     std::vector<float> row;
     for (const Bf16 lane : value(o.q)[r]) row.push_back(bf16_to_f32(lane));
     const QuantizedRow q = quantize(m_.matrix_input, row);
-    const auto sees = [&](std::int64_t key) { return sequence.sees(rows_[r].index, key); };
+    const auto sees = [&](std::int64_t key) { return sequence.sees(rows_[r].index, key, o.window); };
     for (std::int64_t head = 0; head < o.heads; ++head) {
       const auto kv_lane = static_cast<std::size_t>(head / (o.heads / o.kv_heads)) * slot;
       HeadAttention attention(o, m_, shape, *(*caches_)[rows_[r].sequence], unwritten, kv_lane, sum_tree_of);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -42,13 +43,19 @@ class Bench {
   /// `change` may modify the random weights. `mapping`: null for the one by rule.
   Bench(const TinyShape& shape, const MachineConfig& machine, std::int64_t positions = 64, bool optional = true,
         const std::function<void(TinyWeights&)>& change = {}, const Mapping* mapping = nullptr)
-      : shape_(shape), weights_(tiny_graph(shape, {1, 1}), 7, optional) {
+      : Bench([shape](StepShape step) { return tiny_graph(shape, step); }, shape.vocab, machine, positions, optional,
+              change, mapping) {}
+  /// Of any graph.
+  Bench(std::function<Graph(StepShape)> graph, std::int64_t vocab, const MachineConfig& machine,
+        std::int64_t positions = 64, bool optional = true, const std::function<void(TinyWeights&)>& change = {},
+        const Mapping* mapping = nullptr)
+      : graph_(std::move(graph)), vocab_(vocab), weights_(graph_({1, 1}), 7, optional) {
     if (change) change(weights_);
-    auto layout = make_layout(tiny_graph(shape, {1, 1}), weights_.present(), machine, positions, mapping);
+    auto layout = make_layout(graph_({1, 1}), weights_.present(), machine, positions, mapping);
     if (!layout) throw std::runtime_error(layout.error().message());
     layout_ = std::move(*layout);
     machine_.emplace(std::move(*Machine::create(machine)));
-    write_weights(tiny_graph(shape, {1, 1}), layout_, weights_.views(), machine_->state().hbm.data());
+    write_weights(graph_({1, 1}), layout_, weights_.views(), machine_->state().hbm.data());
     executor_.emplace(layout_, weights_.views());
   }
 
@@ -56,7 +63,7 @@ class Bench {
 
   /// Makes an empty cache and returns its index, which is the sequence's.
   void add_cache(std::int64_t capacity) {
-    const KvLayout kv = *kv_layout(tiny_graph(shape_, {1, 1}), layout_, capacity);
+    const KvLayout kv = *kv_layout(graph_({1, 1}), layout_, capacity);
     slots_.push_back({next_, capacity});
     next_ += kv.bytes;
     caches_.emplace_back(std::make_unique<reference::Cache>());
@@ -71,13 +78,14 @@ class Bench {
   /// Runs the step on both and compares.
   void run(const StepSpec& spec, const std::vector<std::size_t>& cache_of, bool keep_values,
            HeadMode head = HeadMode::kLogits, IssueObserver* observer = nullptr) {
-    const Graph graph = tiny_graph(shape_, {spec.rows(), spec.scored()});
+    const Graph graph = graph_({spec.rows(), spec.scored()});
     auto compiled = compile_step(graph, layout_, spec, {.head = head, .keep_values = keep_values});
     ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
+    const std::vector<float> hidden = fill_hidden(graph, *compiled);
     const std::vector<TokenId> tokens = execute(compiled->program, compiled->constants, spec, observer);
     std::vector<reference::Cache*> caches;
     for (const std::size_t index : cache_of) caches.push_back(caches_[index].get());
-    const reference::StepResult expected = executor_->run(graph, spec, tokens, caches);
+    const reference::StepResult expected = executor_->run(graph, spec, tokens, caches, hidden);
     if (keep_values) compare_values(graph, *compiled, expected);
     head == HeadMode::kLogits ? compare_logits(*compiled, expected, 0, expected.logits.size())
                               : compare_predictions(*compiled, expected);
@@ -86,7 +94,7 @@ class Bench {
   /// The same for a step that may be cut into parts, or is in the given ones; returns their number.
   std::size_t run_parts(const StepSpec& spec, const std::vector<std::size_t>& cache_of,
                         const std::vector<RowPart>& parts = {}) {
-    const auto build = [&](StepShape shape) { return tiny_graph(shape_, shape); };
+    const auto& build = graph_;
     const auto compiled = compile_parts(build, layout_, spec, parts);
     EXPECT_TRUE(compiled.has_value()) << compiled.error().message();
     if (!compiled) return 0;
@@ -108,7 +116,7 @@ class Bench {
   /// Runs a step whose reduced head draws, after `inputs` filled StepProgram::draws; `check` gets the logits.
   template <class Inputs, class Check>
   void run_draws(const StepSpec& spec, std::size_t cache, double temperature, Inputs inputs, Check check) {
-    const Graph graph = tiny_graph(shape_, {spec.rows(), spec.scored()});
+    const Graph graph = graph_({spec.rows(), spec.scored()});
     const auto compiled = compile_step(graph, layout_, spec, {.head = HeadMode::kReduced, .temperature = temperature});
     ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
     inputs(*compiled, machine_->state());
@@ -117,12 +125,32 @@ class Bench {
   }
 
  private:
+  /// Writes numbers to the place of the rows from outside, if there is one; returns them.
+  std::vector<float> fill_hidden(const Graph& graph, const StepProgram& compiled) {
+    std::vector<float> hidden;
+    for (const HiddenPlace& place : compiled.hidden_in) {
+      const auto vlen = static_cast<std::size_t>(layout_.machine.vlen);
+      const auto width = static_cast<std::size_t>(graph.value(place.value).width);
+      const std::int64_t lanes = layout_.slabs(layout_.values[static_cast<std::size_t>(place.value)]) * place.stride;
+      std::memset(machine_->state().hbm.data() + place.address, 0, 2 * vlen * static_cast<std::size_t>(lanes));
+      for (std::size_t i = 0; i < static_cast<std::size_t>(graph.value(place.value).rows) * width; ++i) {
+        hidden.push_back(std::sin(static_cast<float>(i + hidden_seed_)));
+        const Bf16 bits = f32_to_bf16(hidden.back());
+        const std::size_t lane = i % width, row = i / width;
+        const std::size_t at = (lane / vlen * static_cast<std::size_t>(place.stride) + row) * vlen + lane % vlen;
+        std::memcpy(machine_->state().hbm.data() + place.address + 2 * at, &bits, 2);
+      }
+      ++hidden_seed_;
+    }
+    return hidden;
+  }
+
   /// Runs a program from reset; returns the tokens that it was given.
   std::vector<TokenId> execute(const Program& program, const std::vector<HbmBlob>& constants, const StepSpec& spec,
                                IssueObserver* observer) {
     MachineState& state = machine_->state();
     std::vector<TokenId> tokens;
-    for (std::int64_t r = 0; r < spec.rows(); ++r) tokens.push_back(static_cast<TokenId>((r * 31 + 5) % shape_.vocab));
+    for (std::int64_t r = 0; r < spec.rows(); ++r) tokens.push_back(static_cast<TokenId>((r * 31 + 5) % vocab_));
     for (std::size_t r = 0; r < tokens.size(); ++r) state.int_mem[r] = static_cast<std::uint32_t>(tokens[r]);
     for (const HbmBlob& blob : constants)
       std::memcpy(state.hbm.data() + blob.address, blob.bytes.data(), blob.bytes.size());
@@ -176,13 +204,15 @@ class Bench {
       }
   }
 
-  TinyShape shape_;
+  std::function<Graph(StepShape)> graph_;
+  std::int64_t vocab_;
   TinyWeights weights_;
   ModelLayout layout_;
   std::optional<Machine> machine_;
   std::optional<reference::Executor> executor_;
   std::vector<std::pair<std::uint64_t, std::int64_t>> slots_;
   std::uint64_t next_ = std::uint64_t{1} << 25;
+  std::size_t hidden_seed_ = 1;
   std::vector<std::unique_ptr<reference::Cache>> caches_;
 };
 

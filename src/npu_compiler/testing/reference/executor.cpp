@@ -82,15 +82,33 @@ Bf16 Executor::sum_tree(const std::vector<Bf16>& lanes, std::size_t first, std::
 }
 
 void Executor::run(const op::Embed& o) {
+  if (o.part == EmbedPart::kMixture) return run(op::HiddenIn{.out = o.out, .first = 0});
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     const std::vector<float> row = weight_row(o.table, rows_[r].token);
-    for (std::size_t i = 0; i < row.size(); ++i) value(o.out)[r][i] = round(row[i]);
+    for (std::size_t i = 0; i < row.size(); ++i)
+      value(o.out)[r][i] = o.scale == 1.f ? round(row[i]) : bf16_mul(round(row[i]), round(o.scale));
   }
+}
+
+void Executor::run(const op::Scale& o) {
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    const WeightId number = spec_->sequences[rows_[r].sequence].canvas ? o.canvas : o.context;
+    const Bf16 by = number == kNoId ? kBf16One : round(weight_row(number, 0).front());
+    for (std::size_t i = 0; i < value(o.x)[r].size(); ++i) {
+      Bf16& out = value(o.out)[r][i] = bf16_mul(value(o.x)[r][i], by);
+      if (o.factor != 1.f) out = bf16_mul(out, round(o.factor));
+    }
+  }
+}
+
+void Executor::run(const op::Select& o) {
+  for (std::size_t r = 0; r < rows_.size(); ++r)
+    value(o.out)[r] = value(spec_->sequences[rows_[r].sequence].canvas ? o.canvas : o.context)[r];
 }
 
 void Executor::run(const op::RmsNorm& o) {
   const LaneMap& lanes_of = map(o.x);
-  const std::vector<float> gain = weight_row(o.gain, 0);
+  const std::vector<float> gain = o.gain == kNoId ? std::vector<float>() : weight_row(o.gain, 0);
   const std::int64_t n = lanes_of.width / o.groups;
   const Bf16 inverse = round(1.0f / static_cast<float>(n)), eps = round(o.eps);
   for (std::size_t r = 0; r < value(o.x).size(); ++r) {
@@ -112,7 +130,8 @@ void Executor::run(const op::RmsNorm& o) {
       const Bf16 factor = bf16_reciprocal(bf16_sqrt(bf16_add(bf16_mul(sum, inverse), eps)));
       for (std::int64_t i = 0; i < n; ++i) {
         const auto lane = to_size(lanes_of.lane(g * n + i));
-        out[lane] = bf16_mul(bf16_mul(x[lane], factor), round(gain[to_size(i)]));
+        out[lane] = bf16_mul(x[lane], factor);
+        if (!gain.empty()) out[lane] = bf16_mul(out[lane], round(gain[to_size(i)]));
       }
     }
   }
@@ -150,7 +169,15 @@ void Executor::run(const op::Linear& o) {
 }
 
 void Executor::run(const op::ScoreHead& o) {
-  for (const std::vector<Bf16>& x : value(o.x)) result_.logits.push_back(product(x, o.weight, o.bias, map(o.x)));
+  for (const std::vector<Bf16>& x : value(o.x)) {
+    std::vector<Bf16>& logits = result_.logits.emplace_back(product(x, o.weight, o.bias, map(o.x)));
+    if (o.softcap == 0.f) continue;
+    for (Bf16& z : logits) {
+      const Bf16 e = bf16_exp(bf16_mul(z, round(-2.0f / o.softcap)));
+      const Bf16 twice = bf16_mul(bf16_reciprocal(bf16_add(e, kBf16One)), round(2.0f));
+      z = bf16_mul(bf16_sub(twice, kBf16One), round(o.softcap));
+    }
+  }
 }
 
 void Executor::run(const op::Rope& o) {

@@ -40,7 +40,7 @@ class Executor {
       : layout_(layout), m_(layout.machine), weights_(weights) {}
 
   /// `tokens`: of all rows. `caches`: one per sequence; the step's rows are written to them. `hidden`: what
-  /// op::HiddenIn reads, [row][columns]. What op::HiddenOut hands out are the values.
+  /// op::HiddenIn and embeddings of mixtures read, [row][columns]. What op::HiddenOut hands out are the values.
   StepResult run(const Graph& graph, const StepSpec& spec, const std::vector<TokenId>& tokens,
                  const std::vector<Cache*>& caches, const std::vector<float>& hidden = {});
 
@@ -62,6 +62,7 @@ class Executor {
 
   /// op::Hadamard of one slice.
   static void turn(std::vector<Bf16>& lanes, std::int64_t first, std::int32_t order);
+  static Bf16 activated(Activation activation, Bf16 x);
   void run(const op::Embed& o);
   void run(const op::RmsNorm& o);
   void run(const op::LayerNorm& o);
@@ -78,10 +79,10 @@ class Executor {
   void run(const op::Experts& o);
   std::vector<bool> allowed_groups(const op::Route& o, const std::vector<Bf16>& keys) const;
   std::vector<bool> allowed_in_block(const op::Route& o, const Rows& keys, std::size_t row) const;
-  void run(const op::Scale&) {}  ///< no layout accepts these
-  void run(const op::Select&) {}
+  void run(const op::Scale& o);
+  void run(const op::Select& o);
   void run(const op::HiddenOut&) {}  ///< a value as it is
-  void run(const op::BlockConv&) {}
+  void run(const op::BlockConv&) {}  ///< no layout accepts these
   void run(const op::Gather&) {}
   void run(const op::GatherScored& o);
   void run(const op::ScoreHead& o);

@@ -93,6 +93,9 @@ void Executor::run(const op::Route& o) {
       factor = bf16_mul(bf16_reciprocal(bf16_add(sum_of(w), f32_to_bf16(1e-20f))), factor);
     }
     for (const std::size_t e : chosen[r]) w[e] = bf16_mul(w[e], factor);
+    if (o.expert_scale == kNoId) continue;
+    const std::vector<float> scales = weight_row(o.expert_scale, 0);
+    for (const std::size_t e : chosen[r]) w[e] = bf16_mul(w[e], f32_to_bf16(scales[e]));
   }
 }
 
@@ -104,8 +107,7 @@ void Executor::run(const op::Experts& o) {
                               up = product(value(o.x)[r], o.up, kNoId, map(o.x), e);
       std::vector<Bf16> act(lanes(inner), 0);
       for (std::size_t i = 0; i < gate.size(); ++i) {
-        const Bf16 sigmoid = bf16_reciprocal(bf16_add(bf16_exp(bf16_sub(0, gate[i])), kBf16One));
-        act[i] = bf16_mul(bf16_mul(sigmoid, gate[i]), up[i]);
+        act[i] = bf16_mul(activated(o.activation, gate[i]), up[i]);
       }
       for (std::int64_t i = 0; o.hadamard != 0 && i < inner.width; i += o.hadamard) turn(act, i, o.hadamard);
       const std::vector<Bf16> y = product(act, o.down, kNoId, inner, e);

@@ -12,8 +12,10 @@ Bf16 rounded(float x) { return f32_to_bf16(x); }
 
 Bf16 sigmoid_of(Bf16 negated) { return bf16_reciprocal(bf16_add(bf16_exp(negated), kBf16One)); }
 
+}  // namespace
+
 /// Every operation rounded to BF16.
-Bf16 activated(Activation activation, Bf16 x) {
+Bf16 Executor::activated(Activation activation, Bf16 x) {
   if (activation == Activation::kRelu) return bf16_max(x, 0);
   if (activation == Activation::kSilu) return bf16_mul(sigmoid_of(bf16_sub(0, x)), x);
   if (activation == Activation::kTanh) {
@@ -30,8 +32,6 @@ Bf16 activated(Activation activation, Bf16 x) {
   }
   return bf16_mul(sigmoid_of(bf16_sub(0, bf16_mul(form, x))), x);
 }
-
-}  // namespace
 
 void Executor::run_activation(const op::Glu& o) {
   for (std::size_t r = 0; r < value(o.out).size(); ++r)

@@ -1,0 +1,114 @@
+// Steps of DiffusionGemma's two regions: the program's values are those of the reference, bit for bit.
+
+#include <algorithm>
+#include <variant>
+
+#include "model/shape.h"
+#include "npu_compiler/compiler/attention_plan.h"
+#include "npu_compiler/testing/reference/bench.h"
+
+namespace dllm::npu {
+namespace {
+
+using test::Bench;
+using test::range;
+
+/// A layer with a window, then one without, whose heads are twice as long and share one K, which is V too.
+ModelShape small_gemma() {
+  ModelShape shape = *load_model_shape("diffusion-gemma-tiny");
+  ModelDesc& d = shape.desc;
+  d.layers = 2, d.width = 80, d.ffn_width = 40, d.vocab = 70;
+  d.sliding.layers = {true, false};
+  d.sliding.window = 6;
+  d.experts.count = 5, d.experts.width = 24;
+  return shape;
+}
+
+MachineConfig machine_of(std::int64_t hlen) {
+  MachineConfig m = test::small_machine();
+  m.mlen = 64, m.hlen = static_cast<int>(hlen);
+  m.mram_elements = std::uint64_t{64 * 64} * 48;
+  m.vram_elements = std::uint64_t{64} * 8192;
+  return m;
+}
+
+Bench gemma_bench(const MachineConfig& machine, const ModelShape& shape = small_gemma()) {
+  return Bench([shape](StepShape step) { return shape.architecture->build(shape.desc, step); }, shape.desc.vocab,
+               machine, 64, true,
+               [](test::TinyWeights& weights) {
+                 weights.fill("rope_freqs.weight", [](std::size_t i) { return i % 2 == 0 ? 1.0f : 8.0f; });
+                 weights.fill("output_scale.weight", [](std::size_t) { return 0.75f; });
+                 weights.fill("enc_layer_output_scale.weight", [](std::size_t) { return 1.5f; });
+               });
+}
+
+SequenceSpec on_canvas(SequenceSpec s) {
+  s.canvas = true;
+  return s;
+}
+
+/// The context, a canvas that sees it, the canvas again, and a step with rows of both regions.
+void run_regions(Bench& bench, bool keep_values) {
+  bench.add_cache(40);
+  bench.add_cache(24);
+  bench.run({{bench.sequence(0, range(0, 21), {{0, 21}}, {}, 1)}}, {0}, keep_values);
+  for (int step = 0; step < 2; ++step)
+    bench.run({{on_canvas(bench.sequence(0, range(21, 9), {{0, 30}}, {0, 1, 4, 8}))}}, {0}, keep_values);
+  bench.run({{bench.sequence(1, range(0, 7), {{0, 7}}, {6}, 1),
+              on_canvas(bench.sequence(0, range(21, 9), {{0, 30}}, {2, 3}))}},
+            {1, 0}, keep_values);
+}
+
+TEST(RegionSteps, EqualTheReference) {
+  for (const bool keep_values : {true, false}) {
+    Bench bench = gemma_bench(machine_of(64));
+    run_regions(bench, keep_values);
+  }
+}
+
+TEST(RegionSteps, EqualTheReferenceWithHeadsOfSeveralRows) {
+  MachineConfig machine = machine_of(32);
+  machine.mlen = 32, machine.vlen = 64;
+  machine.mram_elements = std::uint64_t{32 * 32} * 128;
+  Bench bench = gemma_bench(machine);
+  run_regions(bench, true);
+}
+
+TEST(RegionSteps, StreamedExpertsAndLogitsOnTheChip) {
+  MachineConfig machine = machine_of(64);
+  machine.mram_elements = std::uint64_t{64 * 64} * 10;
+  Bench bench = gemma_bench(machine);
+  EXPECT_TRUE(std::ranges::any_of(bench.layout().weights, &WeightPlace::streamed));
+  bench.add_cache(40);
+  bench.run({{on_canvas(bench.sequence(0, range(0, 12), {{0, 12}}, {0, 5, 11}))}}, {0}, false, HeadMode::kReduced);
+}
+
+TEST(RegionSteps, MasksOfADrafterAreRefusedByName) {
+  const ModelShape shape = small_gemma();
+  Graph graph = shape.architecture->build(shape.desc, {1, 1});
+  for (dllm::Op& any : graph.ops)
+    if (auto* o = std::get_if<op::Attention>(&any)) o->view = op::RowView::kCausal;
+  const auto layout = make_layout(graph, std::vector<bool>(graph.weights.size(), true), machine_of(64), 64);
+  ASSERT_FALSE(layout);
+  EXPECT_EQ(layout.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(layout.error().message().find("a mask of a layer's own"), std::string::npos) << layout.error().message();
+}
+
+/// Counted from the row's block, or from the plan's first row if there are no blocks.
+TEST(RegionSteps, WindowsLeaveOutWhatLiesBeforeThem) {
+  SequenceSpec s{.positions = range(20, 8), .visible = {{0, 28}}, .causal_block = 1, .scored = {}, .capacity = 28};
+  EXPECT_TRUE(s.sees(3, 18, 6));
+  EXPECT_FALSE(s.sees(3, 17, 6));
+  EXPECT_FALSE(s.sees(3, 24, 6));
+  EXPECT_TRUE(s.sees(3, 0, 0));
+  EXPECT_EQ(plan_tiles(s, 8, 6).tiles, (std::vector<std::int64_t>{1, 2, 3}));
+  s.causal_block = 0;
+  EXPECT_TRUE(s.sees(7, 15, 6));
+  EXPECT_FALSE(s.sees(7, 14, 6));
+  EXPECT_TRUE(s.sees(0, 27, 6));
+  EXPECT_EQ(plan_tiles(s, 4, 6).tiles, (std::vector<std::int64_t>{3, 4, 5, 6}));
+  EXPECT_EQ(plan_tiles(s, 4).tiles.size(), 7u);
+}
+
+}  // namespace
+}  // namespace dllm::npu
