@@ -199,8 +199,11 @@ void check_process() {
 
 int tell_sets() {
   using enum dllm::InstructionSet;
-  constexpr std::pair<dllm::InstructionSet, const char*> kSets[] = {
-      {kAvx2, "avx2"}, {kAvxVnni, "avxvnni"}, {kAvx512, "avx512"}, {kAvx512Vnni, "avx512vnni"}, {kAvx512Bf16, "avx512bf16"}};
+  constexpr std::pair<dllm::InstructionSet, const char*> kSets[] = {{kAvx2, "avx2"},
+                                                                    {kAvxVnni, "avxvnni"},
+                                                                    {kAvx512, "avx512"},
+                                                                    {kAvx512Vnni, "avx512vnni"},
+                                                                    {kAvx512Bf16, "avx512bf16"}};
   for (const auto& [set, name] : kSets)
     if (dllm::runs(set)) printf("%s\n", name);
   return 0;
