@@ -158,6 +158,14 @@ windows-test: windows build  ## the program for Windows under wine, against the 
 	@scripts/setup --wine
 	@python3 -B tests/windows/windows_test.py build/windows/dllm.exe build/release/dllm
 
+windows-system-test: setup  ## what differs between systems (base/os_*), on Windows, under wine: files, locks, maps, instruction sets
+	@scripts/setup --windows
+	@JOBS=$(JOBS) scripts/windows_libraries
+	@cmake --preset windows --log-level=WARNING
+	@cmake --build --preset windows -j $(JOBS) --target dllm_system_test
+	@scripts/setup --wine
+	@python3 -B tests/windows/system_test.py build/windows/dllm_system_test.exe
+
 macos: setup  ## whether the sources (without Vulkan, sandbox and MPI) compile for macOS, on arm64 and on x86_64; builds nothing
 	@scripts/setup --zig
 	@scripts/macos_syntax.py --jobs $(JOBS)

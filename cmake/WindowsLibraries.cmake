@@ -17,3 +17,15 @@ macro(pkg_check_modules)
 endmacro()
 # The system's libraries that Asio names.
 link_libraries(ws2_32 mswsock)
+
+# Functions of Windows and of its C library take UTF-8 in this program, and paths may be long.
+function(dllm_windows_manifest target)
+  set(manifest ${PROJECT_SOURCE_DIR}/packaging/windows.manifest)
+  set(resource ${CMAKE_CURRENT_BINARY_DIR}/${target}-manifest)
+  file(CONFIGURE OUTPUT ${resource}.rc CONTENT "1 24 \"${manifest}\"\n")
+  add_custom_command(OUTPUT ${resource}.res COMMAND ${DLLM_ZIG} rc /:auto-includes none ${resource}.rc ${resource}.res DEPENDS ${manifest} VERBATIM)
+  target_link_options(${target} PRIVATE ${resource}.res)
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${resource}.res)
+  target_sources(${target} PRIVATE ${resource}.res)
+  set_source_files_properties(${resource}.res PROPERTIES HEADER_FILE_ONLY ON)
+endfunction()

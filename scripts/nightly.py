@@ -46,10 +46,10 @@ STEPS = (
          "make build && scripts/serve_soak.py build/release/dllm --seconds 1800"),
     Step("faults", "planted faults, those of longest ago: whether the tests notice them", 35, "scripts/plant_faults.py --minutes 22"),
     Step("fuzz", "every fuzz target for half a minute, and whether twice the input costs parsers and verbs more than three times "
-         "the time", 35,
+         "the time", 30,
          "make fuzz FUZZ_SECONDS=30 && make build && scripts/cli_growth.py build/release/dllm"),
     Step("tsan", "everything that uses threads under the thread sanitizer", 30, "make tsan"),
-    Step("coverage", "line coverage", 35, "make coverage"),
+    Step("coverage", "line coverage", 30, "make coverage"),
     Step("rtl", "the hardware's tests, its random programs 20 times as long, proofs, and 2,000 random programs on the "
          "functional machine and a model", 35,
          "DLLM_RTL_LONG=1 make rtl-test rtl-formal && make build"
@@ -74,6 +74,8 @@ STEPS = (
          "make setup && scripts/setup --vulkan --roots && cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF --log-level=WARNING"
          " && cmake --build --preset release -j $(nproc) --target dllm dllm_vulkan_test dllm_vulkan_answers_test"
          " dllm_vulkan_faults_test && python3 -B tests/newer_mesa_test.py build/release"),
+    Step("windows", "what differs between systems, on Windows, under wine: files, locks, maps, instruction sets", 10,
+         "make windows-system-test"),
     Step("wasm", "the engine in WebAssembly: kernels and answers in node, the page in Chromium", 10, "make wasm-test"),
 )
 PASSED, SKIPPED = "passed", "skipped: this machine lacks what it needs"

@@ -16,20 +16,48 @@ namespace dllm {
 namespace {
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports checks CPUID and the register state that the operating system saves (XCR0).
+/// What the processor has and the system saves. Not by __builtin_cpu_supports: it reads a table of the compiler's
+/// library, and in zig's, which programs for Windows are linked with, that says no to everything.
+struct Features {
+  struct Registers {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+  };
+  Registers basic, extended, more;  ///< CPUID leaf 1; leaf 7, subleafs 0 and 1
+  std::uint64_t saved = 0;          ///< XCR0: states that the system saves
+
+  Features() {
+    __get_cpuid(1, &basic.a, &basic.b, &basic.c, &basic.d);
+    __get_cpuid_count(7, 0, &extended.a, &extended.b, &extended.c, &extended.d);
+    if (extended.a >= 1) __get_cpuid_count(7, 1, &more.a, &more.b, &more.c, &more.d);
+    constexpr unsigned kSystemSaves = 1u << 27;  // OSXSAVE, without which XGETBV is no instruction
+    if ((basic.c & kSystemSaves) == 0) return;
+    unsigned low = 0, high = 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    saved = std::uint64_t{high} << 32 | low;
+  }
+};
+
+const Features& features() {
+  static const Features found;
+  return found;
+}
+
+bool all_of(std::uint64_t word, std::uint64_t bits) { return (word & bits) == bits; }
+
 bool runs_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  constexpr unsigned kFma = 1u << 12, kAvx = 1u << 28, kF16c = 1u << 29, kAvx2 = 1u << 5;
+  constexpr unsigned kVectors = 0b110;  // XMM and YMM
+  return all_of(features().saved, kVectors) && all_of(features().basic.c, kFma | kAvx | kF16c) &&
+         all_of(features().extended.b, kAvx2);
 }
-/// CPUID leaf 7, subleaf 1, EAX bit 4; __builtin_cpu_supports of GCC 12 does not know the name.
-bool runs_avxvnni() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return runs_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0;
-}
+bool runs_avxvnni() { return runs_avx2() && all_of(features().more.a, 1u << 4); }
 bool runs_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  constexpr unsigned kF = 1u << 16, kDq = 1u << 17, kBw = 1u << 30, kVl = 1u << 31;
+  constexpr unsigned kVectors = 0b1110'0110;  // XMM, YMM, masks, both halves of ZMM
+  return all_of(features().saved, kVectors) && all_of(features().extended.b, kF | kDq | kBw | kVl);
 }
-bool runs_avx512vnni() { return runs_avx512() && __builtin_cpu_supports("avx512vnni"); }
+bool runs_avx512vnni() { return runs_avx512() && all_of(features().extended.c, 1u << 11); }
+bool runs_avx512bf16() { return runs_avx512vnni() && all_of(features().more.a, 1u << 5); }
 
 /// Tiles of bytes: CPUID leaf 7, EDX bits 24 and 25. The system saves their 8 KiB of state only for processes that
 /// request it (arch_prctl ARCH_REQ_XCOMP_PERM, Linux 5.16); permission holds for all threads. It is requested once: the
@@ -37,9 +65,7 @@ bool runs_avx512vnni() { return runs_avx512() && __builtin_cpu_supports("avx512v
 bool runs_amx() {
 #if defined(__linux__)
   static const bool runs = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    constexpr unsigned kTiles = 3u << 24;
-    if (!runs_avx512vnni() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTiles) != kTiles) return false;
+    if (!runs_avx512vnni() || !all_of(features().extended.d, 3u << 24)) return false;
     constexpr long kRequestPermission = 0x1023, kTileData = 18;
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   }();
@@ -88,7 +114,7 @@ bool runs(InstructionSet set) {
     case InstructionSet::kAvx512Vnni:
       return runs_avx512vnni();
     case InstructionSet::kAvx512Bf16:
-      return runs_avx512vnni() && __builtin_cpu_supports("avx512bf16");
+      return runs_avx512bf16();
     case InstructionSet::kAmx:
       return runs_amx();
     case InstructionSet::kAmxBf16:
