@@ -15,6 +15,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import nightly  # noqa: E402
 import serve_soak  # noqa: E402
+from ended_process import assert_ends  # noqa: E402
 from nightly import Step  # noqa: E402
 
 
@@ -95,19 +96,7 @@ class Steps(Case):
             self.assertIn(f"stopped after its {minutes} minutes", text)
             if (self.root / "build/pid").exists():
                 break
-        self.gone(int((self.root / "build/pid").read_text()))
-
-    def gone(self, pid):
-        end = time.monotonic() + 60
-        state = pathlib.Path(f"/proc/{pid}/stat")
-        while True:
-            try:
-                if ") Z " in state.read_text():
-                    return
-            except OSError:
-                return
-            self.assertLess(time.monotonic(), end, f"process {pid} is still running")
-            time.sleep(0.05)
+        assert_ends(self, int((self.root / "build/pid").read_text()))
 
     def killed(self, kill):
         """A run that is ended in its second step; then another one."""
@@ -125,7 +114,7 @@ class Steps(Case):
         step = int((self.root / "build/pid").read_text())
         status, text = self.run_steps([self.counted("a"), self.counted("b")])
         self.assertEqual(status, 0, text)
-        self.gone(step)
+        assert_ends(self, step)
         self.assertEqual((self.runs("a"), self.runs("b")), (1, 1))
 
     def test_a_run_that_is_told_to_end_goes_on(self):

@@ -16,6 +16,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import plant_faults as pf  # noqa: E402
+from ended_process import assert_ends  # noqa: E402
 from running_group import RunningGroup  # noqa: E402
 
 PROGRAM = r"""
@@ -88,18 +89,6 @@ class Case(unittest.TestCase):
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             status = pf.main(["--root", str(self.root), "--jobs", "1", *words])
         return status, output.getvalue()
-
-    def ends(self, pid, seconds=60):
-        end = time.monotonic() + seconds
-        state = pathlib.Path(f"/proc/{pid}/stat")
-        while True:
-            try:
-                if ") Z " in state.read_text():
-                    return
-            except OSError:
-                return
-            self.assertLess(time.monotonic(), end, f"process {pid} is still running")
-            time.sleep(0.05)
 
     def unchanged(self):
         for name, text in SOURCES.items():
@@ -274,7 +263,7 @@ class Runs(Case):
         process.kill()
         process.wait()
         pf.Workshop(self.root, work, 1).running.end_left_behind()
-        self.ends(int((work / "tree/pid").read_text()))
+        assert_ends(self, int((work / "tree/pid").read_text()))
 
     def test_a_run_that_is_asked_to_end_mends_the_fault(self):
         self.put("[test.slow]\ncommand = ['sh', '-c', 'touch started; if grep -q \"n <= 0\" limit.cpp; then sleep 600; fi']\n" +
@@ -341,7 +330,7 @@ class Runs(Case):
         leave = f"import subprocess; print(subprocess.Popen(['sleep', '600']).pid, file=open('{marker}', 'w'))"
         self.put(f"[test.all]\ncommand = ['{sys.executable}', '-c', '''{leave}''']\n".replace("'''", '"""') + CAUGHT)
         self.run_tool()
-        self.ends(int(marker.read_text()))
+        assert_ends(self, int(marker.read_text()))
 
 
 if __name__ == "__main__":
