@@ -147,7 +147,7 @@ wasm-test: wasm build  ## the WebAssembly build: kernels against the scalar set,
 	@cmake --build --preset wasm -j $(JOBS) --target dllm_kernels_selftest
 	@python3 -B tests/wasm/wasm_test.py build/wasm build/release/dllm
 
-windows: setup  ## (unfinished: docs/guide/windows.md) the program for Windows, and a zip file of it with its digest: build/dllm-VERSION-windows-x86_64.zip
+windows: setup  ## the program for Windows, untried there (docs/guide/windows.md), and a zip file of it with its digest: build/dllm-VERSION-windows-x86_64.zip
 	@scripts/setup --windows --release
 	@JOBS=$(JOBS) scripts/windows_libraries
 	@cmake --preset windows --log-level=WARNING
