@@ -12,11 +12,10 @@
 // Its types are those of the header above.
 #include <bcrypt.h>
 #else
+#include <pthread.h>
+#include <signal.h>
 #include <sys/random.h>
 #include <sys/utsname.h>
-#endif
-#if defined(__APPLE__)
-#include <pthread.h>
 #endif
 #if defined(__linux__)
 #include <sched.h>
@@ -88,6 +87,10 @@ void prepare_standard_streams() {
   ::SetConsoleCP(CP_UTF8);
 }
 
+void remember_main_thread() {}
+
+bool pass_to_main_thread(int /*signal*/) { return false; }
+
 bool open_pipe(int ends[2], bool /*blocking*/) { return ::_pipe(ends, 64, _O_BINARY | _O_NOINHERIT) == 0; }
 
 #else
@@ -144,6 +147,16 @@ std::int64_t memory_size() {
 }
 
 void prepare_standard_streams() {}
+
+namespace {
+pthread_t main_thread{};
+}  // namespace
+
+void remember_main_thread() { main_thread = ::pthread_self(); }
+
+bool pass_to_main_thread(int signal) {
+  return ::pthread_equal(::pthread_self(), main_thread) == 0 && ::pthread_kill(main_thread, signal) == 0;
+}
 
 bool open_pipe(int ends[2], bool blocking) {
 #if defined(__linux__)

@@ -33,6 +33,12 @@ std::int64_t memory_size();
 /// sequences. For main(), before anything is written.
 void prepare_standard_streams();
 
+/// For main().
+void remember_main_thread();
+/// From another thread than that: passes a signal on to it. Async-signal-safe. False: this is that thread, or the
+/// system sends no signals to threads.
+bool pass_to_main_thread(int signal);
+
 /// A pipe that programs started later do not inherit. `blocking`: whether reads of ends[0] wait. False: `errno`.
 bool open_pipe(int ends[2], bool blocking);
 

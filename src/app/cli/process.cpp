@@ -17,8 +17,9 @@ namespace {
 
 /// Signals whose default action ends the process. Interrupt handles SIGINT; MappedFile handles SIGBUS in a mapped file,
 /// and passes others on to here.
-constexpr int kEnding[] = {SIGHUP,  SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1,
-                           SIGUSR2, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP,   SIGSYS};
+constexpr int kEnding[] = {SIGHUP, SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2};
+/// The same, of a fault of the thread itself.
+constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
 
 termios cooked{};  ///< meaningful while `changed`
 std::atomic<bool> changed{false};
@@ -33,12 +34,22 @@ void restore_terminal() {
   if (changed && (owner < 0 || owner == getpgrp())) tcsetattr(STDIN_FILENO, TCSANOW, &cooked);
 }
 
-extern "C" void on_ending_signal(int signal) {
+extern "C" void on_fault(int signal) {
   ending = true;
   restore_terminal();
   remove_temporaries();
-  // SA_RESETHAND has restored the default action; the signal is delivered again when this handler returns.
+  // The default action is restored; the signal is delivered again when this handler returns.
   raise(signal);
+}
+
+/// On the main thread. It alone sets the terminal's mode: were it restored by another one, on_stop() or the line editor
+/// could change it once more before the process has ended.
+extern "C" void on_ending_signal(int signal) {
+  if (pass_to_main_thread(signal)) return;
+  struct sigaction by_default{};
+  by_default.sa_handler = SIG_DFL;
+  sigaction(signal, &by_default, nullptr);
+  on_fault(signal);
 }
 
 /// Ctrl-Z, or kill -TSTP: restores the terminal for the shell, and our mode when we continue.
@@ -81,7 +92,9 @@ void prepare_process() {
     // open() returns the lowest free number, which is this one. The wrong mode makes every use of it an error.
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY) < 0)
       _exit(1);
-  for (const int signal : kEnding) handle(signal, on_ending_signal, static_cast<int>(SA_RESETHAND));
+  remember_main_thread();
+  for (const int signal : kEnding) handle(signal, on_ending_signal, 0);
+  for (const int signal : kFaults) handle(signal, on_fault, static_cast<int>(SA_RESETHAND));
   handle(SIGTSTP, on_stop, SA_RESTART);
   signal(SIGXFSZ, SIG_IGN);
   prepare_standard_streams();
