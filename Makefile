@@ -147,7 +147,7 @@ wasm-test: wasm build  ## the WebAssembly build: kernels against the scalar set,
 	@cmake --build --preset wasm -j $(JOBS) --target dllm_kernels_selftest
 	@python3 -B tests/wasm/wasm_test.py build/wasm build/release/dllm
 
-windows: setup  ## the program for Windows, untried there (docs/guide/windows.md), and a zip file of it with its digest: build/dllm-VERSION-windows-x86_64.zip
+windows: setup  ## the program for Windows, tried under wine only (docs/guide/windows.md): build/dllm-VERSION-windows-x86_64.zip
 	@scripts/setup --windows --release
 	@JOBS=$(JOBS) scripts/windows_libraries
 	@cmake --preset windows --log-level=WARNING
@@ -158,7 +158,7 @@ windows-test: windows build  ## the program for Windows under wine, against the 
 	@scripts/setup --wine
 	@python3 -B tests/windows/windows_test.py build/windows/dllm.exe build/release/dllm
 
-windows-system-test: setup  ## what differs between systems (base/os_*), on Windows, under wine: files, locks, maps, instruction sets
+windows-system-test: setup  ## test src/base/os_* under wine: files, locks, mapped files, instruction sets
 	@scripts/setup --windows
 	@JOBS=$(JOBS) scripts/windows_libraries
 	@cmake --preset windows --log-level=WARNING
