@@ -8,9 +8,9 @@ function automatic places_t blockers(input word_t word);
   for (int i = 0; i < Entries; i++) begin
     old_one = queued[i].operation;
     blockers[i] = (old_one.writes & (new_one.reads | new_one.writes)) != '0 ||
-                    (old_one.reads & new_one.writes) != '0 ||
-                    (old_one.f_writes & (new_one.f_reads | new_one.f_writes)) != '0 ||
-                    (old_one.f_reads & new_one.f_writes) != '0;
+                  (old_one.reads & new_one.writes) != '0 ||
+                  (old_one.f_writes & (new_one.f_reads | new_one.f_writes)) != '0 ||
+                  (old_one.f_reads & new_one.f_writes) != '0;
     for (int a = 0; a < 4; a++)
       if (old_one.sums[a] && new_one.sums[a] && !word.flush && old_one.unit != new_one.unit &&
           queued[i].buffers[a] == now.buffers[a])

@@ -30,14 +30,15 @@ WHOLE = ("llada-8b", "sdar-8b")     # what --whole runs in full, for minutes
 COMMANDS = []                       # that have run, in order
 
 
-def run(command):
+def run(command, messages=False):
+    """What it prints; with `messages`, also what it says on stderr."""
     COMMANDS.append(command)
     words = [str(word) for word in command]
     print("+ " + " ".join(words), file=sys.stderr, flush=True)
     result = subprocess.run(words, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         sys.exit(f"{words[0]} failed: {result.stderr.strip().splitlines()[-1:]}")
-    return result.stdout + (result.stderr if "llama" in words[0] else "")
+    return result.stdout + (result.stderr if messages else "")
 
 
 class Bench:
@@ -223,7 +224,7 @@ def peer(bench, table, args):
     if not args.llama_cli:
         return
     out = run([args.llama_cli, "-m", model, "-p", "a", "-ub", 256, "-b", 256, "-t", bench.threads, "--diffusion-steps", 3,
-               "--diffusion-block-length", 256])
+               "--diffusion-block-length", 256], messages=True)
     step = float(re.search(r"time per step: *([0-9.]+) *ms", out).group(1))
     table.at_least(f"{name}, step of 256 ({step / 1e3:.1f} s) / ours ({ms(full) / 1e3:.2f} s)", step / ms(full), 2.5,
                    " x")

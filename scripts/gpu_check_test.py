@@ -83,8 +83,8 @@ class Check(unittest.TestCase):
         self.assertIn("| device | error: fused multiply-adds are wrong |", table)
 
     def run_until(self, stopped: str, log: str, program: str, *words: str) -> tuple[str, str]:
-        """Output and table of a run that time ends where the table matches `stopped` and the log has begun: on a busy
-        machine a short one may not come that far."""
+        """Runs with more and more time, until the table matches `stopped` and the log is not empty: on a busy machine a
+        short run may not come that far. Returns its output and its table."""
         for minutes in ("0.1", "0.5", "2"):
             status, told, table = self.run_with(program, "--minutes", minutes, *words)
             begun = (self.folder / "out" / log).exists() and (self.folder / "out" / log).read_text() != ""

@@ -89,9 +89,7 @@ class Steps(Case):
     def test_a_step_that_does_not_end_is_stopped_with_all_it_has_started(self):
         end = "sleep 600 & echo $! >build/pid.new; mv build/pid.new build/pid; sleep 600"
         for minutes in (0.05, 0.5, 2):  # on a busy machine the first may end before it has started anything
-            step = Step("slow", "sleeps", 0, self.counted("slow", end).command)
-            object.__setattr__(step, "minutes", minutes)
-            status, text = self.run_steps([step])
+            status, text = self.run_steps([self.counted("slow", end, minutes)])
             self.assertEqual(status, 1)
             self.assertIn(f"stopped after its {minutes} minutes", text)
             if (self.root / "build/pid").exists():

@@ -26,8 +26,8 @@ test::RandomModel drafter_model(const DrafterDesc& drafter) {
   return {.architecture = "dflash", .layers = 2, .heads = 2, .kv_heads = 2, .seed = 6, .drafter = drafter};
 }
 
-/// Two prompts, the second of which asks for no hidden states.
-std::vector<Scores> both(Backend& backend, bool together) {
+/// Three prompts, the second of which asks for no hidden states.
+std::vector<Scores> all_prompts(Backend& backend, bool together) {
   const std::vector<std::vector<TokenId>> prompts = {{3, 17, 42, 8, 61}, {7, 7, 1}, {2, 30}};
   std::vector<std::unique_ptr<KvCache>> caches;
   std::vector<SequenceStep> steps;
@@ -65,8 +65,8 @@ TEST(NpuDrafter, HiddenStatesAreThoseOfCompiledPrograms) {
   const auto machine =
       npu::NpuBackend::create(model->desc(), build, model->weights(), *numbers("w4a8kv4").machine(), {.positions = 32});
   ASSERT_TRUE(machine) << machine.error().message();
-  const std::vector<Scores> got = both(**machine, true), alone = both(**machine, false),
-                            executor = both(*executor_of(model, build, "w4a8kv4"), true);
+  const std::vector<Scores> got = all_prompts(**machine, true), alone = all_prompts(**machine, false),
+                            executor = all_prompts(*executor_of(model, build, "w4a8kv4"), true);
   EXPECT_TRUE(got[1].hidden.empty() && executor[1].hidden.empty()) << "nobody asked";
   for (const std::size_t s : {0U, 2U}) {
     ASSERT_EQ(got[s].hidden.size(), (s == 0 ? 5U : 2U) * 2 * 64);

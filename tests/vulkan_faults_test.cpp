@@ -59,7 +59,7 @@ const bool faults_added = [] {
 }();
 
 VkResult lose_device(VkDevice, std::uint32_t, const VkFence*, VkBool32, std::uint64_t) { return VK_ERROR_DEVICE_LOST; }
-/// A card that is removed after so many passes.
+/// The card is removed after so many passes.
 std::atomic<int> passes_left = 0;
 PFN_vkQueueSubmit submit_to_card = nullptr;
 VkResult submit_until_removed(VkQueue queue, std::uint32_t count, const VkSubmitInfo* work, VkFence fence) {

@@ -140,26 +140,25 @@ TEST_F(VulkanAnswers, EveryMethod) {
   add(windows(), &GenerateOptions::window);
   add(suffixes(), &GenerateOptions::suffix);
 #ifdef DLLM_SANITIZED
-  constexpr std::size_t kStride = 5;  // the backend's accesses are those of a few
+  constexpr std::size_t kStride = 5;  // a few methods make all accesses to memory that the backend has
 #else
   constexpr std::size_t kStride = 1;
 #endif
-  std::size_t answered = 0, asked = 0;
+  int refused = 0;
   for (std::size_t i = 0; i < all.size(); i += kStride) {
     const auto& [name, how] = all[i];
     SCOPED_TRACE(name);
-    ++asked;
     const auto answer = here->generate("Sort these words: pear fig", how),
                same = there->generate("Sort these words: pear fig", how);
     ASSERT_EQ(same.has_value(), answer.has_value());
     if (answer) {
-      ++answered;
       expect_equal(*same, *answer);
     } else {
+      ++refused;
       EXPECT_EQ(same.error().message(), answer.error().message());
     }
   }
-  EXPECT_GE(answered + 6, asked);
+  EXPECT_LE(refused, 6);
 }
 
 TEST_F(VulkanAnswers, AGenerationRecordsItsStepOnce) {

@@ -340,8 +340,8 @@ class LoadOptions(TypedDict, total=False):
     #: arithmetic against quantized weights; if left out: int8
     activations: Literal["int8", "f32"] | None
     #: rounding of products with weights; super: designed for matrix tiles; residual: more exact, twice the
-    #: work; auto: the faster on this machine; f16: F16 and BF16 weights on the matrix units of a GPU; if left
-    #: out: exact
+    #: work; auto: super on matrix tiles unless the model is autoregressive, else exact; f16: F16 and BF16
+    #: weights on the matrix units of a GPU; if left out: exact
     arithmetic: Literal["exact", "super", "residual", "auto", "f16"] | None
     #: rounding of the products of attention; auto: bf16 with quantized weights where this machine is faster at
     #: it; if left out: f32

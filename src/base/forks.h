@@ -6,8 +6,8 @@
 
 namespace dllm {
 
-/// How many forks made this process, counted since this was first called: a changed count means that this is a child
-/// process. Of the parent's threads it has one, so its locks may be held and its pools awaited for ever. Cheap.
+/// How many forks lie between the process that loaded this code and this one: a changed count means that this is a
+/// child process. Of the parent's threads it has one, so its locks may be held and its pools awaited for ever. Cheap.
 std::uint32_t fork_count();
 
 /// The thread of the parent that made this process, and lives on in it under the same id; meaningless before a fork.

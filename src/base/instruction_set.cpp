@@ -75,10 +75,7 @@ bool runs_amx() {
 #endif
 }
 /// CPUID leaf 7, EDX bit 22.
-bool runs_amx_bf16() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return runs_amx() && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 22)) != 0;
-}
+bool runs_amx_bf16() { return runs_amx() && all_of(features().extended.d, 1u << 22); }
 #elif defined(__aarch64__)
 bool runs_neon() {
 #if defined(__linux__)

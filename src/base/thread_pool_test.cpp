@@ -3,13 +3,11 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <numeric>
 #include <system_error>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "base/background.h"
+#include "base/testing/child_process.h"
 
 namespace dllm {
 namespace {
@@ -120,17 +119,6 @@ TEST(ThreadPool, WorkersOfTheBackgroundStayThere) {
 
 #ifndef __SANITIZE_THREAD__  // which supports no threads in children of processes with threads
 
-/// Runs `body` in a child process. False: it returned false, was killed, or did not end.
-bool in_child(const std::function<bool()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(300);  // a pool that waits for the parent's workers
-    ::_exit(body() ? 0 : 1);
-  }
-  int status = 0;
-  return child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 bool sums_up(ThreadPool& pool) {
   std::vector<std::atomic<int>> hits(500);
   pool.parallel_for(500, [&](std::int64_t task, int) { ++hits[static_cast<std::size_t>(task)]; });
@@ -144,7 +132,7 @@ bool sums_up(ThreadPool& pool) {
 TEST(ThreadPool, WorksInChildrenOfTheProcess) {
   auto pool = std::make_unique<ThreadPool>(4);
   EXPECT_TRUE(sums_up(*pool));
-  EXPECT_TRUE(in_child([&] {
+  EXPECT_TRUE(test::in_child([&] {
     std::atomic<int> others{0};
     const auto slow = [&](std::int64_t, int worker) {
       if (worker != 0) ++others;
@@ -152,11 +140,11 @@ TEST(ThreadPool, WorksInChildrenOfTheProcess) {
     };
     for (int i = 0; i < 300 && others == 0; ++i) pool->parallel_for(40, slow);  // a busy machine may run none of them
     const bool right = sums_up(*pool) && sums_up(*pool) && others > 0 && pool->size() == 4;
-    const bool grandchild = in_child([&] { return sums_up(*pool); });
+    const bool grandchild = test::in_child([&] { return sums_up(*pool); });
     pool.reset();  // joins nobody else's threads
     return right && grandchild;
   }));
-  EXPECT_TRUE(in_child([&] {
+  EXPECT_TRUE(test::in_child([&] {
     pool.reset();  // never used here
     return true;
   }));
@@ -172,7 +160,7 @@ TEST(ThreadPool, WorksInChildrenMadeDuringALoop) {
   });
   for (int i = 0; i < 20; ++i) {
     ThreadPool pool(3);
-    EXPECT_TRUE(in_child([&] { return sums_up(pool); }));
+    EXPECT_TRUE(test::in_child([&] { return sums_up(pool); }));
   }
   stop = true;
   other.join();

@@ -42,7 +42,8 @@ Expected<const cpu::KernelSet*> choose_kernels(const std::string& isa) {
       "isa", "one of: " + names};
 }
 
-/// Models that read from left to right have massive activations, which cost `super` more than `exact` (SmolLM2).
+/// Of autoregressive models one was measured, SmolLM2: it has massive activations, which cost `super` more than
+/// `exact`.
 cpu::SuperWeights super_weights(CpuArithmetic arithmetic, const cpu::KernelSet& kernels, bool autoregressive) {
   using enum cpu::SuperWeights;
   if (arithmetic == CpuArithmetic::kSuper) return kAll;

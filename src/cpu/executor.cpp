@@ -245,9 +245,9 @@ void Executor::run_rows(const OpRun& part) {
 }
 
 Product Executor::product(const op::Linear& o) {
-  const PackedWeight* const packed = packed_.find(o.weight);
-  const LinearArgs args = linear_.prepare(weight(o.weight), packed, vector(o.bias), first_value(o.x), rows(o.x), o.x);
-  return {args, width(o.out), first_value(o.out), linear_.residual_rows(packed, o.x)};
+  const LinearArgs args =
+      linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), first_value(o.x), rows(o.x), o.x);
+  return {args, width(o.out), first_value(o.out), linear_.residual_rows(args, o.x)};
 }
 
 void Executor::run_products(const OpRun& part) {

@@ -140,10 +140,10 @@ void Executor::run(const op::ScoreHead& o) {
   if (head_.gather().empty()) return;
   const std::int64_t vocab = head_vocab(plan_->graph);
   if (o.weight == kNoId) return head_.run({}, vocab, *scores_, o.softcap, {&gather_, 0, 0});
-  const PackedWeight* const packed = packed_.find(o.weight);
-  const LinearArgs args = linear_.prepare(weight(o.weight), packed, vector(o.bias), value(o.x), rows(o.x), o.x);
-  head_.run(args, vocab, *scores_, o.softcap,
-            {&gather_, o.first, weight(o.weight).shape[1], linear_.residual_rows(packed, o.x)});
+  const LinearArgs args =
+      linear_.prepare(weight(o.weight), packed_.find(o.weight), vector(o.bias), value(o.x), rows(o.x), o.x);
+  head_.run(args, vocab, *scores_, o.softcap, {&gather_, o.first, weight(o.weight).shape[1]},
+            linear_.residual_rows(args, o.x));
 }
 
 }  // namespace dllm::cpu

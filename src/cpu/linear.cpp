@@ -78,11 +78,12 @@ LinearArgs LinearRunner::prepare(const WeightView& weight, const PackedWeight* p
   return args;
 }
 
-std::optional<QuantizedRows> LinearRunner::residual_rows(const PackedWeight* packed, std::int64_t value) {
-  if (!residual_ || packed == nullptr || packed->super || packs_floats(*packed->format)) return std::nullopt;
-  Activations* const made = activations_.find(value, exact_activations(*packed));
+std::optional<QuantizedRows> LinearRunner::residual_rows(const LinearArgs& args, std::int64_t value) {
+  if (!residual_ || args.operands != LinearOperands::kPackedCodes) return std::nullopt;
+  const PackedFormat& format = *args.panels.format;
+  Activations* const made = activations_.find(value, exact_activations(format, args.k));
   assert(made != nullptr && made->residual() != nullptr);
-  return made->residual()->view(*packed->format);
+  return made->residual()->view(format);
 }
 
 namespace {

@@ -40,9 +40,9 @@ class LinearRunner {
   /// x until forget(), since q, k and v read one input. Throws std::bad_alloc.
   LinearArgs prepare(const WeightView& weight, const PackedWeight* packed, const float* bias, const float* x,
                      std::int64_t rows, std::int64_t value);
-  /// What is added to such a product in the arithmetic `residual`, of rows that prepare() has quantized; nullopt: it
-  /// does not apply.
-  std::optional<QuantizedRows> residual_rows(const PackedWeight* packed, std::int64_t value);
+  /// What is added to a product in the arithmetic `residual`. `args` and `value` as prepare() has returned and taken
+  /// them; nullopt: the arithmetic does not apply.
+  std::optional<QuantizedRows> residual_rows(const LinearArgs& args, std::int64_t value);
   bool residual() const { return residual_; }
   /// Adds outputs [first, last) of a product without bias to `args.out`.
   void accumulate(LinearArgs args, std::int64_t first, std::int64_t last, int worker);

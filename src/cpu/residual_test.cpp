@@ -60,7 +60,7 @@ struct ResidualMatrix {
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / k;
     std::vector<float> out(static_cast<std::size_t>(rows * n));
     const LinearArgs args = runner.prepare(view, &packed.weight(), added, x.data(), rows, 0);
-    const Product product{args, n, out.data(), runner.residual_rows(&packed.weight(), 0)};
+    const Product product{args, n, out.data(), runner.residual_rows(args, 0)};
     runner.run({&product, 1});
     runner.forget();
     return out;

@@ -263,7 +263,7 @@ void ScoreHead::collect_nuclei(const LogitTile& source, std::span<const Group> g
 }
 
 void ScoreHead::run(const LinearArgs& base, std::int64_t vocab, std::vector<Scores>& scores, float softcap,
-                    const HeadShare& share) {
+                    const HeadShare& share, const std::optional<QuantizedRows>& residual) {
   share_ = share;
   const std::int64_t origin = shared() ? share.first : 0;
   const LogitTile multiply = [&](std::int64_t first, std::int64_t rows, std::int64_t begin, std::int64_t end,
@@ -274,8 +274,8 @@ void ScoreHead::run(const LinearArgs& base, std::int64_t vocab, std::vector<Scor
     args.out_stride = kHeadChunk;
     args.out_origin = begin - origin;
     kernels_.linear(args, begin - origin, end - origin, linear_.scratch(worker));
-    if (!share.residual) return;
-    args.quantized = *share.residual;
+    if (!residual) return;
+    args.quantized = *residual;
     args.quantized = from_row(args, first).quantized;
     linear_.accumulate(args, begin - origin, end - origin, worker);
   };

@@ -51,7 +51,6 @@ struct HeadShare {
   RankGather* ranks = nullptr;  ///< nullptr, or inactive: all tokens are here
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::optional<QuantizedRows> residual{};  ///< rows whose logits are added (LinearRunner::residual_rows)
 };
 
 /// LM head and reduction in one operator. A task computes one tile, at most 32 rows by 1024 tokens (128 rows for the
@@ -76,9 +75,10 @@ class ScoreHead {
   std::span<const HeadRow> rows() const { return rows_; }
 
   /// `args` as prepared for the gathered rows; `softcap` as in op::ScoreHead. Writes the scores of every sequence. With
-  /// ranks, `args` is of the share's outputs, and all ranks get all scores; throws RanksFailed too.
+  /// ranks, `args` is of the share's outputs, and all ranks get all scores; throws RanksFailed too. `residual`: rows
+  /// whose logits are added (LinearRunner::residual_rows).
   void run(const LinearArgs& args, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f,
-           const HeadShare& share = {});
+           const HeadShare& share = {}, const std::optional<QuantizedRows>& residual = std::nullopt);
   /// The same with what was computed elsewhere.
   void reduce(const DeviceHead& device, std::int64_t vocab, std::vector<Scores>& scores, float softcap = 0.f);
 

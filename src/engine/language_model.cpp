@@ -1,4 +1,3 @@
-#include "base/to_size.h"
 #include "dllm/model.h"
 
 #include <fmt/format.h>
@@ -7,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/to_size.h"
 #include "base/try.h"
 #include "engine/backend/cpu.h"
 #include "engine/choices.h"

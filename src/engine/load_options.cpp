@@ -26,11 +26,10 @@ std::vector<LoadOption> computing_options() {
       named("cache_type", &L::cache_type, {"f32", "f16", "bf16", "q8_0", "q4_0"}, "TYPE",
             "f32 for F32 models, else f16", "storage of K and V"),
       named("activations", &L::activations, {"int8", "f32"}, "TYPE", "int8", "arithmetic against quantized weights"),
-      named(
-          "arithmetic", &L::arithmetic, {"exact", "super", "residual", "auto", "f16"}, "NAME", "exact",
-          "rounding of products with weights; super: designed for matrix tiles; residual: more exact, twice the work; "
-          "auto: the faster on this machine; "
-          "f16: F16 and BF16 weights on the matrix units of a GPU"),
+      named("arithmetic", &L::arithmetic, {"exact", "super", "residual", "auto", "f16"}, "NAME", "exact",
+            "rounding of products with weights; super: designed for matrix tiles; residual: more exact, twice the "
+            "work; auto: super on matrix tiles unless the model is autoregressive, else exact; f16: F16 and BF16 "
+            "weights on the matrix units of a GPU"),
       named("attention_arithmetic", &L::attention_arithmetic, {"f32", "bf16", "auto"}, "NAME", "f32",
             "rounding of the products of attention; auto: bf16 with quantized weights where this machine is faster at "
             "it"),

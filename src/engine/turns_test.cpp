@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/testing/child_process.h"
 #include "dllm/model.h"
 
 namespace dllm {
@@ -161,15 +162,7 @@ TEST(Turns, AnswersInVirtualTimeAreNotMixed) {
 
 #ifndef __SANITIZE_THREAD__  // which supports no threads in children of processes with threads
 
-bool in_child_process(const std::function<bool()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(600);
-    ::_exit(body() ? 0 : 1);
-  }
-  int status = 0;
-  return child > 0 && ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
+bool in_child_process(const std::function<bool()>& body) { return test::in_child(body, 600); }
 
 TEST(Forks, AModelWorksInAChildProcess) {
 #ifdef DLLM_WITHOUT_NPU

@@ -269,7 +269,7 @@ TEST_F(OnDevice, PassesTheSelfTest) {
   RecordProperty("arithmetic", chosen->description());
 }
 
-/// No device here needs them: they are as right as what it has.
+/// Whatever this device's own form is, the one by integers is right.
 TEST_F(OnDevice, IntegersGiveRightResults) {
   const SelfTestCases cases = self_test_cases();
   const auto seen = observer_of(test_device())(cases, {ShaderForm::kIntegers, true, true});

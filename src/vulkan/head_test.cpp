@@ -273,11 +273,11 @@ TEST_F(Heads, RequestsThatReadEveryLogit) {
   EXPECT_EQ(head.compare({guided, LargeHead::step(4, 9), LargeHead::step(4, 2)}), "");
 }
 
-/// A device that has no float64 and loses subnormal numbers: fused multiply-adds are integers'.
+/// A device that has no float64 and loses subnormal numbers: fused multiply-adds are computed by integers.
 TEST_F(Heads, WithoutFloat64TheProcessorReduces) {
   const cpu::test::TinyModel model({});
   Arithmetic none = OperatorRig::operators().arithmetic();
-#ifndef DLLM_SANITIZED  // shaders are compiled by the driver, and these take long
+#ifndef DLLM_SANITIZED  // drivers take long to compile the shaders of this form
   none.form = ShaderForm::kIntegers;
   none.correct_division = none.correct_roots = true;
 #endif
@@ -327,9 +327,9 @@ TEST(SelfTest64, ChoosesTheFormThatIsRight) {
     for (auto& result : results) result[0] = std::nextafter(result[0], 0.);
     return results;
   };
-  const auto choose = [&](bool native, bool exact) {
-    return *choose_fused64(facts, [&](const Cases64& cases, Fused64 form) -> Expected<Cases64> {
-      const bool right = form == Fused64::kNative ? native : exact;
+  const auto choose = [&](bool native, bool exact, ShaderForm form = ShaderForm::kNative) {
+    return *choose_fused64(facts, form, [&](const Cases64& cases, Fused64 fused) -> Expected<Cases64> {
+      const bool right = fused == Fused64::kNative ? native : exact;
       return right ? right_results64(cases) : wrong(right_results64(cases));
     });
   };
@@ -338,6 +338,7 @@ TEST(SelfTest64, ChoosesTheFormThatIsRight) {
   EXPECT_EQ(choose(true, true), Fused64::kNative);
   EXPECT_EQ(choose(false, true), Fused64::kExact);
   EXPECT_EQ(choose(false, false), Fused64::kNone);
+  EXPECT_EQ(choose(true, true, ShaderForm::kIntegers), Fused64::kNone) << "its shaders are not built";
   // An fma that rounds twice is among the cases.
   const Cases64 cases = self_test_cases64(), right = right_results64(cases);
   int twice = 0;

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 #include "base/rng.h"
@@ -50,22 +49,16 @@ void umulExtended(uint a, uint b, uint& high, uint& low) {
 #include "vulkan/shaders/double.glsl"
 // clang-format on
 
-bool same(float a, float b) { return floatBitsToUint(a) == floatBitsToUint(b) || (std::isnan(a) && std::isnan(b)); }
-bool same(const uvec2& a, double b) {
-  const auto bits = std::bit_cast<std::uint64_t>(b);
-  return a == uvec2(static_cast<uint>(bits), static_cast<uint>(bits >> 32)) || (none(a) && std::isnan(b));
-}
 uvec2 bits_of(double x) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   return {static_cast<uint>(bits), static_cast<uint>(bits >> 32)};
 }
+bool same(float a, float b) { return floatBitsToUint(a) == floatBitsToUint(b) || (std::isnan(a) && std::isnan(b)); }
+bool same(const uvec2& a, double b) { return a == bits_of(b) || (none(a) && std::isnan(b)); }
 
 class Numbers {
  public:
-  uint word() {
-    const auto four = philox4x32({count_++, 0, 0, 0}, {38, 1});
-    return four[0];
-  }
+  uint word() { return philox4x32({count_++, 0, 0, 0}, {38, 1})[0]; }
   /// Of a model's size, of any, or small; some with few bits, so that ties occur.
   float next(uint kind) {
     const uint exponent = kind == 0 ? 117 + word() % 20 : kind == 1 ? word() % 256 : word() % 60;

@@ -133,7 +133,7 @@ Expected<const Operators::Compiled*> Operators::pipeline(std::string_view shader
   if (const auto found = pipelines_.find(key); found != pipelines_.end()) return &*found;
   PipelineConstants constants = arithmetic_.constants();
   for (std::size_t i = 0; i < extra.size(); ++i) constants[2 + i] = extra[i];
-  // Routes add scores in float64, or by integers where there is none.
+  // Routes add scores in float64, or by integers where none is right.
   const bool integers = shader.starts_with("route_") && arithmetic_.fused64 == Fused64::kNone;
   const ShaderForm form = integers ? ShaderForm::kIntegers : arithmetic_.form;
   DLLM_TRY(Pipeline made, Pipeline::make(device_, shader, form, constants));

@@ -6,7 +6,7 @@
 namespace dllm::vulkan {
 namespace {
 
-/// Of sampling, whatever members it has.
+/// The values of all members, also of those that Sampling gets one day.
 std::vector<double> members(const Sampling& sampling) {
   std::vector<double> all;
   Sampling::each(sampling, [&](const auto& member) { all.push_back(static_cast<double>(member)); });

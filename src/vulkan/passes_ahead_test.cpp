@@ -5,7 +5,7 @@
 namespace dllm::vulkan {
 namespace {
 
-/// Whether a pass that has run is that of `asked`, where the passes have the request of `ran`.
+/// Whether a pass that has run with the request of `ran` answers `asked`.
 bool is_taken(const SequenceStep& ran, const SequenceStep& asked) {
   PassesAhead ahead;
   ahead.last = ran;

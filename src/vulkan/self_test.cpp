@@ -205,16 +205,16 @@ std::vector<std::string> faults_of(const SelfTestCases& cases, const Observation
 Expected<Arithmetic> choose_arithmetic(const DeviceFacts& facts, const Observe& observe) {
   const SelfTestCases cases = self_test_cases();
   std::vector<std::pair<ShaderForm, std::string>> wrong;
-  // NVIDIA's driver 580 keeps subnormal numbers where a shader asks for it, and does not announce it. So the forms that
-  // ask are tried last on devices that do not announce it, and only where nothing else is right.
+  // NVIDIA's driver 580 keeps subnormal numbers where a shader asks for it, and does not announce it. So on devices
+  // that do not announce it the forms that ask are tried only after float64.
   const auto asks = [](ShaderForm form) { return form < ShaderForm::kFloat64; };
   std::vector<ShaderForm> forms{ShaderForm::kNative, ShaderForm::kGuarded, ShaderForm::kFloat64};
   if (!facts.has_float64) forms = {ShaderForm::kNative};
   if (!facts.keeps_subnormals) std::ranges::stable_partition(forms, std::not_fn(asks));
   // Mesa says what its drivers for processors can.
   if (!facts.keeps_subnormals && facts.type == VK_PHYSICAL_DEVICE_TYPE_CPU) std::erase_if(forms, asks);
-  // Integers are right everywhere, and slow: after all that asks for nothing that the device does not announce, or
-  // last.
+  // Integers ask for nothing, and are slow: last, but first on devices that announce neither float64 nor subnormal
+  // numbers.
   const bool last = facts.has_float64 || facts.keeps_subnormals;
   forms.insert(last ? forms.end() : forms.begin(), ShaderForm::kIntegers);
   for (std::size_t f = 0; f < forms.size(); ++f) {
@@ -283,22 +283,23 @@ Cases64 right_results64(const Cases64& cases) {
   return right;
 }
 
-Expected<Fused64> choose_fused64(const DeviceFacts& facts, const Observe64& observe) {
-  if (!facts.has_float64) return Fused64::kNone;
+Expected<Fused64> choose_fused64(const DeviceFacts& facts, ShaderForm form, const Observe64& observe) {
+  if (!facts.has_float64 || form == ShaderForm::kIntegers) return Fused64::kNone;
   const Cases64 cases = self_test_cases64(), right = right_results64(cases);
-  for (const Fused64 form : {Fused64::kNative, Fused64::kExact}) {
-    DLLM_TRY(const Cases64 seen, observe(cases, form));
+  for (const Fused64 fused : {Fused64::kNative, Fused64::kExact}) {
+    DLLM_TRY(const Cases64 seen, observe(cases, fused));
     if (seen.size() == right.size() && std::memcmp(seen.data(), right.data(), right.size() * sizeof right[0]) == 0)
-      return form;
+      return fused;
   }
   return Fused64::kNone;
 }
 
 Expected<Arithmetic> test_device(const std::shared_ptr<Device>& device) {
   DLLM_TRY(Arithmetic arithmetic, choose_arithmetic(device->facts(), observer_of(device)));
-  DLLM_TRY(arithmetic.fused64, choose_fused64(device->facts(), [&](const Cases64& cases, Fused64 form) {
-             return observe64_on(device, cases, arithmetic, form);
-           }));
+  const auto observe64 = [&](const Cases64& cases, Fused64 fused) {
+    return observe64_on(device, cases, arithmetic, fused);
+  };
+  DLLM_TRY(arithmetic.fused64, choose_fused64(device->facts(), arithmetic.form, observe64));
   DLLM_CHECK_OK(test_kernels(device, arithmetic));
   return arithmetic;
 }

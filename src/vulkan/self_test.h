@@ -85,8 +85,9 @@ using Cases64 = std::vector<std::array<double, 3>>;
 Cases64 self_test_cases64();
 Cases64 right_results64(const Cases64& cases);
 using Observe64 = std::function<Expected<Cases64>(const Cases64& cases, Fused64 form)>;
-/// The form whose results are right, the native one first; kNone if neither is. Errors: those of `observe`.
-Expected<Fused64> choose_fused64(const DeviceFacts& facts, const Observe64& observe);
+/// The way whose results are right, the native one first; kNone if neither is, or if shaders run in the form by
+/// integers: no shader of float64 has that form. Errors: those of `observe`.
+Expected<Fused64> choose_fused64(const DeviceFacts& facts, ShaderForm form, const Observe64& observe);
 
 /// Whether the kernels of cuda/ run on a device and give what its shaders do in `arithmetic`, in a case of every kind:
 /// sets `kernels` and `kernels_fault`. Errors: kResource, of the shaders.

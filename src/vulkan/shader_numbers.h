@@ -11,8 +11,8 @@
 
 namespace dllm::vulkan {
 
-/// As shaders/codes.glsl numbers codes. Sizes of groups are told apart, so kE2M1Halves has the number of kE2M1. Codes
-/// that are places in a table have the number of the table.
+/// As shaders/codes.glsl numbers codes. Shaders are given the size of a group by another number, so kE2M1Halves has the
+/// number of kE2M1. Codes that are places in a table have the number of the table.
 constexpr std::optional<std::uint32_t> code_number(const cpu::PackedFormat& format) {
   constexpr cpu::Codes kOrder[] = {cpu::Codes::kTwoBits, cpu::Codes::kThreeBits, cpu::Codes::kNibble,
                                    cpu::Codes::kNibble5, cpu::Codes::kNibble6,   cpu::Codes::kByte,

@@ -12,7 +12,7 @@ enum class ShaderForm : std::uint8_t {
   kGuarded,     ///< by the device's own, and by float64 where it would meet subnormal numbers
   kFloat64,     ///< by sums of float64, rounded to odd
   kSubnormals,  ///< likewise, on devices that take subnormal numbers for zeros everywhere: those by their bits
-  kIntegers,    ///< by integers, and subnormal numbers by their bits: on devices without float64
+  kIntegers,    ///< by integers, and subnormal numbers by their bits: where no other form is right
 };
 
 struct Shader {

@@ -9,7 +9,7 @@ import json
 import subprocess
 import unittest
 
-from cli_case import DLLM, QUICK, CliCase, clean_environment
+from cli_case import DLLM, ONCE, QUICK, CliCase, clean_environment
 
 
 def has_vulkan() -> bool:
@@ -23,8 +23,7 @@ class OtherBackends(CliCase):
     def test_the_backend_that_is_named_is_measured(self):
         if not has_vulkan():
             self.skipTest("this machine has no Vulkan device")
-        words = ("bench", "step", "--peak", "--backend", "vulkan", "-r", "2", "-c", "4", "--repetitions", "1",
-                 "--warmup", "0", "--min-time", "0", "-o", "jsonl")
+        words = ("bench", "step", "--peak", "--backend", "vulkan", "-r", "2", "-c", "4", *ONCE, "-o", "jsonl")
         peak, record = [json.loads(line) for line in self.ok(*words).stdout.splitlines()]
         self.assertIn("fma", record["isa"])
         # By the device's own clock, and what is left of the steps.
@@ -45,8 +44,8 @@ class OtherBackends(CliCase):
             self.ok("make-model", "--shape", "llada-tiny", "--layers", layers, "--type", "bf16", "-o", path)
 
         def records(*words):
-            lines = self.ok("bench", "step", "--backend", "vulkan", "-r", "2", "-c", "4", "--repetitions", "1",
-                            "--warmup", "0", "--min-time", "0", "-o", "jsonl", *words).stdout.splitlines()
+            lines = self.ok("bench", "step", "--backend", "vulkan", "-r", "2", "-c", "4", *ONCE, "-o", "jsonl",
+                            *words).stdout.splitlines()
             return [json.loads(line) for line in lines]
         peak, *steps = records("--peak", "-ngl", "1", "-m", deep, "-m", flat, "-t", "1,2")
         self.assertEqual(peak["test"], "peak")
@@ -109,9 +108,8 @@ class Bench(CliCase):
         self.assertEqual(three["weight_gb"], one["weight_gb"])
 
     def test_peaks_give_percentages(self):
-        words = [w for w in QUICK if w != "--no-peak"]
-        peak, step = json.loads(self.ok("bench", "step", "--peak", "-m", self.model, "-r", "4", "-c", "0", *words, "-o",
-                                        "json").stdout)
+        peak, step = json.loads(self.ok("bench", "step", "--peak", "-m", self.model, "-r", "4", "-c", "0", *ONCE, "-t", "1",
+                                        "-o", "json").stdout)
         self.assertEqual((peak["test"], step["test"]), ("peak", "step"))
         self.assertGreater(peak["read_gbps"], 0)
         if peak["int8"]:
@@ -149,7 +147,7 @@ class Bench(CliCase):
         self.assertEqual(records[0]["path"], "embedded")
 
     def test_lists_of_models_and_threads(self):
-        records = json.loads(self.ok("bench", "step", "-m", self.model, "-m", self.model, *QUICK[:-1], "1-2", "-r", "1",
+        records = json.loads(self.ok("bench", "step", "-m", self.model, "-m", self.model, "--no-peak", *ONCE, "-t", "1-2", "-r", "1",
                                      "-c", "0", "-o", "json").stdout)
         self.assertEqual([r["threads"] for r in records], [1, 2, 1, 2])
 

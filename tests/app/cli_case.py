@@ -9,8 +9,10 @@ import tempfile
 import unittest
 
 DLLM = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "dllm"
+#: `dllm bench` measures each case once.
+ONCE = ("--repetitions", "1", "--warmup", "0", "--min-time", "0")
 #: `dllm bench` as short as it can be.
-QUICK = ("--no-peak", "--repetitions", "1", "--warmup", "0", "--min-time", "0", "-t", "1")
+QUICK = ("--no-peak", *ONCE, "-t", "1")
 
 
 def clean_environment(**extra):

@@ -7,7 +7,7 @@ import json
 import pathlib
 import unittest
 
-from cli_case import CliCase, needs_npu
+from cli_case import QUICK, CliCase, needs_npu
 
 
 class WeightCache(CliCase):
@@ -51,8 +51,8 @@ class Arithmetic(CliCase):
         self.assertEqual(json.loads(told.stdout)["config"]["load"]["arithmetic"], "exact, attention bf16")
         self.assertIn(" · exact, attention bf16\n", told.stderr)
         step = json.loads(
-            self.ok("bench", "step", "-m", model, "-r", "4", "-c", "8", "--no-peak", "--repetitions", "1",
-                    "--min-time", "0", "--arithmetic", "super", "-o", "jsonl").stdout.splitlines()[-1])
+            self.ok("bench", "step", "-m", model, "-r", "4", "-c", "8", *QUICK, "--arithmetic", "super", "-o",
+                    "jsonl").stdout.splitlines()[-1])
         self.assertEqual(step["arithmetic"], "super")
 
     def test_refuses(self):
@@ -76,8 +76,7 @@ class Numerics(CliCase):
             answers.add(str(json.loads(told.stdout)["confidence"]))
         self.assertEqual(len(answers), 2)
         step = json.loads(
-            self.ok("bench", "step", "-r", "2", "-c", "4", "--no-peak", "--repetitions", "1", "--min-time", "0",
-                    "--numerics", "bf16", "-o", "jsonl").stdout.splitlines()[-1])
+            self.ok("bench", "step", "-r", "2", "-c", "4", *QUICK, "--numerics", "bf16", "-o", "jsonl").stdout.splitlines()[-1])
         self.assertEqual(step["arithmetic"], "numerics BF16")
 
     def test_profiles_from_files(self):

@@ -60,8 +60,8 @@ def ranks(workers, *args):
 
 class RanksCase(CliCase):
     def mpi_environment(self):
-        """OpenMPI does not free all of its memory, which the address sanitizer would report. It keeps its files in a
-        folder that all of a user's runs share, and one that ends removes it."""
+        """OpenMPI does not free all of its memory, which the address sanitizer would report. All runs of a user share one
+        folder of files, and the first that ends removes it: each gets its own here."""
         folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.addCleanup(folder.cleanup)
         environment = clean_environment(TMPDIR=folder.name)

@@ -8,21 +8,13 @@ import threading
 import time
 import unittest
 
-from cli_case import run, sanitized
+from cli_case import run
 from ranks_case import HAS_RANKS, MODELS, WAIT_S, WITHIN_S, RanksCase, ranks
 from serve_case import QUESTION, Server
+from serve_limits_test import wait_until
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 64, "temperature": 0, "seed": 1}
 LONG = {**BODY, "max_tokens": 480, "algorithm": "low-confidence", "exact_length": True}
-
-
-def wait_until(holds):
-    end = time.monotonic() + (WAIT_S if not sanitized() else 10 * WAIT_S)
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 class Load:
@@ -65,11 +57,11 @@ class ServeRanks(RanksCase):
         with Server(*ranks([worker], "--split", "outputs", "--least-ranks", "2")) as server:
             self.assertEqual(self.answer(server), expected)
             load = Load(server, 3)
-            self.assertTrue(wait_until(lambda: server.metric("dllm_num_requests_running") >= 2))
+            wait_until(lambda: server.metric("dllm_num_requests_running") >= 2)
             worker.kill()
             killed = time.monotonic()
-            self.assertTrue(wait_until(lambda: server.get("/health").status == 503))
-            self.assertTrue(wait_until(lambda: len([1 for _, r in load.replies if r.status != 200]) >= 3))
+            wait_until(lambda: server.get("/health").status == 503)
+            wait_until(lambda: len([1 for _, r in load.replies if r.status != 200]) >= 3)
             load.end()
             failed = [(at, reply) for at, reply in load.replies if reply.status != 200]
             for at, reply in failed[:3]:
@@ -85,10 +77,10 @@ class ServeRanks(RanksCase):
             self.assertEqual(refused.status, 503)
             self.assertGreaterEqual(int(refused.headers["Retry-After"]), 1)
             self.worker("--stay", port=worker.port)
-            self.assertTrue(wait_until(lambda: server.get("/health").status == 200))
+            wait_until(lambda: server.get("/health").status == 200)
             self.assertEqual(self.answer(server), expected)
             self.assertEqual((server.metric("dllm_ranks"), server.metric("dllm_rank_losses_total")), (2, 1))
-            self.assertTrue(wait_until(lambda: "ranks complete" in self.events(server)))
+            wait_until(lambda: "ranks complete" in self.events(server))
             self.assertEqual(self.events(server).count("rank lost"), 1)
             lost = next(line for line in server.log() if line.get("event") == "rank lost")
             self.assertIn(worker.address, lost["error"])
@@ -100,11 +92,11 @@ class ServeRanks(RanksCase):
             self.assertEqual(self.answer(server), expected)
             workers[0].kill()
             self.assertEqual(server.post("/v1/completions", BODY).status, 503)
-            self.assertTrue(wait_until(lambda: server.get("/health").status == 200))
+            wait_until(lambda: server.get("/health").status == 200)
             self.assertEqual(self.answer(server), expected)
             self.assertEqual(server.metric("dllm_ranks"), 2)
             self.worker("--stay", port=workers[0].port)
-            self.assertTrue(wait_until(lambda: server.metric("dllm_ranks") == 3))
+            wait_until(lambda: server.metric("dllm_ranks") == 3)
             self.assertEqual(self.answer(server), expected)
             self.assertIn("rank returned", self.events(server))
 
@@ -120,7 +112,7 @@ class ServeRanks(RanksCase):
             worker.kill()
             self.assertEqual(server.post("/v1/chat/completions", ask).status, 503)
             self.worker("-m", model, "--stay", port=worker.port)
-            self.assertTrue(wait_until(lambda: server.get("/health").status == 200))
+            wait_until(lambda: server.get("/health").status == 200)
             for cached in (False, True):
                 reply = server.post("/v1/chat/completions", ask)
                 self.assertEqual(reply.status, 200, reply.body)
@@ -134,7 +126,7 @@ class ServeRanks(RanksCase):
         with Server(*ranks([worker], "--split", "layers")) as server:
             worker.kill()
             self.assertEqual(server.post("/v1/completions", BODY).status, 503)
-            self.assertTrue(wait_until(lambda: server.get("/health").status == 200))
+            wait_until(lambda: server.get("/health").status == 200)
             self.assertEqual(self.answer(server), expected)
             self.assertEqual(server.metric("dllm_ranks"), 1)
 
@@ -145,10 +137,10 @@ class ServeRanks(RanksCase):
             for worker in workers:
                 worker.kill()
             self.assertEqual(server.post("/v1/completions", BODY).status, 503)
-            self.assertTrue(wait_until(lambda: server.get("/health").status == 200))
+            wait_until(lambda: server.get("/health").status == 200)
             self.assertEqual(server.metric("dllm_ranks"), 1)
             self.worker("--stay", port=workers[1].port)
-            self.assertTrue(wait_until(lambda: server.metric("dllm_ranks") == 2))
+            wait_until(lambda: server.metric("dllm_ranks") == 2)
             self.assertEqual(self.answer(server), expected)
 
     def test_a_stream_ends_with_the_error(self):

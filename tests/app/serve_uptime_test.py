@@ -28,9 +28,10 @@ from serve_loading_test import TIMES, ninth_of_ten
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models/tiny-llada-f32.gguf"
 CHAT = "/v1/chat/completions"
-# Bounds of availability, generous because a machine of CI has other work, and a sanitized program is slow. Of nine in ten
-# answers of /health, at least so many seconds, or TIMES what they take without other requests; of every one, beside one of
-# so many attempts: what would hold the thread of connections does so each time.
+# Bounds of availability, generous because a machine of CI has other work, and a sanitized program is slow. Nine in ten
+# answers of /health come within HEALTH_SECONDS, or within TIMES what they take without other requests if that is more.
+# Beside each kind of body every answer comes within WORST_SECONDS, in at least one of so many ATTEMPTS: a body that held
+# the thread of connections would do so each time.
 HEALTH_SECONDS, WORST_SECONDS, ATTEMPTS, DRAIN_SECONDS = 1.0, 10.0, 3, 120.0
 
 

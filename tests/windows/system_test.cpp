@@ -3,7 +3,8 @@
 //   dllm_system_test FOLDER          every check; one line for each that fails
 //   dllm_system_test --sets          the instruction sets that run, a name a line
 //   dllm_system_test --hold FILE     locks it, says "held", and waits for the end of its input
-//   dllm_system_test --map FILE      maps it, says "mapped", waits for a line, and tells what its last byte is then
+//   dllm_system_test --map FILE      maps it, says "mapped", waits for a line, then tells its first and last
+//                                    byte, and whether the file is the "same" or has "changed"
 
 #include <dirent.h>
 #include <errno.h>
@@ -228,8 +229,8 @@ int watch(const std::string& path) {
   say("mapped");
   while (getchar() != '\n') {
   }
-  const int last = static_cast<int>((*map)->bytes().back()), before = static_cast<int>((*map)->bytes().front());
-  printf("%d %d %s\n", before, last, (*map)->state() == dllm::MappedFile::State::kSame ? "same" : "changed");
+  const int first = static_cast<int>((*map)->bytes().front()), last = static_cast<int>((*map)->bytes().back());
+  printf("%d %d %s\n", first, last, (*map)->state() == dllm::MappedFile::State::kSame ? "same" : "changed");
   return 0;
 }
 

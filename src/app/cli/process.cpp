@@ -46,9 +46,7 @@ extern "C" void on_fault(int signal) {
 /// could change it once more before the process has ended.
 extern "C" void on_ending_signal(int signal) {
   if (pass_to_main_thread(signal)) return;
-  struct sigaction by_default{};
-  by_default.sa_handler = SIG_DFL;
-  sigaction(signal, &by_default, nullptr);
+  ::signal(signal, SIG_DFL);
   on_fault(signal);
 }
 

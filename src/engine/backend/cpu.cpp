@@ -111,8 +111,7 @@ Expected<RunningBackend> run_on_cpu(const Model& model, const std::string& path,
   cpu.profile = profile;
   cpu.weight_cache.check_source = [&model, &path] { return check_unreplaced(model, path); };
   DLLM_TRY(const std::shared_ptr<const Model> drafter, open_drafter(model, options, log));
-  const std::vector<std::int32_t> hidden =
-      drafter ? drafter->desc().drafter.target_layers : std::vector<std::int32_t>();
+  const std::vector<std::int32_t> hidden = layers_read_by(drafter);
   DLLM_TRY(std::unique_ptr<CpuBackend> backend,
            CpuBackend::create(
                model.desc(), [&model, hidden](StepShape shape) { return model.build(shape, hidden); }, model.weights(),

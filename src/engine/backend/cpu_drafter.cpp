@@ -1,4 +1,4 @@
-// A drafter beside the CPU backend: both of its graphs run there.
+// What --draft-model names: a drafter beside a backend, or a copy of the model for the CPU backend.
 #include "engine/backend/cpu_drafter.h"
 
 #include <algorithm>
@@ -34,6 +34,20 @@ Expected<std::shared_ptr<const Model>> open_drafter(const Model& target, const L
   DLLM_TRY(std::shared_ptr<const Model> drafter, Model::load(std::move(source), log));
   DLLM_CHECK_OK(check_drafter(target, *drafter));
   return drafter;
+}
+
+std::vector<std::int32_t> layers_read_by(const std::shared_ptr<const Model>& drafter) {
+  return drafter ? drafter->desc().drafter.target_layers : std::vector<std::int32_t>();
+}
+
+void put_beside(const std::shared_ptr<const Model>& drafter, std::unique_ptr<Backend> context,
+                std::unique_ptr<Backend> block, double cost, RunningBackend& running) {
+  const auto files = drafter->all_files();
+  running.files.insert(running.files.end(), files.begin(), files.end());
+  running.backend =
+      std::make_unique<DrafterBackend>(DrafterBackend::Parts{std::move(running.backend), std::move(context),
+                                                             std::move(block), DraftChoice(*drafter), drafter},
+                                       drafter->desc().drafter, *drafter->desc().mask, cost);
 }
 
 Expected<std::shared_ptr<const Model>> open_copy(const Model& model, const LoadOptions& options, const Log& log) {
@@ -79,14 +93,9 @@ Expected<void> add_drafter(const Model& target, const std::shared_ptr<const Mode
            part([](const Model& model, StepShape shape) { return model.build(shape); }));
   DLLM_TRY(std::unique_ptr<CpuBackend> context,
            part([](const Model& model, StepShape shape) { return model.build_context(shape); }));
-  const auto files = drafter->all_files();
-  running.files.insert(running.files.end(), files.begin(), files.end());
   running.drafts_arithmetic = block->arithmetic();
   const double cost = read_bytes(*drafter) / std::max(1.0, read_bytes(target));
-  running.backend =
-      std::make_unique<DrafterBackend>(DrafterBackend::Parts{std::move(running.backend), std::move(context),
-                                                             std::move(block), DraftChoice(*drafter), drafter},
-                                       drafter->desc().drafter, *drafter->desc().mask, cost);
+  put_beside(drafter, std::move(context), std::move(block), cost, running);
   return {};
 }
 

@@ -11,7 +11,6 @@
 #include "engine/backend/cpu_drafter.h"
 #include "engine/backend/npu_clock.h"
 #include "engine/backends.h"
-#include "engine/drafter_backend.h"
 #include "engine/load_options.h"
 #include "engine/load_rows.h"
 #include "npu_backend/accuracy/accuracy_backend.h"
@@ -192,13 +191,8 @@ Expected<void> add_npu_drafter(const std::shared_ptr<const Model>& drafter, cons
            part([](const Model& m, StepShape shape) { return m.build(shape); }, npu::StepKind::kPass));
   DLLM_TRY(const double cost, cost_of_block(*block, model, drafter->desc().drafter.block));
   static_cast<NpuClock&>(*running.clock).add_drafter(*context, *block);
-  const auto files = drafter->all_files();
-  running.files.insert(running.files.end(), files.begin(), files.end());
-  running.second_path = nullptr;
-  running.backend =
-      std::make_unique<DrafterBackend>(DrafterBackend::Parts{std::move(running.backend), std::move(context),
-                                                             std::move(block), DraftChoice(*drafter), drafter},
-                                       drafter->desc().drafter, *drafter->desc().mask, cost);
+  running.second_path = nullptr;  // it would be given caches of the two models together
+  put_beside(drafter, std::move(context), std::move(block), cost, running);
   return {};
 }
 
@@ -214,8 +208,7 @@ Expected<RunningBackend> make_npu(const Model& model, const std::string&, const 
   if (!drafter && !options.draft_model.empty())
     return Error{ErrorCode::kUnsupported, "a copy of the model makes no drafts for the simulated NPU", "--draft-model",
                  "give a drafter (DFlash), or leave it out"};
-  const std::vector<std::int32_t> hidden =
-      drafter ? drafter->desc().drafter.target_layers : std::vector<std::int32_t>();
+  const std::vector<std::int32_t> hidden = layers_read_by(drafter);
   const GraphOfStep graph = [&model, hidden](StepShape shape) { return model.build(shape, hidden); };
   DLLM_TRY(std::unique_ptr<Backend> values, values_of(model, graph, device, options));
   DLLM_TRY(RunningBackend running,

@@ -107,9 +107,8 @@ Expected<RankModels> share_models(RankModels own, Communicator& ranks, const Exp
 Expected<RunningBackend> make_parts(const RankModels& models, CpuOptions options, Communicator& ranks,
                                     const Expected<SplitKind>& split) {
   const bool drafter = models.drafts && models.drafts->is_drafter();
-  const std::vector<std::int32_t> hidden =
-      drafter ? models.drafts->desc().drafter.target_layers : std::vector<std::int32_t>();
-  DLLM_TRY(std::unique_ptr<CpuBackend> own, make_part(*models.model, options, ranks, split, hidden));
+  DLLM_TRY(std::unique_ptr<CpuBackend> own,
+           make_part(*models.model, options, ranks, split, layers_read_by(models.drafts)));
   RunningBackend running;
   running.isa = own->isa();
   running.arithmetic = own->arithmetic();

@@ -135,8 +135,7 @@ Expected<RunningBackend> make_vulkan(const Model& model, const std::string& path
                  "leave it out, or --gpu-layers"};
   if (halves) vulkan.arithmetic = VulkanArithmetic::kF16;
   if (!whole) return run_split(model, options, std::move(vulkan), *layers);
-  const std::vector<std::int32_t> hidden =
-      drafter ? drafter->desc().drafter.target_layers : std::vector<std::int32_t>();
+  const std::vector<std::int32_t> hidden = layers_read_by(drafter);
   vulkan.progress = options.progress;
   DLLM_TRY(vulkan.weight_cache, weight_cache_options(path, options, log));
   vulkan.weight_cache.check_source = [&model, &path] { return check_unreplaced(model, path); };

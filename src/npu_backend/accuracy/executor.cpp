@@ -29,7 +29,7 @@ Executor::Executor(const Graph& graph, const ModelLayout& layout, const Weights&
     s.kv_heads = lanes.width / lanes.head_dim;
     s.head_dim = lanes.head_dim;
     s.slot = lanes.hlen;
-    s.key_tile = lanes.head_dim > m.hlen ? m.vlen : m.hlen;
+    s.key_tile = npu::key_tile(sram_shape(m), lanes.head_dim);
     s.keys_at_once = lanes.head_dim > m.hlen ? m.mlen : s.key_tile;
     s.qk = {profile.activation, profile.key, rule(profile.key), m.hlen};
     s.pv = {profile.activation, profile.value, rule(profile.value), m.mlen};
@@ -152,10 +152,11 @@ void Executor::multiply(const OperandRows& x, const Matrix& matrix, const std::v
 
 void Executor::run(const op::Embed& o) {
   if (o.part == EmbedPart::kMixture) return run_mixture(o);
+  const float scale = round(o.scale);
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     std::vector<float> row = weight_row(weight(o.table), rows_[r].token);
     round_lanes(profile_.vector, row);
-    for (float& lane : row) lane = o.scale == 1.f ? lane : round(lane * round(o.scale));
+    for (std::size_t i = 0; i < row.size() && o.scale != 1.f; ++i) row[i] = round(row[i] * scale);
     std::ranges::copy(row, value(o.out).row(static_cast<std::int64_t>(r)));
   }
 }

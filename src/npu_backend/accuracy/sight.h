@@ -12,8 +12,8 @@
 
 namespace dllm::npu::accuracy {
 
-/// Visibility of a sequence: first keys of the tiles in which any row sees a key, and per row the keys that it may see
-/// and the end of those that a causal plan shows it, and their first (windows of attention).
+/// Visibility of a sequence: first keys of the tiles in which any row sees a key, and per row the keys that it may see,
+/// the end of those that a causal plan shows it (`limit`), and the first that a window of attention does (`from`).
 struct Sight {
   using Keys = std::vector<std::uint8_t>;  ///< by position: in a visible range
   std::vector<std::int64_t> tiles;
@@ -37,13 +37,10 @@ struct Sight {
     for (const ShadowRow& shadow : plan.shadows) see(shadow.visible);
     std::vector<std::int64_t> furthest(keys.size(), 0);
     for (std::int32_t row = 0; row < plan.row_count(); ++row) {
-      const std::int64_t block = plan.causal_block;
-      limit.push_back(block > 0 ? (plan.row(row).position / block + 1) * block
-                                : std::numeric_limits<std::int64_t>::max());
-      const Position counted =
-          block > 0 ? plan.row(row).position / static_cast<Position>(block) * static_cast<Position>(block)
-                    : plan.rows.front().position;
-      from.push_back(window > 0 ? counted - window + 1 : 0);
+      const std::int64_t position = plan.row(row).position, block = plan.causal_block;
+      const std::int64_t first = block > 0 ? position / block * block : plan.rows.front().position;
+      limit.push_back(block > 0 ? first + block : std::numeric_limits<std::int64_t>::max());
+      from.push_back(window > 0 ? first - window + 1 : 0);
       std::int64_t& most = furthest[view(static_cast<std::size_t>(row))];
       most = std::max(most, limit.back());
     }

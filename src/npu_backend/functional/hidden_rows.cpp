@@ -30,11 +30,11 @@ void for_plan_rows(const StepSpec& spec, std::span<const SequenceStep> batch, co
   }
 }
 
-/// What the plans give for each row of a part.
-std::vector<const float*> rows_of(const StepSpec& spec, std::span<const SequenceStep> batch) {
+/// What the plans give for each row of a part, from a column on.
+std::vector<const float*> rows_of(const StepSpec& spec, std::span<const SequenceStep> batch, std::int64_t first) {
   std::vector<const float*> rows;
   for_plan_rows(spec, batch, [&](const StepPlan& plan, std::size_t row) {
-    rows.push_back(plan.hidden.data() + row * (plan.hidden.size() / plan.rows.size()));
+    rows.push_back(plan.hidden.data() + row * (plan.hidden.size() / plan.rows.size()) + first);
   });
   return rows;
 }
@@ -71,24 +71,24 @@ std::vector<std::vector<float>> mixtures_of(const StepPart& part, const HiddenPl
 void write_hidden(const SplitStep& step, const ModelLayout& layout, std::span<const SequenceStep> batch,
                   std::byte* hbm) {
   const std::int64_t vlen = layout.machine.vlen;
-  for (const StepPart& part : step.parts) {
-    if (part.step.hidden_in.empty()) continue;
+  for (const StepPart& part : step.parts)
     for (const HiddenPlace& place : part.step.hidden_in) {
       std::vector<std::vector<float>> mixed;
-      if (place.first == kMixture) mixed = mixtures_of(part, place, layout, batch, hbm);
-      std::vector<const float*> rows;
-      for (const std::vector<float>& row : mixed) rows.push_back(row.empty() ? nullptr : row.data());
-      const std::int64_t first = place.first == kMixture ? 0 : place.first;
-      if (place.first != kMixture) rows = rows_of(part.spec, batch);
+      std::vector<const float*> rows;  // null: zeros
+      if (place.first == kMixture) {
+        mixed = mixtures_of(part, place, layout, batch, hbm);
+        for (const std::vector<float>& row : mixed) rows.push_back(row.empty() ? nullptr : row.data());
+      } else {
+        rows = rows_of(part.spec, batch, place.first);
+      }
       const LaneMap& lanes = layout.values[static_cast<std::size_t>(place.value)];
       std::memset(hbm + place.address, 0, static_cast<std::size_t>(layout.slabs(lanes) * place.stride * vlen * 2));
       for (std::size_t r = 0; r < rows.size(); ++r)
         for (std::int64_t c = 0; c < lanes.width && rows[r] != nullptr; ++c) {
-          const Bf16 bits = f32_to_lane(layout.machine.lanes, rows[r][first + c]);
+          const Bf16 bits = f32_to_lane(layout.machine.lanes, rows[r][c]);
           std::memcpy(hbm + lane_address(place, vlen, static_cast<std::int64_t>(r), lanes.lane(c)), &bits, 2);
         }
     }
-  }
 }
 
 std::vector<float> read_hidden(const SplitStep& step, const ModelLayout& layout, const std::byte* hbm) {

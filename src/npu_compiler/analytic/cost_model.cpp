@@ -57,18 +57,12 @@ SlabWork route_work(const LatencyKeys& t, const op::Route& o, std::int64_t exper
   }
   return work;
 }
-SlabWork activation_work(const LatencyKeys& t, Activation activation, bool gated) {
-  const RowKernel k = activation_kernel(t, activation, gated);
-  return {static_cast<int>(k.vector), 1, k.vector + k.fixed};
-}
+/// Of a kernel in which each instruction takes its predecessor's result.
+SlabWork chained(const RowKernel& k) { return {static_cast<int>(k.vector), 1, k.vector + k.fixed}; }
 /// Sum; x - mean, squares and sum; factor, gain, bias. `half`: x is multiplied by 2^-6 before either sum.
 SlabWork layer_norm_work(const LatencyKeys& t, bool half) {
   return {static_cast<int>(layer_norm_kernel(t, half).vector), 3,
           static_cast<double>((half ? 5 : 3) * t.vector_mul + 2 * t.vector_sum + 2 * t.vector_add)};
-}
-SlabWork softcap_work(const LatencyKeys& t) {
-  const RowKernel k = softcap_kernel(t);
-  return {static_cast<int>(k.vector), 1, k.vector + k.fixed};
 }
 SlabWork softmax_work(const LatencyKeys& t) {  // max; subtract, exp, sum
   return {4, 2, static_cast<double>(t.vector_max + t.vector_add + t.vector_exp + t.vector_sum)};
@@ -103,7 +97,7 @@ bool network_cost(const Device& device, const Graph& graph, const Op& any, Opera
   }
   if (const auto* o = std::get_if<op::Glu>(&any);
       o != nullptr && (o->activation != Activation::kSilu || o->up == kNoId)) {
-    add_vector(device, c, activation_work(t, o->activation, o->up != kNoId), slabs(o->gate), slabs(o->gate));
+    add_vector(device, c, chained(activation_kernel(t, o->activation, o->up != kNoId)), slabs(o->gate), slabs(o->gate));
     return true;
   }
   if (const auto* o = std::get_if<op::HiddenIn>(&any)) c.read_bytes = bytes(o->out);
@@ -168,8 +162,8 @@ class UnitCosts {
   bool add(const op::Glu& o) const { return elementwise(swiglu_work(t_), o.gate); }
   bool add(const op::Add& o) const { return elementwise({1, 1, static_cast<double>(t_.vector_add)}, o.a); }
   bool add(const op::Scale& o) const {
-    const int both = o.factor != 1.f && (o.context != kNoId || o.canvas != kNoId) ? 2 : 1;
-    return elementwise({both, 1, both * static_cast<double>(t_.vector_mul)}, o.x);
+    const int products = scale_products(o);
+    return elementwise({products, 1, products * static_cast<double>(t_.vector_mul)}, o.x);
   }
   bool add(const op::Select&) const { return true; }  // a step's rows are of one region: no row moves
   bool add(const op::Route& o) const { return elementwise(route_work(t_, o, value(o.logits).width), o.logits); }
@@ -190,7 +184,7 @@ class UnitCosts {
     add_vector(device_, c_, {1, 0, static_cast<double>(t_.shift)}, slab_pairs(k), slab_pairs(k));
     add_vector(device_, c_, {2, 0, static_cast<double>(t_.vector_mul + t_.vector_sum)}, pairs, pairs);
     add_vector(device_, c_,
-               o.activation == Activation::kSilu ? swiglu_work(t_) : activation_work(t_, o.activation, true),
+               o.activation == Activation::kSilu ? swiglu_work(t_) : chained(activation_kernel(t_, o.activation, true)),
                slab_pairs(f), slab_pairs(f));
     add_vector(device_, c_, {2, 0, static_cast<double>(t_.vector_mul + t_.vector_add)}, slab_pairs(n), slab_pairs(n));
     c_.lower_bound = std::max(c_.matrix, bound);
@@ -202,7 +196,7 @@ class UnitCosts {
     gemm(rows, vocab, value(o.x).width);
     const auto n = static_cast<double>(rows * ceil_div(vocab, vlen_));
     add_vector(device_, c_, softmax_work(t_), n, n);
-    if (o.softcap != 0.f) add_vector(device_, c_, softcap_work(t_), n, n);
+    if (o.softcap != 0.f) add_vector(device_, c_, chained(softcap_kernel(t_)), n, n);
     c_.serial += 3 * n + 7.0 * static_cast<double>(rows);
     if (!load_.fused_head) {
       const double bytes = static_cast<double>(rows * vocab) * device_.numerics.logit_bytes;

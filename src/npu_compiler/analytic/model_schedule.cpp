@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/try.h"
+#include "npu_compiler/analytic/vector_kernels.h"
 #include "npu_compiler/lowering/segments.h"
 
 namespace dllm::npu {
@@ -37,7 +38,7 @@ std::vector<std::int64_t> kind_of(const Graph& graph, const Op& any) {
     kind.insert(kind.end(), sizes.begin(), sizes.end());
   };
   if (const auto* o = std::get_if<op::Embed>(&any)) kind.push_back(static_cast<std::int64_t>(o->part));
-  if (const auto* o = std::get_if<op::Scale>(&any)) kind.push_back(o->factor != 1.f ? 1 : 0);
+  if (const auto* o = std::get_if<op::Scale>(&any)) kind.push_back(scale_products(*o));
   if (const auto* o = std::get_if<op::RmsNorm>(&any)) kind.push_back(o->groups);
   if (const auto* o = std::get_if<op::Glu>(&any)) kind.push_back(static_cast<std::int64_t>(o->activation));
   if (const auto* o = std::get_if<op::Attention>(&any))

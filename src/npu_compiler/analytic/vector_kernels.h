@@ -81,6 +81,10 @@ inline RowKernel activation_kernel(const LatencyKeys& t, Activation activation, 
           .scalar = 0,
           .fixed = std::max(0.0, chain - count)};
 }
+/// Products of a value with numbers: the region's, the factor, or both.
+inline int scale_products(const op::Scale& o) {
+  return o.factor != 1.f && (o.context != kNoId || o.canvas != kNoId) ? 2 : 1;
+}
 /// So many products with a number; the second takes the first's result.
 inline RowKernel scale_kernel(double products) {
   return {.accesses = 1 + products, .vector = products, .integer = 2, .scalar = 0, .fixed = products - 1};
@@ -124,10 +128,7 @@ inline std::optional<RowOperator> row_operator(const Device& device, const dllm:
   }
   if (std::holds_alternative<op::Hadamard>(any)) return RowOperator{hadamard_kernel(), 1};
   if (std::holds_alternative<op::Add>(any)) return RowOperator{add_kernel(), 1};
-  if (const auto* o = std::get_if<op::Scale>(&any)) {
-    const double both = o->factor != 1.f && (o->context != kNoId || o->canvas != kNoId) ? 2 : 1;
-    return RowOperator{scale_kernel(both), 1};
-  }
+  if (const auto* o = std::get_if<op::Scale>(&any)) return RowOperator{scale_kernel(scale_products(*o)), 1};
   return std::nullopt;
 }
 

@@ -90,7 +90,7 @@ void ExpertRows::prepare() {
 }
 
 void ExpertRows::initial_state() {
-  e_.load_fp(kOne, c_.one());
+  swiglu_constants(c_);
   if (gelu_) e_.load_fp(kForm0, c_.number(kTanhForm0)), e_.load_fp(kForm1, c_.number(kTanhForm1));
   for (const ExpertState state : {kRest, kWeights, kInner, kPreviousStart, kPreviousCount, kPreviousBlocks,
                                   kPreviousNext, kPreviousSlot, kPreviousNumber, kNumber, kNext, kActive, kLeft})

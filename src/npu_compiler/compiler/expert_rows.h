@@ -76,8 +76,9 @@ class ExpertRows {
   /// Copies the item's rows into blocks, and their weights into FP_MEM. An expert that counts as chosen may have none.
   void gather();
   void begin_activation();
-  /// SwiGLU of up to `most` of the previous item's rows in place of gate's, and in the lanes where further parts of
-  /// `down` have their weights. Two rows at a time; with an odd number, one extra row is processed in vain.
+  /// activation(gate) * up for up to `most` of the previous item's rows in place of gate's, and in the lanes where
+  /// further parts of `down` have their weights. Two rows at a time; with an odd number, one extra row is processed in
+  /// vain.
   void activate(std::int64_t most);
   void begin_scatter();
   /// out[row] += weight * y for up to `most` rows, in list order.
@@ -109,7 +110,7 @@ class ExpertRows {
 
   // Rows of intermediate results.
   static constexpr std::int64_t kExpertLane = 0, kProduct = 1, kActivation = 2, kScratch = 4;
-  // f registers; swiglu_constants() sets the first.
+  // f registers; swiglu_constants() sets kOne, initial_state() the two of GELU.
   static constexpr std::uint32_t kOne = 7, kFactor = 2, kForm0 = 5, kForm1 = 6;
 
   StepContext& c_;

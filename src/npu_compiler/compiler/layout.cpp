@@ -199,7 +199,7 @@ class LayoutBuilder {
     if (layout_.chunk_tiles < 1)
       return Error{ErrorCode::kUsage,
                    fmt::format("one tile of {} keys does not fit: {} rows of vector SRAM, {} rows per K/V buffer",
-                               layout_.key_tile, sram.vector_rows, layout_.mram.kv_rows),
+                               key_tile(sram, o.head_dim), sram.vector_rows, layout_.mram.kv_rows),
                    "npu compiler", "--set sram.vector_rows=N or sram.matrix_tiles=N with a larger N"};
     return {};
   }

@@ -37,7 +37,7 @@ enum class WeightUse : std::uint8_t {
   kTable,    ///< one row of lanes per token, in the lanes' format
   kRow,      ///< one row of lanes: biases and gains, in the lanes' format
   kHeadRow,  ///< one vector of VLEN lanes: a head's gain, repeated in every slot, in the lanes' format
-  kNumber,   ///< the same of one number, in every lane
+  kNumber,   ///< one vector of VLEN lanes: one number, repeated in every lane, in the lanes' format
 };
 
 struct WeightPlace {
@@ -100,10 +100,9 @@ struct ModelLayout {
   std::vector<WeightPlace> weights;
   std::vector<RopePlace> ropes;
   MramPlan mram;
-  /// Positions of a tile of keys, which share a row of scores with other heads' (HLEN), or fill it (VLEN, if heads are
-  /// longer than HLEN).
+  /// Positions of the longest layer's tile of keys (npu::key_tile()): caches have whole ones.
   std::int64_t key_tile = 0;
-  /// Key tiles whose scores fit vector SRAM at once; softmax is exact within, online across them.
+  /// Key tiles of any layer whose scores fit vector SRAM at once; softmax is exact within, online across them.
   std::int64_t chunk_tiles = 1;
   std::uint64_t weight_bytes = 0;               ///< HBM in use from address 0
   std::uint64_t step_base = 0, step_bytes = 0;  ///< HBM for a step's constants and logits

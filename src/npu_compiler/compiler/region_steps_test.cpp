@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <variant>
 
-#include "model/shape.h"
 #include "npu_compiler/compiler/attention_plan.h"
 #include "npu_compiler/testing/reference/bench.h"
+#include "npu_compiler/workload/model_shape.h"
 
 namespace dllm::npu {
 namespace {

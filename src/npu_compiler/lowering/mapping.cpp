@@ -49,16 +49,19 @@ MatrixShape matrix_shape(const Mapping& mapping, const SramShape& sram, std::int
 
 std::int64_t score_rows(const SramShape& sram) { return round_up(std::min<std::int64_t>(128, sram.mlen), sram.blen); }
 
+std::int64_t key_tile(const SramShape& sram, std::int64_t head_dim) {
+  return head_dim > sram.hlen ? sram.vlen : sram.hlen;
+}
+
 std::int64_t key_rows(const SramShape& sram, std::int64_t head_dim) {
   const bool wide = head_dim > sram.hlen;
   return 2 * (wide ? sram.vlen * (head_dim / sram.mlen) : sram.hlen * (sram.vlen / sram.mlen));
 }
 
 std::int64_t chunk_tiles(const Mapping& mapping, const SramShape& sram, std::int64_t head_dim) {
-  const std::int64_t tile = head_dim > sram.hlen ? sram.vlen : sram.hlen;
   return std::max<std::int64_t>(
       0, std::min({sram.vector_rows / 16 / score_rows(sram), mapping.kv_rows / key_rows(sram, head_dim),
-                   sram.longest / tile - 1, mapping.chunk_tiles}));
+                   sram.longest / key_tile(sram, head_dim) - 1, mapping.chunk_tiles}));
 }
 
 ExpertRing expert_ring(const Mapping& mapping, std::int64_t slot, std::int64_t panel) {

@@ -67,6 +67,8 @@ MatrixShape matrix_shape(const Mapping& mapping, const SramShape& sram, std::int
 
 /// Rows of a block of queries whose scores are in vector SRAM together.
 std::int64_t score_rows(const SramShape& sram);
+/// Keys of a tile: they share a row of scores with other heads' (HLEN), or fill it (VLEN, of heads longer than HLEN).
+std::int64_t key_tile(const SramShape& sram, std::int64_t head_dim);
 /// Rows of one of the buffers for K and V that a tile of keys takes, of the two that alternate. `head_dim`: longer than
 /// HLEN, or any other.
 std::int64_t key_rows(const SramShape& sram, std::int64_t head_dim);

@@ -1,5 +1,5 @@
-// Fused multiply-adds of float32 by integers alone, for devices without float64 whose own are not right. 64 bits are two
-// words: x has the low ones. Included by exact.glsl, after parts.glsl. integers_test.cpp reads it as C++.
+// Fused multiply-adds of float32 by integers alone: those of the form kIntegers. 64 bits are two words: x has the low
+// ones. Included by exact.glsl, after parts.glsl. integers_test.cpp reads it as C++.
 
 bool below(uvec2 a, uvec2 b) { return a.y < b.y || (a.y == b.y && a.x < b.x); }
 bool is_zero(uvec2 a) { return (a.x | a.y) == 0u; }

@@ -2,7 +2,7 @@
 """Golden logits and whole answers of models that are derived from autoregressive ones, for tests/derived_test.cpp.
 
 The forward passes and the samplers are written down here a second time, in numpy and float64, from the models' public
-code (docs/guide/models.md names it). Weights are a function of tensor name and index (see references.py), so that only
+code (docs/guide/models.md names it). Weights are a function of tensor name and index (see tiny_values.py), so that only
 configurations, the list of tensors, logits and answers are stored.
 
     python3 tests/golden/models/derived.py        # needs numpy; rewrites its *.json and *.npy in its folder
@@ -15,6 +15,7 @@ import math
 import pathlib
 
 import numpy as np
+from tiny_values import values
 
 HERE = pathlib.Path(__file__).parent
 ROWS, MASK = 272, 260
@@ -27,16 +28,6 @@ CLOSE = 3e-5
 
 class TooCloseError(Exception):
     """A decision that float32 may take otherwise."""
-
-
-def values(name, count, offset, scale):
-    """As in references.py, which needs torch."""
-    with np.errstate(over="ignore"):
-        h = np.uint64(0xCBF29CE484222325) + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        for c in name.encode():
-            h = (h ^ np.uint64(c)) * np.uint64(0x100000001B3)
-        h ^= h >> np.uint64(32)
-    return offset + scale * (((h % np.uint64(255)).astype(np.int64) - 127) / 64.0)
 
 
 class Checkpoint:

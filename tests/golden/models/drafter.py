@@ -2,7 +2,7 @@
 """Golden drafts of tiny DFlash and DFlash2 drafters beside a tiny Qwen3, for tests/drafter_test.cpp.
 
 The models are those of the drafters' authors: PyPI packages dflash 0.1.0 (model_mlx.py) and mlx-lm, on mlx's CPU
-backend in float32. Weights are a function of tensor name and index (see references.py), so that only configurations,
+backend in float32. Weights are a function of tensor name and index (see tiny_values.py), so that only configurations,
 the list of tensors, drafts and logits are stored.
 
     pip install 'mlx[cpu]' mlx-lm; pip install --no-deps dflash==0.1.0
@@ -19,6 +19,7 @@ from dflash import model_mlx
 from mlx.utils import tree_flatten
 from mlx_lm.models import qwen3
 from mlx_lm.models.cache import make_prompt_cache
+from tiny_values import values
 
 HERE = pathlib.Path(__file__).parent
 PROMPT = [104, 101, 108, 108, 111, 257, 32, 115, 33, 104, 101]
@@ -41,16 +42,6 @@ SECOND = {**PLAIN, "architectures": ["DFlash2DraftModel"], "head_dim": 16, "num_
                             "final_logit_softcapping": 8.0}}
 SLIDING = {**PLAIN, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 6,
            "use_sliding_window": True}
-
-
-def values(name, count, offset, scale):
-    """As in references.py, which needs torch."""
-    with np.errstate(over="ignore"):
-        h = np.uint64(0xCBF29CE484222325) + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        for c in name.encode():
-            h = (h ^ np.uint64(c)) * np.uint64(0x100000001B3)
-        h ^= h >> np.uint64(32)
-    return offset + scale * (((h % np.uint64(255)).astype(np.int64) - 127) / 64.0)
 
 
 def fill(model, renamed):

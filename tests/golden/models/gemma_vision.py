@@ -13,7 +13,8 @@ import torch
 
 from diffusion_gemma import CONFIG, NOISE, OPTIONS, TEMPERATURE, TEXT, Model, Sampler, gelu, load_transformers, \
     transformers_generation, turn
-from references import IDS, Checkpoint, Ties, rms_norm, values
+from references import IDS, Checkpoint, Ties, rms_norm
+from tiny_values import values
 
 BEGIN, IMAGE, END = 262, 263, 264  # tokens
 VISION = {"model_type": "gemma4_vision", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,

@@ -2,7 +2,7 @@
 """Golden logits of tiny checkpoints, one per architecture, for tests/models_test.cpp.
 
 Each model is written down a second time, from its definition, in PyTorch and float64: references.py. Weights are a
-function of tensor name and index, exact in every float type (see `values` there), so that the test builds the same
+function of tensor name and index, exact in every float type (tiny_values.py), so that the test builds the same
 Hugging Face checkpoint without a file of weights: only the configuration, the list of tensors and the logits are
 stored.
 

@@ -5,8 +5,8 @@ docs/guide/models.md names the sources. A network takes its tensors from a `Chec
 
 import math
 
-import numpy as np
 import torch
+from tiny_values import values
 
 ROWS = 272  # of the embedding; the test's tokenizer has 262 tokens
 MASK = 260
@@ -14,17 +14,6 @@ IDS = [104, 101, 108, 108, 111, 257, 32, 260, 260, 115, 260, 260, 260, 33]
 
 torch.set_num_threads(1)
 torch.set_default_dtype(torch.float64)
-
-
-def values(name, count, offset, scale):
-    """offset + scale * v, v in [-127, 127] / 64 by an FNV-like hash: tiny_value() of src/model/testing."""
-    with np.errstate(over="ignore"):
-        h = np.uint64(0xCBF29CE484222325) + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        for c in name.encode():
-            h = (h ^ np.uint64(c)) * np.uint64(0x100000001B3)
-        h ^= h >> np.uint64(32)
-    v = ((h % np.uint64(255)).astype(np.int64) - 127) / 64.0
-    return offset + scale * v
 
 
 class Checkpoint:

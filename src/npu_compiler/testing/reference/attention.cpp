@@ -155,11 +155,11 @@ std::vector<std::int64_t> seen_tiles(const SequenceSpec& sequence, std::int64_t 
 
 }  // namespace
 
-// Softmax over the visible keys in tiles of HLEN positions; tiles without visible keys are left out, and every
+// Softmax over the visible keys in tiles (key_tile()); tiles without visible keys are left out, and every
 // `chunk_tiles` of the others form one chunk.
 void Executor::run(const op::Attention& o) {
-  const std::int64_t key_tile = o.head_dim > m_.hlen ? m_.vlen : m_.hlen;
-  const auto tile = static_cast<std::size_t>(key_tile), slot = static_cast<std::size_t>(map(o.q).hlen);
+  const std::int64_t keys = key_tile(sram_shape(m_), o.head_dim);
+  const auto tile = static_cast<std::size_t>(keys), slot = static_cast<std::size_t>(map(o.q).hlen);
   const auto mlen = static_cast<std::size_t>(m_.mlen), chunk = static_cast<std::size_t>(layout_.chunk_tiles);
   const ArrayShape shape =
       o.head_dim > m_.hlen ? ArrayShape{tile, slot, mlen, mlen} : ArrayShape{tile, slot, slot, tile};
@@ -170,7 +170,7 @@ void Executor::run(const op::Attention& o) {
   };
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     const SequenceSpec& sequence = spec_->sequences[rows_[r].sequence];
-    const std::vector<std::int64_t> tiles = seen_tiles(sequence, key_tile, o.window);
+    const std::vector<std::int64_t> tiles = seen_tiles(sequence, keys, o.window);
     std::vector<float> row;
     for (const Bf16 lane : value(o.q)[r]) row.push_back(bf16_to_f32(lane));
     const QuantizedRow q = quantize(m_.matrix_input, row);

@@ -94,14 +94,13 @@ class Bench {
   /// The same for a step that may be cut into parts, or is in the given ones; returns their number.
   std::size_t run_parts(const StepSpec& spec, const std::vector<std::size_t>& cache_of,
                         const std::vector<RowPart>& parts = {}) {
-    const auto& build = graph_;
-    const auto compiled = compile_parts(build, layout_, spec, parts);
+    const auto compiled = compile_parts(graph_, layout_, spec, parts);
     EXPECT_TRUE(compiled.has_value()) << compiled.error().message();
     if (!compiled) return 0;
     const std::vector<TokenId> tokens = execute(compiled->program, compiled->constants, spec, nullptr);
     std::vector<reference::Cache*> caches;
     for (const std::size_t index : cache_of) caches.push_back(caches_[index].get());
-    const reference::StepResult expected = executor_->run(build({spec.rows(), spec.scored()}), spec, tokens, caches);
+    const reference::StepResult expected = executor_->run(graph_({spec.rows(), spec.scored()}), spec, tokens, caches);
     std::size_t first = 0;
     for (const StepPart& part : compiled->parts) {
       if (!part.scores()) continue;
