@@ -11,6 +11,7 @@
 
 #include "base/checksum.h"
 #include "base/hash.h"
+#include "base/os_memory.h"
 #include "base/output_file.h"
 #include "base/parallel.h"
 #include "base/try.h"
@@ -162,6 +163,8 @@ Expected<LoadedPanels> load_panels(const WeightCacheOptions& options, std::span<
                                    ThreadPool& pool) {
   DLLM_TRY(auto file, MappedFile::open(options.path));
   const auto bytes = file->bytes();
+  // What is not yet in memory is then read into large pages, if the file system has them (ext4 since Linux 6.16).
+  prefer_large_pages(const_cast<std::byte*>(bytes.data()), bytes.size());
   ByteCursor cursor(bytes, options.path);
   DLLM_TRY(const Header header, read_header(cursor, options, bytes.size()));
   std::vector<bool> regular;
