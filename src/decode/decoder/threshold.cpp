@@ -46,7 +46,9 @@ DecoderEntry threshold_decoder() {
              [](const ThresholdOptions& options, const MethodContext&) { return std::make_unique<Threshold>(options); })
       .always({.stateless = true})
       .standard_for(
-          "", [](const ModelDesc& desc) { return desc.mask.has_value() && desc.modes.empty() && !desc.soft_tokens; });
+          "", [](const ModelDesc& desc) {
+            return desc.mask.has_value() && desc.modes.empty() && !desc.soft_tokens && !desc.decided_first;
+          });
 }
 
 }  // namespace dllm
