@@ -230,7 +230,7 @@ class Options(TypedDict, total=False):
     #: subtract this from the logits of tokens that the answer contains; 0: off
     presence_penalty: float | None
     #: a named set of options, which those given override
-    preset: Literal["exact", "balanced", "fast", "frugal", "swift", "settled"] | None
+    preset: Literal["exact", "balanced", "fast", "frugal", "swift"] | None
     #: recompute the prompt every N passes
     prompt_interval: int | None
     #: recompute that many of the latest committed tokens in the other passes
