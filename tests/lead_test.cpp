@@ -1,5 +1,5 @@
-// Plans in which some positions come before all others (StepPlan::lead, StepPlan::apart) on the CPU: against the float64
-// definition, and bit for bit with any number of threads and on branches.
+// Plans in which some positions come before all others (StepPlan::lead, StepPlan::apart) on the CPU: against the
+// float64 definition, and bit for bit with any number of threads and on branches.
 #include <gtest/gtest.h>
 
 #include <algorithm>

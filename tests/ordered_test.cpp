@@ -38,7 +38,8 @@ class OrderedModels : public ::testing::TestWithParam<const char*> {
     OptionMap& own = decode.contains("mode") ? options.mode.options : options.decoder.options;
     if (decode.contains("options"))
       for (const auto& [key, value] : decode["options"].items())
-        own[key] = value.is_number_integer() ? OptionValue(value.get<std::int64_t>()) : OptionValue(value.get<double>());
+        own[key] =
+            value.is_number_integer() ? OptionValue(value.get<std::int64_t>()) : OptionValue(value.get<double>());
     return options;
   }
 };

@@ -67,10 +67,10 @@ class AttentionRunner {
   AttentionForm form_;
   UnitRange own_;
   std::vector<Sequence> sequences_;
-  std::vector<const CpuKvCache*> caches_;   ///< of all sequences
-  std::vector<KeyRange> ranges_;            ///< of all views, then of the segments of a window
-  std::size_t whole_ranges_ = 0;            ///< those of the views
-  std::vector<Segment> views_;              ///< of all sequences: every row is in one, whatever the window
+  std::vector<const CpuKvCache*> caches_;  ///< of all sequences
+  std::vector<KeyRange> ranges_;           ///< of all views, then of the segments of a window
+  std::size_t whole_ranges_ = 0;           ///< those of the views
+  std::vector<Segment> views_;             ///< of all sequences: every row is in one, whatever the window
   std::vector<Segment> segments_;
   std::vector<std::int32_t> limits_;         ///< by row of the batch: positions from here on are causally masked
   std::vector<std::int32_t> causal_limits_;  ///< the same for op::RowView::kCausal

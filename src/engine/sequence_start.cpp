@@ -125,8 +125,8 @@ Expected<AnyModeLoop> start_mode(const ModeStart& start, Canvas canvas, Method m
   if (options.mode.mode == DecodingMode::kSlots)
     return AnyModeLoop(std::make_unique<SlotLoop>(start.desc, std::move(canvas), std::move(options), cache));
   if (options.mode.mode != DecodingMode::kDiffusion) method.decoder.reset();
-  return AnyModeLoop(std::make_unique<ModeLoop>(start.desc, std::move(canvas), std::move(method.decoder),
-                                                std::move(options), cache));
+  return AnyModeLoop(
+      std::make_unique<ModeLoop>(start.desc, std::move(canvas), std::move(method.decoder), std::move(options), cache));
 }
 
 /// Whether an autoregressive model answers without its drafter: the drafter changes no word, and rounds know neither

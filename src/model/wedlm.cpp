@@ -1,6 +1,7 @@
 // WeDLM (7B on Qwen2.5, 8B on Qwen3; arXiv 2512.22737): masks are filled in place under a causal mask, in an order in
 // which all decided tokens come before all masks. Each keeps its own position, so a mask reads every decided token,
-// those behind it included. One class for both bodies: config.json says whether q, k and v have biases, and heads norms.
+// those behind it included. One class for both bodies: config.json says whether q, k and v have biases, and heads
+// norms.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

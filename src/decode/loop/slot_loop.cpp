@@ -278,8 +278,8 @@ void SlotLoop::judge(const Scores& scores, DenoiseStep& step) {
     return;
   }
   for (const Slot& slot : chosen_) {
-    const auto stop = options_.exact_length ? slot.tokens.end()
-                                            : std::ranges::find_first_of(slot.tokens, options_.stop_ids);
+    const auto stop =
+        options_.exact_length ? slot.tokens.end() : std::ranges::find_first_of(slot.tokens, options_.stop_ids);
     const auto tokens = static_cast<Position>(stop - slot.tokens.begin());
     keep(slot, std::min(slot.range.size(), tokens + 1), step);
     if (stop != slot.tokens.end()) break;

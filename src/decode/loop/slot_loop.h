@@ -13,8 +13,9 @@
 
 namespace dllm {
 
-/// The loop of models that fill slots, runs of some positions, in any order (ReFusion, arXiv 2512.13586, Algorithm 1 and
-/// generate.py of its repository), in the manner of Denoiser: prepare() says what to forward, absorb() reads the scores.
+/// The loop of models that fill slots, runs of some positions, in any order (ReFusion, arXiv 2512.13586, Algorithm 1
+/// and generate.py of its repository), in the manner of Denoiser: prepare() says what to forward, absorb() reads the
+/// scores.
 ///
 /// Within a block of the answer,
 ///  1. a pass over the masks of all open slots proposes tokens; the slots whose first token is surer than
@@ -88,7 +89,7 @@ class SlotLoop {
   std::vector<PositionRange> done_;  ///< positions whose K and V stay: sorted, disjoint
   std::vector<PositionRange> open_;  ///< slots of the block that are not filled
   std::vector<Slot> chosen_;
-  Position from_ = 0;  ///< of the chosen slots: places before it are in the cache
+  Position from_ = 0;   ///< of the chosen slots: places before it are in the cache
   bool ended_ = false;  ///< by a stop token: no block follows
   std::vector<SequenceStep> prepared_;
   DenoiseCounters counters_;

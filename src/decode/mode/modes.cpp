@@ -98,12 +98,11 @@ OptionRows<SlotOptions> slot_option_rows() {
 }  // namespace
 
 ModeEntry slots_mode() {
-  return declare_method<ModeConfig>("slots",
-                                    "runs of positions in any order, each filled from left to right and verified",
-                                    slot_option_rows(),
-                                    [](const SlotOptions& options, const MethodContext&) {
-                                      return std::make_unique<ModeConfig>(ModeConfig{DecodingMode::kSlots, {}, options});
-                                    })
+  return declare_method<ModeConfig>(
+             "slots", "runs of positions in any order, each filled from left to right and verified", slot_option_rows(),
+             [](const SlotOptions& options, const MethodContext&) {
+               return std::make_unique<ModeConfig>(ModeConfig{DecodingMode::kSlots, {}, options});
+             })
       .not_read(replaced({"decoder"}))
       .only_for(trained_for(DecodingMode::kSlots))
       .standard_for("for models with slots", best_of(DecodingMode::kSlots));
