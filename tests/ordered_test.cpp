@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "dllm/model.h"
 #include "golden_model.h"
@@ -63,11 +66,12 @@ TEST_P(OrderedModels, AnswersAreTheReferences) {
         if (*cache != '\0' && decode.contains("mode")) continue;  // a loop of its own
         GenerateOptions options = options_of(golden.description(), decode);
         options.cache.name = cache;
+        const std::string what = decode.dump().substr(0, 60) + ' ' + cache;
         for (const json& run : decode["runs"]) {
           const auto result = model.generate_ids(run["prompt_ids"].get<std::vector<std::int32_t>>(), options);
           ASSERT_TRUE(result) << result.error().message();
-          EXPECT_EQ(result->ids, run["output_ids"].get<std::vector<std::int32_t>>()) << decode["decoder"] << cache;
-          EXPECT_EQ(result->stats.nfe, run["nfe"].get<int>()) << decode["decoder"] << cache;
+          EXPECT_EQ(result->ids, run["output_ids"].get<std::vector<std::int32_t>>()) << what;
+          EXPECT_EQ(result->stats.nfe, run["nfe"].get<int>()) << what;
           ++compared;
         }
       }
