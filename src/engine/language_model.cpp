@@ -90,8 +90,7 @@ Expected<LanguageModel> LanguageModel::load_opened(Opened opened, const LoadOpti
   DLLM_TRY(impl->model, Model::load(std::move(source), impl->log, adapters));
   if (options.progress && !options.progress(0)) return stopped;
   DLLM_TRY(impl->running, entry->make(*impl->model, path, options, impl->log));
-  const bool ordered = impl->desc().decided_first || impl->desc().slot_length > 0;
-  if (ordered && !impl->running.backend->runs_lead())
+  if ((impl->desc().decided_first || impl->desc().slot_length > 0) && !impl->running.backend->runs_lead())
     return Error{ErrorCode::kUnsupported, "the model reads tokens in an order of its own, which this backend has not",
                  "--backend", "--backend cpu runs the model"};
   DLLM_CHECK_OK(impl->load_images(options));

@@ -327,41 +327,17 @@ constexpr std::string_view kWedlm8b = R"({
   "intermediate_size": 12288, "vocab_size": 151936, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
   "rope_theta": 1000000.0, "tie_word_embeddings": false})";
 
-constexpr std::string_view kWedlm7b = R"({
-  "architectures": ["WeDLMForCausalLM"], "qk_norm": false, "attention_bias": true,
-  "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
-  "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
-  "rope_theta": 1000000.0, "tie_word_embeddings": false})";
-
-constexpr std::string_view kWedlmTiny = R"({
-  "architectures": ["WeDLMForCausalLM"], "qk_norm": true, "attention_bias": false,
-  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
-  "intermediate_size": 768, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6,
-  "rope_theta": 1000000.0, "tie_word_embeddings": true})";
-
 constexpr std::string_view kIdlm8b = R"({
   "architectures": ["SDARForCausalLM"], "_name_or_path": "I-DLM-8B",
   "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
   "intermediate_size": 12288, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
   "rope_theta": 1000000.0, "tie_word_embeddings": false})";
 
-constexpr std::string_view kIdlmTiny = R"({
-  "architectures": ["SDARForCausalLM"], "_name_or_path": "I-DLM",
-  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
-  "intermediate_size": 768, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6,
-  "rope_theta": 1000000.0, "tie_word_embeddings": true})";
-
 constexpr std::string_view kRefusion8b = R"({
   "architectures": ["Qwen3ForCausalLM"], "_name_or_path": "ReFusion",
   "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
   "intermediate_size": 12288, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
   "rope_theta": 1000000.0, "tie_word_embeddings": false})";
-
-constexpr std::string_view kRefusionTiny = R"({
-  "architectures": ["Qwen3ForCausalLM"], "_name_or_path": "ReFusion",
-  "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
-  "intermediate_size": 768, "vocab_size": 1024, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6,
-  "rope_theta": 1000000.0, "tie_word_embeddings": true})";
 
 }  // namespace
 
@@ -392,7 +368,6 @@ const std::vector<ModelShape>& model_shapes() {
       {"stable-diffcoder-8b", "Stable-DiffCoder-8B, the dimensions of Seed-Coder-8B", kStableDiffcoder8b, "seed-coder",
        diffcoder_tokens()},
       {"wedlm-8b", "WeDLM-8B, the dimensions of Qwen3-8B", kWedlm8b, "qwen2", qwen_tokens(151665, "<|mask|>")},
-      {"wedlm-7b", "WeDLM-7B, the dimensions of Qwen2.5-7B", kWedlm7b, "qwen2", qwen_tokens(151665, "<|mask|>")},
       {"idlm-8b", "I-DLM-8B, the dimensions of Qwen3-8B", kIdlm8b, "qwen2", sdar_tokens()},
       {"refusion-8b", "ReFusion, the dimensions of Qwen3-8B", kRefusion8b, "qwen2", refusion_tokens()},
       {"qwen2.5-7b", "Qwen2.5-7B, the autoregressive counterpart", kQwen25_7b, "qwen2", qwen_tokens()},
@@ -412,9 +387,6 @@ const std::vector<ModelShape>& model_shapes() {
       {"mdlm-tiny", "an MDLM for tests", kMdlmTiny, "gpt-2", gpt2_tokens()},
       {"a2d-llama-tiny", "an A2D over Llama with a tied head, for tests", kA2dLlamaTiny, "llama-bpe",
        a2d_llama_tokens()},
-      {"wedlm-tiny", "a WeDLM with a tied head, for tests", kWedlmTiny, "qwen2", qwen_tokens(151665, "<|mask|>")},
-      {"idlm-tiny", "an I-DLM with a tied head, for tests", kIdlmTiny, "qwen2", sdar_tokens()},
-      {"refusion-tiny", "a ReFusion with a tied head, for tests", kRefusionTiny, "qwen2", refusion_tokens()},
       {"qwen3-tiny", "a Qwen3 with a tied head, for tests", kQwen3Tiny, "qwen2", qwen_tokens()},
       {"llama-tiny", "a Llama with a tied head, for tests", kLlamaTiny, "llama-bpe", llama3_tokens()},
   };
