@@ -95,10 +95,8 @@ void AttentionRunner::add_limits(const StepPlan& plan) {
     const bool shadow = to_size(row) >= plan.rows.size();
     // The ranges of a row behind the lead are its own.
     const bool cut = !plan.lead.empty() && (shadow || !leads(plan, position));
-    limits_.push_back(
-        group != nullptr
-            ? group->end
-            : static_cast<std::int32_t>(block > 0 && !cut ? std::min(kAll, (position / block + 1) * block) : kAll));
+    const std::int64_t limit = block > 0 && !cut ? std::min(kAll, (position / block + 1) * block) : kAll;
+    limits_.push_back(static_cast<std::int32_t>(group != nullptr ? group->end : limit));
   }
 }
 
