@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "numerics/tensor_type.h"
+#include "plan_sight.h"
 #include "reference_mixture.h"
 #include "reference_rows.h"
 #include "reference_score.h"
@@ -145,10 +146,7 @@ class Pass {
   }
 
   static bool sees(const RowRef& ref, Position j) {
-    const StepPlan& plan = ref.step->plan;
-    if (plan.causal_block > 0 && j / plan.causal_block > ref.row.position / plan.causal_block) return false;
-    const auto& ranges = ref.shadow != nullptr ? ref.shadow->visible : plan.visible;
-    return std::any_of(ranges.begin(), ranges.end(), [j](const auto& range) { return range.contains(j); });
+    return plan_shows(ref.step->plan, ref.row.position, ref.shadow, j);
   }
 
   /// The first position that a row's window includes.

@@ -19,6 +19,7 @@ class ReferenceBackend : public Backend {
   const ModelDesc& desc() const override { return desc_; }
   bool runs_shadows() const override { return true; }
   bool runs_soft_tokens() const override { return true; }
+  bool runs_lead() const override { return true; }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 

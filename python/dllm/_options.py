@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
         "order-token",
         "s2d2",
         "dmax",
+        "wedlm",
         "native",
         "confidence-ref",
         "cumulative-error",
@@ -106,6 +107,8 @@ class Options(TypedDict, total=False):
     delimiter_confidence: float | None
     #: share of the answer in which line breaks are looked for
     delimiter_reach: float | None
+    #: penalty per position between the first mask and this one
+    distance_penalty: float | None
     #: accept a draft when its block's first pass confirms it, or at once
     draft_acceptance: Literal["recheck", "instant"] | None
     #: a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass
@@ -212,13 +215,15 @@ class Options(TypedDict, total=False):
     #: likeliest tokens that a mixture has
     mixed_tokens: int | None
     #: how a model decodes that was trained for several ways
-    mode: Literal["self-speculation", "ar", "diffusion"] | None
+    mode: Literal["self-speculation", "ar", "diffusion", "slots"] | None
     #: of a block: tokens may alternate
     most_passes: int | None
     #: how often a position of a block may become a mask again
     most_remasks: int | None
     #: tokens that one pass judges at most
     most_seeds: int | None
+    #: commit positions whose entropy and penalty are below this together, at least the best
+    near_entropy: float | None
     #: commit so many masks per pass at least, even below the threshold (LLaDA2.1)
     num_to_transfer: int | None
     #: widen while a step stays within --allowance, or to the most commits per millisecond
@@ -230,7 +235,7 @@ class Options(TypedDict, total=False):
     #: subtract this from the logits of tokens that the answer contains; 0: off
     presence_penalty: float | None
     #: a named set of options, which those given override
-    preset: Literal["exact", "balanced", "fast", "frugal", "swift", "settled"] | None
+    preset: Literal["exact", "balanced", "fast", "frugal", "swift"] | None
     #: recompute the prompt every N passes
     prompt_interval: int | None
     #: recompute that many of the latest committed tokens in the other passes
@@ -285,6 +290,10 @@ class Options(TypedDict, total=False):
     show_drafts: bool | None
     #: committed positions leave the window at once, not one pass later
     slide_at_once: bool | None
+    #: of a slot
+    slot_length: int | None
+    #: slots whose first token is surer than this are filled next, at least the surest
+    slot_threshold: float | None
     #: largest weight of the expected embedding that is added to a mask (dInfer: 0.3); 0: off
     smooth: float | None
     #: weight after the first pass
@@ -320,6 +329,8 @@ class Options(TypedDict, total=False):
     threshold: float | None
     #: probability, without itself in the input, below which a token of the block becomes a mask again
     threshold_back: float | None
+    #: tokens of a slot stand up to the first that is not surer than this
+    token_threshold: float | None
     #: the answer is calls of these tools, or what another structure says, and nothing else
     tool_calls: str | None
     #: sample from the k likeliest tokens; 0: off

@@ -40,6 +40,9 @@ class Backend {
   static constexpr std::int32_t kMostBranchDepth = 16;
   /// Whether plans may have given embeddings and groups. Prompts with images are refused where this is false.
   virtual bool takes_embeddings() const { return false; }
+  /// Whether plans may name positions that come before all others (StepPlan::lead). Models that need them are refused
+  /// where this is false.
+  virtual bool runs_lead() const { return false; }
   /// Cache for positions [0, capacity). Errors: kResource.
   virtual Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) = 0;
   /// One forward pass; Scores per sequence. Plans are trusted (the loop builds them): a malformed one is a bug.

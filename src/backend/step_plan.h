@@ -81,6 +81,14 @@ struct StepPlan {
   /// range's first one in this plan to its end are in this plan.
   std::vector<PositionRange> groups{};
   std::int32_t columns = 0;  ///< of the grid that op::Rope::grid reads; 0: none
+  /// Of a plan with causal blocks of 1, without `groups`: positions that come before all others, whatever their number
+  /// (WeDLM's topological order, arXiv 2512.22737). Rows there see those of them up to themselves; every other row, a
+  /// shadow row too, sees all of them, and of the rest what is up to its own position. Sorted, disjoint, part of
+  /// `visible`. Only for Backend::runs_lead().
+  std::vector<PositionRange> lead{};
+  /// Beside `lead`: a row of one of these ranges sees, of what does not lead, only its own range (ReFusion's slots).
+  /// Sorted, disjoint; every row that does not lead is in one. Empty: no such limit.
+  std::vector<PositionRange> apart{};
 
   std::int64_t row_count() const { return static_cast<std::int64_t>(rows.size() + shadows.size()); }
   /// `rows`, then those of `shadows`.

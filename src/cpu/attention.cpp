@@ -5,7 +5,9 @@
 #include <cassert>
 #include <limits>
 
+#include "backend/lead.h"
 #include "base/parallel.h"
+#include "base/to_size.h"
 #include "cpu/cpu_kv_cache.h"
 
 namespace dllm::cpu {
@@ -25,7 +27,7 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch, UnitRange own) 
   sequences_.clear();
   caches_.clear();
   ranges_.clear();
-  shadow_ranges_.clear();
+  views_.clear();
   limits_.clear();
   causal_limits_.clear();
   for (const SequenceStep& step : batch) {
@@ -33,38 +35,69 @@ void AttentionRunner::begin(std::span<const SequenceStep> batch, UnitRange own) 
     Sequence sequence{.first_cache = caches_.size(),
                       .caches = 0,
                       .first_row = static_cast<std::int64_t>(limits_.size()),
-                      .rows = static_cast<std::int64_t>(plan.rows.size()),
-                      .first_range = ranges_.size(),
-                      .ranges = 0,
-                      .first_shadow = shadow_ranges_.size(),
+                      .first_view = views_.size(),
+                      .views = 0,
                       .keys = 0,
                       .plan = &plan};
     for (const KvCache* cache = step.cache; cache != nullptr; cache = cache->parent())
       caches_.push_back(static_cast<const CpuKvCache*>(cache));
     sequence.caches = caches_.size() - sequence.first_cache;
     assert(sequence.caches <= std::size_t{Backend::kMostBranchDepth} + 1);
-    add_ranges(plan.visible, *step.cache);
-    sequence.ranges = ranges_.size() - sequence.first_range;
     for (const PositionRange& range : plan.visible) sequence.keys += range.size();
-    for (const ShadowRow& shadow : plan.shadows) {
-      const std::size_t first = ranges_.size();
-      add_ranges(shadow.visible, *step.cache);
-      shadow_ranges_.push_back(ranges_.size() - first);
-    }
-    // j/B <= i/B means j < (i/B + 1) B.
-    const std::int64_t block = plan.causal_block;
-    constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
-    for (std::int32_t row = 0; row < plan.row_count(); ++row) {
-      const Position position = plan.row(row).position;
-      causal_limits_.push_back(position + 1);
-      const PositionRange* const group = group_of(plan, position);
-      limits_.push_back(group != nullptr ? group->end
-                                         : static_cast<std::int32_t>(
-                                               block > 0 ? std::min(kAll, (position / block + 1) * block) : kAll));
-    }
+    add_views(plan, *step.cache);
+    sequence.views = views_.size() - sequence.first_view;
+    add_limits(plan);
     sequences_.push_back(sequence);
   }
   whole_ranges_ = ranges_.size();
+}
+
+/// One view for the rows of a plan and one for each shadow row; under `lead`, one for each run of rows that lead and
+/// one for each other row.
+void AttentionRunner::add_views(const StepPlan& plan, const KvCache& cache) {
+  const auto rows = static_cast<std::int64_t>(plan.rows.size());
+  std::int64_t row = 0;
+  if (plan.lead.empty()) {
+    add_view(0, rows, plan.visible, cache);
+    row = rows;
+  }
+  for (std::int64_t end = row; row < rows; row = end) {
+    while (end < rows && leads(plan, plan.rows[to_size(end)].position)) ++end;
+    if (end > row) {
+      add_view(row, end, plan.lead, cache);
+      continue;
+    }
+    ++end;
+    add_view(row, end, seen_behind_lead(plan, plan.rows[to_size(row)].position, plan.visible), cache);
+  }
+  for (const ShadowRow& shadow : plan.shadows) {
+    const bool all = plan.lead.empty();
+    add_view(row, row + 1, all ? shadow.visible : seen_behind_lead(plan, shadow.row.position, shadow.visible), cache);
+    ++row;
+  }
+}
+
+void AttentionRunner::add_view(std::int64_t begin, std::int64_t end, std::span<const PositionRange> visible,
+                               const KvCache& cache) {
+  const std::size_t first = ranges_.size();
+  add_ranges(visible, cache);
+  views_.push_back({sequences_.size(), begin, end, first, ranges_.size() - first});
+}
+
+void AttentionRunner::add_limits(const StepPlan& plan) {
+  // j/B <= i/B means j < (i/B + 1) B.
+  const std::int64_t block = plan.causal_block;
+  constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
+  for (std::int32_t row = 0; row < plan.row_count(); ++row) {
+    const Position position = plan.row(row).position;
+    causal_limits_.push_back(position + 1);
+    const PositionRange* const group = group_of(plan, position);
+    const bool shadow = to_size(row) >= plan.rows.size();
+    // The ranges of a row behind the lead are its own.
+    const bool cut = !plan.lead.empty() && (shadow || !leads(plan, position));
+    const std::int64_t limit = block > 0 && !cut ? std::min(kAll, (position / block + 1) * block) : kAll;
+    limits_.push_back(static_cast<std::int32_t>(group != nullptr ? group->end : limit));
+  }
 }
 
 /// Ranges of a branch end where the next row is stored by another cache. By then the rows of this pass are recorded.
@@ -92,12 +125,11 @@ void AttentionRunner::add_ranges(std::span<const PositionRange> visible, const K
 /// The lower end of a window is the same for all rows of an attention block, so it is applied to their ranges: the
 /// kernel masks upper ends only. Rows of a causal plan beyond the first window are separate segments, and hence
 /// tasks, which leaves most lanes of their tiles empty. This happens once for a prompt, and canvases are one
-/// segment. So is every shadow row, whose ranges are its own.
+/// segment. A shadow row's ranges are its own, so it is one too.
 void AttentionRunner::find_segments(std::int32_t window, op::RowView view) {
   ranges_.resize(whole_ranges_);
   segments_.clear();
-  for (std::size_t s = 0; s < sequences_.size(); ++s) {
-    const Sequence& sequence = sequences_[s];
+  for (const Sequence& sequence : sequences_) {
     const StepPlan& plan = *sequence.plan;
     const auto floor_of = [&](std::int64_t row) {
       const std::int64_t position = plan.row(static_cast<std::int32_t>(row)).position, block = plan.causal_block;
@@ -109,37 +141,31 @@ void AttentionRunner::find_segments(std::int32_t window, op::RowView view) {
         floor = std::min<std::int64_t>(floor, group->begin);
       return floor;
     };
-    for (std::int64_t begin = 0, end = 0; begin < sequence.rows; begin = end) {
-      const std::int64_t floor = floor_of(begin);
-      for (end = window == 0 ? sequence.rows : begin + 1; end < sequence.rows && floor_of(end) == floor;) ++end;
-      add_segment(s, begin, end, sequence.first_range, sequence.ranges, floor);
-    }
-    std::size_t first_range = sequence.first_range + sequence.ranges;
-    std::int64_t row = sequence.rows;
-    for (std::size_t shadow = 0; shadow < plan.shadows.size(); ++shadow, ++row) {
-      const std::size_t ranges = shadow_ranges_[sequence.first_shadow + shadow];
-      add_segment(s, row, row + 1, first_range, ranges, floor_of(row));
-      first_range += ranges;
-    }
+    for (const Segment& whole : std::span(views_).subspan(sequence.first_view, sequence.views))
+      for (Segment part = whole; part.begin < whole.end; part.begin = part.end) {
+        const std::int64_t floor = floor_of(part.begin);
+        part.end = window == 0 ? whole.end : part.begin + 1;
+        while (part.end < whole.end && floor_of(part.end) == floor) ++part.end;
+        add_segment(part, floor);
+      }
   }
 }
 
 /// Rows that see these ranges from `floor` on.
-void AttentionRunner::add_segment(std::size_t sequence, std::int64_t begin, std::int64_t end, std::size_t first_range,
-                                  std::size_t ranges, std::int64_t floor) {
-  const std::int64_t origin = sequences_[sequence].first_row;
-  begin = std::max(begin, own_.first - origin);
-  end = std::min(end, own_.end() - origin);
-  if (begin >= end) return;
+void AttentionRunner::add_segment(Segment segment, std::int64_t floor) {
+  const std::int64_t origin = sequences_[segment.sequence].first_row;
+  segment.begin = std::max(segment.begin, own_.first - origin);
+  segment.end = std::min(segment.end, own_.end() - origin);
+  if (segment.begin >= segment.end) return;
   if (floor > 0) {
     const std::size_t first = ranges_.size();
-    for (std::size_t r = first_range; r < first_range + ranges; ++r) {
+    for (std::size_t r = segment.first_range; r < segment.first_range + segment.ranges; ++r) {
       const KeyRange range = ranges_[r];
       if (range.end > floor) ranges_.push_back({std::max(range.begin, floor), range.end, range.source});
     }
-    first_range = first, ranges = ranges_.size() - first;
+    segment.first_range = first, segment.ranges = ranges_.size() - first;
   }
-  segments_.push_back({sequence, begin, end, first_range, ranges});
+  segments_.push_back(segment);
 }
 
 void AttentionRunner::cut(const op::Attention& o) {

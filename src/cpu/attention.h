@@ -36,10 +36,9 @@ class AttentionRunner {
  private:
   struct Sequence {
     std::size_t first_cache, caches;  ///< the step's own, then those that it is a branch of
-    std::int64_t first_row, rows;     ///< without shadow rows, which follow them
-    std::size_t first_range, ranges;  ///< those of the shadow rows follow (shadow_ranges_)
-    std::size_t first_shadow;         ///< index into shadow_ranges_
-    std::int64_t keys;                ///< visible to at least one row
+    std::int64_t first_row;
+    std::size_t first_view, views;  ///< of views_
+    std::int64_t keys;              ///< visible to at least one row
     const StepPlan* plan;
   };
   struct Task {
@@ -54,11 +53,13 @@ class AttentionRunner {
     std::size_t first_range, ranges;
   };
 
+  void add_views(const StepPlan& plan, const KvCache& cache);
+  void add_view(std::int64_t begin, std::int64_t end, std::span<const PositionRange> visible, const KvCache& cache);
+  void add_limits(const StepPlan& plan);
   void add_ranges(std::span<const PositionRange> visible, const KvCache& cache);
   void cut(const op::Attention& o);
   void find_segments(std::int32_t window, op::RowView view);
-  void add_segment(std::size_t sequence, std::int64_t begin, std::int64_t end, std::size_t first_range,
-                   std::size_t ranges, std::int64_t floor);
+  void add_segment(Segment segment, std::int64_t floor);
   void attend(const op::Attention& o, const Task& task, const float* q, float* out, int worker);
 
   const KernelSet& kernels_;
@@ -66,10 +67,10 @@ class AttentionRunner {
   AttentionForm form_;
   UnitRange own_;
   std::vector<Sequence> sequences_;
-  std::vector<const CpuKvCache*> caches_;   ///< of all sequences
-  std::vector<KeyRange> ranges_;            ///< of all sequences, then of the segments of a window
-  std::size_t whole_ranges_ = 0;            ///< those of the sequences
-  std::vector<std::size_t> shadow_ranges_;  ///< how many each shadow row has
+  std::vector<const CpuKvCache*> caches_;  ///< of all sequences
+  std::vector<KeyRange> ranges_;           ///< of all views, then of the segments of a window
+  std::size_t whole_ranges_ = 0;           ///< those of the views
+  std::vector<Segment> views_;             ///< of all sequences: every row is in one, whatever the window
   std::vector<Segment> segments_;
   std::vector<std::int32_t> limits_;         ///< by row of the batch: positions from here on are causally masked
   std::vector<std::int32_t> causal_limits_;  ///< the same for op::RowView::kCausal

@@ -104,6 +104,7 @@ class CpuBackend final : public Backend {
   bool runs_branches() const override { return true; }
   bool runs_soft_tokens() const override { return true; }
   bool takes_embeddings() const override { return true; }
+  bool runs_lead() const override { return true; }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
   /// The weight cache, if the weights are in it: scores are valid as long as it is unchanged. Else null.

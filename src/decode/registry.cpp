@@ -43,6 +43,7 @@ namespace dllm {
   X(order_token_decoder)         \
   X(s2d2_decoder)                \
   X(dmax_decoder)                \
+  X(wedlm_decoder)               \
   X(native_decoder)              \
   X(confidence_ref_decoder)      \
   X(cumulative_error_decoder)    \
@@ -81,7 +82,8 @@ namespace dllm {
 #define DLLM_MODES(X)      \
   X(self_speculation_mode) \
   X(autoregressive_mode)   \
-  X(diffusion_mode)
+  X(diffusion_mode)        \
+  X(slots_mode)
 
 #define DLLM_DECLARE(name) DecoderEntry name();
 DLLM_DECODERS(DLLM_DECLARE)

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "backend/lead.h"
 #include "base/to_size.h"
 #include "base/try.h"
 #include "decode/loop/denoise_pass.h"
@@ -48,6 +49,7 @@ SequenceStep prediction_of(const ModelDesc& desc, const std::vector<TokenId>& kn
   step.plan.visible = {{0, end}};
   step.plan.causal_block = desc.causal_block;
   step.plan.scored = {size - desc.logit_shift};
+  lead_decided(desc, *cache, step.plan);
   for (const TokenId target : targets) step.request.queries.push_back({0, target});
   return step;
 }

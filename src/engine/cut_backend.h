@@ -21,6 +21,7 @@ class CutBackend final : public Backend {
   bool runs_shadows() const override { return front_->runs_shadows() && back_->runs_shadows(); }
   bool runs_branches() const override { return front_->runs_branches() && back_->runs_branches(); }
   bool runs_soft_tokens() const override { return front_->runs_soft_tokens(); }
+  bool runs_lead() const override { return front_->runs_lead() && back_->runs_lead(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 

@@ -26,6 +26,9 @@ Expected<std::vector<Scores>> DraftBackend::forward(std::span<const SequenceStep
 Expected<void> check_draft_model(const ModelDesc& model, const ModelDesc& drafts) {
   if (model.modes.empty())
     return Error{ErrorCode::kUsage, "the model makes no drafts", "--draft-model", "leave the option out"};
+  if (model.introspective)
+    return Error{ErrorCode::kUnsupported, "the model drafts in the pass that verifies", "--draft-model",
+                 "leave the option out"};
   const auto differ = [](std::string what) {
     return Error{ErrorCode::kMismatch, std::move(what), "--draft-model",
                  "give the same model, quantized in another way"};

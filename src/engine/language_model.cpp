@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "backend/lead.h"
 #include "base/to_size.h"
 #include "base/try.h"
 #include "engine/backend/cpu.h"
@@ -89,6 +90,9 @@ Expected<LanguageModel> LanguageModel::load_opened(Opened opened, const LoadOpti
   DLLM_TRY(impl->model, Model::load(std::move(source), impl->log, adapters));
   if (options.progress && !options.progress(0)) return stopped;
   DLLM_TRY(impl->running, entry->make(*impl->model, path, options, impl->log));
+  if ((impl->desc().decided_first || impl->desc().slot_length > 0) && !impl->running.backend->runs_lead())
+    return Error{ErrorCode::kUnsupported, "the model reads tokens in an order of its own, which this backend has not",
+                 "--backend", "--backend cpu runs the model"};
   DLLM_CHECK_OK(impl->load_images(options));
   DLLM_CHECK_OK(impl->model->check());
   return LanguageModel(std::move(impl));
@@ -171,6 +175,7 @@ Expected<std::vector<float>> LanguageModel::logits(const std::vector<std::int32_
     step.plan.visible = {{0, range.end}};
     step.plan.causal_block = causal_block;
     step.plan.region = region;
+    if (!causal) lead_decided(desc, *cache, step.plan);
     step.request.logits = true;
     DLLM_TRY(const auto scores, impl_->checked(impl_->running.backend->forward({&step, 1})));
     result.insert(result.end(), scores.front().logits.begin(), scores.front().logits.end());

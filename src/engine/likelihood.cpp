@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "backend/lead.h"
 #include "base/try.h"
 
 namespace dllm {
@@ -47,6 +48,7 @@ SequenceStep step_of(const ModelDesc& desc, const MaskedText& text, KvCache* cac
     step.request.queries.push_back({static_cast<std::int32_t>(i), text.ids[at]});
   }
   step.cache = cache;
+  lead_decided(desc, *cache, step.plan);
   return step;
 }
 

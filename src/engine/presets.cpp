@@ -45,15 +45,6 @@ GenerateOptions swift() {
   return options;
 }
 
-bool refines_canvases(const ModelDesc& desc) { return desc.canvas.length > 0; }
-
-GenerateOptions settled() {
-  GenerateOptions options;
-  options.decoder = {"threshold"};
-  options.window = {"adaptive"};
-  return options;
-}
-
 }  // namespace
 
 const std::vector<Preset>& presets() {
@@ -65,8 +56,6 @@ const std::vector<Preset>& presets() {
       {{"frugal", "fewest rows: only masks and tokens just committed; for models as those of fast", frugal()},
        full_attention},
       {{"swift", "fewest passes: frugal, and of each run of masks one is drafted", swift()}, full_attention},
-      {{"settled", "for models that refine canvases: sure tokens are kept, canvases grow; not measured", settled()},
-       refines_canvases},
   };
   return all;
 }
@@ -84,9 +73,7 @@ Expected<GenerateOptions> with_preset(const GenerateOptions& given, const ModelD
   DLLM_TRY(const Preset* const preset, preset_named(given.preset));
   if (!preset->fits(desc))
     return Error{ErrorCode::kUsage,
-                 fmt::format("'{}' is for models that {}", given.preset,
-                             preset->fits == refines_canvases ? "refine canvases of random tokens"
-                                                              : "fill masks and attend to the whole canvas"),
+                 fmt::format("'{}' is for models that fill masks and attend to the whole canvas", given.preset),
                  "--preset", "leave it out, or give exact"};
   return on_top_of(preset->info.options, given);
 }

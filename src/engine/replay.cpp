@@ -109,6 +109,9 @@ Expected<void> check_mode_replay(const ModeConfig& mode, const CommitSchedule& s
   if (!schedule.passes.empty())
     return Error{ErrorCode::kUsage, "models of several modes do not revise tokens", "--replay",
                  "give a recording of such a model"};
+  if (mode.mode == DecodingMode::kSlots)
+    return Error{ErrorCode::kUnsupported, "how many passes a slot takes depends on predictions", "--replay",
+                 "replay answers of other models"};
   if (mode.mode != DecodingMode::kSelfSpeculation || mode.draft.draft_confidence == 0) return {};
   return Error{ErrorCode::kUsage, "how many passes such a draft takes depends on predictions", "--draft-confidence",
                "record drafts of one pass: leave the option out"};

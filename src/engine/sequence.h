@@ -14,6 +14,7 @@
 #include "decode/loop/denoiser.h"
 #include "decode/loop/mode_loop.h"
 #include "decode/loop/refiner.h"
+#include "decode/loop/slot_loop.h"
 #include "dllm/generate.h"
 #include "engine/answer_host.h"
 #include "engine/answer_length.h"
@@ -103,7 +104,8 @@ class Sequence {
   std::unique_ptr<KvCache> cache_, unconditional_, side_;
   std::vector<std::unique_ptr<KvCache>> branches_;  ///< of cache_, for decoders that have passes on branches
   /// Masks are filled, canvases refined, or one of several modes runs: the loops have the same calls.
-  using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>, std::unique_ptr<ModeLoop>>;
+  using Loop = std::variant<std::unique_ptr<Denoiser>, std::unique_ptr<Refiner>, std::unique_ptr<ModeLoop>,
+                            std::unique_ptr<SlotLoop>>;
   template <class F>
   auto in_loop(F call) const {
     return std::visit([&call](const auto& loop) { return call(*loop); }, loop_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <variant>
 
 #include "base/to_size.h"
 #include "base/try.h"
@@ -112,16 +113,20 @@ struct ModeStart {
   const CommitSchedule* replay;
 };
 
-Expected<std::unique_ptr<ModeLoop>> start_mode(const ModeStart& start, Canvas canvas, Method method, KvCache& cache) {
+using AnyModeLoop = std::variant<std::unique_ptr<ModeLoop>, std::unique_ptr<SlotLoop>>;
+
+Expected<AnyModeLoop> start_mode(const ModeStart& start, Canvas canvas, Method method, KvCache& cache) {
   DLLM_TRY(ModeLoopOptions options, mode_options(start.resolved, start.desc, start.latency));
   if (start.replay != nullptr) {
     DLLM_CHECK_OK(check_replay(start.desc, start.resolved, *method.decoder, *start.replay));
     DLLM_CHECK_OK(check_mode_replay(options.mode, *start.replay));
     options.replay = *start.replay;
   }
+  if (options.mode.mode == DecodingMode::kSlots)
+    return AnyModeLoop(std::make_unique<SlotLoop>(start.desc, std::move(canvas), std::move(options), cache));
   if (options.mode.mode != DecodingMode::kDiffusion) method.decoder.reset();
-  return std::make_unique<ModeLoop>(start.desc, std::move(canvas), std::move(method.decoder), std::move(options),
-                                    cache);
+  return AnyModeLoop(
+      std::make_unique<ModeLoop>(start.desc, std::move(canvas), std::move(method.decoder), std::move(options), cache));
 }
 
 /// Whether an autoregressive model answers without its drafter: the drafter changes no word, and rounds know neither
@@ -257,7 +262,8 @@ Expected<void> Sequence::begin_loop(Canvas canvas, const CommitSchedule* replay)
   DLLM_TRY(Method method, make_method(resolved, desc, host_.latency));
   if (!desc.modes.empty() && !needs_plain_steps(desc, resolved)) {
     const ModeStart start{desc, resolved, host_.latency, replay};
-    DLLM_TRY(loop_, start_mode(start, std::move(canvas), std::move(method), *cache_));
+    DLLM_TRY(AnyModeLoop loop, start_mode(start, std::move(canvas), std::move(method), *cache_));
+    std::visit([this](auto& one) { loop_ = std::move(one); }, loop);
     return {};
   }
   if (replay != nullptr) DLLM_CHECK_OK(begin_replay(desc, resolved, *replay, host_.second != nullptr, method.decoder));

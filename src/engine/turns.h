@@ -79,6 +79,7 @@ class SharedBackend final : public Backend {
   bool runs_branches() const override { return backend_.runs_branches(); }
   bool runs_soft_tokens() const override { return backend_.runs_soft_tokens(); }
   bool takes_embeddings() const override { return backend_.takes_embeddings(); }
+  bool runs_lead() const override { return backend_.runs_lead(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 

@@ -223,7 +223,7 @@ Expected<void> read_modes(const Metadata& metadata, ModelDesc& desc) {
     const auto known = std::ranges::find(decoding_modes(), name, &std::pair<std::string_view, DecodingMode>::first);
     if (known == decoding_modes().end())
       return Error{ErrorCode::kUnsupported, fmt::format("'{}' is no way of decoding that this build knows", name),
-                   std::string(kModesKey), "known: ar, diffusion, self-speculation"};
+                   std::string(kModesKey), "known: ar, diffusion, self-speculation, slots"};
     desc.modes.push_back(known->second);
   }
   return {};
@@ -292,7 +292,13 @@ Expected<void> check_whole(const Architecture& architecture, const Metadata& met
   if (!architecture.scales_rope && (desc.rope_scale != 1.f || desc.rope_yarn.factor != 1.f))
     return Error{ErrorCode::kUnsupported, "positions are scaled, which this architecture does not support",
                  keys.key("rope.scaling.type"), ""};
-  if (!desc.modes.empty() && (!desc.mask || desc.causal_block != 0 || desc.logit_shift != 0 || desc.canvas.length > 0))
+  const std::int32_t shift = desc.introspective ? 1 : 0;  // masks of these predict like all rows
+  const std::int32_t block = desc.introspective || desc.slot_length > 0 ? 1 : 0;
+  if (desc.has_mode(DecodingMode::kSlots) && (desc.slot_length < 1 || desc.modes.size() > 1))
+    return Error{ErrorCode::kUnsupported, "only a model with slots decodes by slots, and in no other way",
+                 std::string(kModesKey), "leave the key out"};
+  if (!desc.modes.empty() &&
+      (!desc.mask || desc.causal_block != block || desc.logit_shift != shift || desc.canvas.length > 0))
     return Error{ErrorCode::kUnsupported, "a model of several modes needs a mask token, and predicts masks in place",
                  std::string(kModesKey), "leave the key out if the model has one way of decoding"};
   if (architecture.names_mask && !metadata.find("tokenizer.ggml.mask_token_id"))
@@ -309,7 +315,8 @@ std::span<const std::pair<std::string_view, DecodingMode>> decoding_modes() {
   static constexpr std::pair<std::string_view, DecodingMode> kModes[] = {
       {"ar", DecodingMode::kAutoregressive},
       {"diffusion", DecodingMode::kDiffusion},
-      {"self-speculation", DecodingMode::kSelfSpeculation}};
+      {"self-speculation", DecodingMode::kSelfSpeculation},
+      {"slots", DecodingMode::kSlots}};
   return kModes;
 }
 

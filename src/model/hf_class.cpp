@@ -15,32 +15,17 @@
 namespace dllm {
 namespace {
 
-/// Models whose weights this build could read, and whose decoding it does not have. They would give words, but not
-/// theirs.
-struct RefusedModel {
+/// Models with the class of another one, which would give words as that one, but not theirs: the name of the repository
+/// or folder has one of these words.
+struct NamedModel {
   std::string_view hf_class;  ///< of config.json, or of its auto_map
-  /// In the name of the repository, where others have the class too; none: no other has it.
   std::vector<std::string_view> words;
-  std::string_view name, reason;
+  std::string_view architecture;
 };
 
-const std::vector<RefusedModel>& refused_models() {
-  static const std::vector<RefusedModel> all = {
-      {"WeDLMForCausalLM",
-       {},
-       "WeDLM",
-       "its masks are read after every decided token, those behind them included, and keep their own positions "
-       "(topological reordering, arXiv 2512.22737)"},
-      {"SDARForCausalLM",
-       {"i-dlm", "idlm"},
-       "I-DLM",
-       "its attention is causal, and a pass verifies a draft and predicts the next one (introspective strided "
-       "decoding, arXiv 2604.11035)"},
-      {"Qwen3ForCausalLM",
-       {"refusion"},
-       "ReFusion",
-       "it fills slots in any order, and each from left to right with masks behind (arXiv 2512.13586)"},
-  };
+const std::vector<NamedModel>& named_models() {
+  static const std::vector<NamedModel> all = {{"SDARForCausalLM", {"i-dlm", "idlm"}, "idlm"},
+                                              {"Qwen3ForCausalLM", {"refusion"}, "refusion"}};
   return all;
 }
 
@@ -64,20 +49,16 @@ bool names_word(const std::filesystem::path& path, std::string_view word) {
          });
 }
 
-Expected<void> refuse_known(const HfConfig& config, const std::vector<std::string>& classes) {
-  for (const RefusedModel& model : refused_models()) {
+/// nullptr: none of them.
+Expected<const Architecture*> find_named(const HfConfig& config, const std::vector<std::string>& classes) {
+  for (const NamedModel& model : named_models()) {
     if (std::ranges::find(classes, model.hf_class) == classes.end()) continue;
-    bool meant = model.words.empty();
     for (const std::string_view word : model.words) {
       DLLM_TRY(const bool named, is_named(config, word));
-      meant = meant || named;
+      if (named) return find_architecture(model.architecture);
     }
-    if (meant)
-      return Error{ErrorCode::kUnsupported, fmt::format("{} is not supported: {}", model.name, model.reason),
-                   config.file(),
-                   model.words.empty() ? "" : "if it is another model, give the folder a name without that word"};
   }
-  return {};
+  return static_cast<const Architecture*>(nullptr);
 }
 
 /// The classes of `auto_map` that transformers would load as a language model: "modeling_x.Class", also of another
@@ -134,18 +115,21 @@ Expected<bool> is_named(const HfConfig& config, std::string_view word) {
 }
 
 Expected<const Architecture*> find_hf_model(const HfConfig& config) {
-  DLLM_CHECK_OK(refuse_known(config, own_classes(config)));
   const Architecture* base = nullptr;
   std::vector<std::string> classes;
   if (config.contains("architectures")) {
     DLLM_TRY(const std::string name, config.architecture());
     classes = {name};
-    DLLM_CHECK_OK(refuse_known(config, classes));
-    DLLM_TRY(base, find_hf_architecture(name));
   } else {
     DLLM_TRY(base, find_type(config));
     classes.assign(base->hf_architectures.begin(), base->hf_architectures.end());
-    DLLM_CHECK_OK(refuse_known(config, classes));
+  }
+  for (const std::vector<std::string>& of : {own_classes(config), classes}) {
+    DLLM_TRY(const Architecture* const named, find_named(config, of));
+    if (named != nullptr) return named;
+  }
+  if (base == nullptr) {
+    DLLM_TRY(base, find_hf_architecture(classes.front()));
   }
   return find_own(config, base, classes);
 }

@@ -204,29 +204,25 @@ TEST(OwnCode, CountsWhereOnlyTheTypeIsNamed) {
   EXPECT_EQ(with("llama", "LlamaForCausalLM", ""), "llama");
   EXPECT_EQ(with("llama", "SeedDiffcoderForCausalLM", ""), "stable-diffcoder");
   EXPECT_NE(with("llama", "OtherForCausalLM", "").find("'OtherForCausalLM'"), std::string::npos);
-  EXPECT_NE(with("qwen2", "WeDLMForCausalLM", "").find("WeDLM is not supported"), std::string::npos);
+  EXPECT_EQ(with("qwen2", "WeDLMForCausalLM", ""), "wedlm");
   EXPECT_EQ(with("sdar", "", "owner/SDAR-4B"), "sdar");
-  EXPECT_NE(with("sdar", "", "owner/I-DLM-8B").find("I-DLM is not supported"), std::string::npos);
+  EXPECT_EQ(with("sdar", "", "owner/I-DLM-8B"), "idlm");
 }
 
 /// They would load as their bases and give words, but not theirs.
-TEST(RefusedModels, AreNamedWithTheReason) {
-  const auto error = [](const std::string& hf_class, const std::string& repository) {
+TEST(NamedModels, AreRecognizedByAWord) {
+  const auto name = [](const std::string& hf_class, const std::string& repository) {
     HfCheckpoint checkpoint = llama_as(hf_class);
     checkpoint.config["_name_or_path"] = repository;
-    return error_of(checkpoint);
+    const auto found = find_hf_model(HfConfig::of(checkpoint.config, "config.json"));
+    return found ? std::string((*found)->name) : found.error().message();
   };
-  for (const auto& [hf_class, repository, name, reason] :
-       {std::tuple<const char*, const char*, const char*, const char*>{"WeDLMForCausalLM", "", "WeDLM", "topological"},
-        {"SDARForCausalLM", "owner/I-DLM-8B", "I-DLM", "introspective"},
-        {"SDARForCausalLM", "owner/Qwen3_idlm", "I-DLM", "introspective"},
-        {"Qwen3ForCausalLM", "GSAI-ML/ReFusion", "ReFusion", "slots"}}) {
-    const std::string message = error(hf_class, repository);
-    EXPECT_NE(message.find(std::string(name) + " is not supported"), std::string::npos) << message;
-    EXPECT_NE(message.find(reason), std::string::npos) << message;
-  }
-  for (const char* repository : {"owner/SDAR-4B", "owner/widlmodel", "idlmx/SDAR"})
-    EXPECT_EQ(error("SDARForCausalLM", repository).find("I-DLM"), std::string::npos) << repository;
+  for (const char* repository : {"owner/I-DLM-8B", "owner/Qwen3_idlm"})
+    EXPECT_EQ(name("SDARForCausalLM", repository), "idlm") << repository;
+  EXPECT_EQ(name("Qwen3ForCausalLM", "GSAI-ML/ReFusion"), "refusion");
+  for (const char* repository : {"owner/SDAR-4B", "owner/widlmodel", "idlmx/SDAR", "owner/ReFusion"})
+    EXPECT_EQ(name("SDARForCausalLM", repository), "sdar") << repository;
+  EXPECT_EQ(name("Qwen3ForCausalLM", "owner/refusions"), "qwen3");
 }
 
 TEST(HfDescription, IsTheModelsWithoutTensorsAndTokenizer) {

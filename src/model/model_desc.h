@@ -70,8 +70,8 @@ struct CanvasDesc {
 
 /// What a model trained for several ways of decoding does with its one set of weights (Nemotron-Labs-Diffusion): one
 /// token after the other under a causal mask; blocks of masks that see themselves in both directions; or drafts of the
-/// second kind that the first verifies.
-enum class DecodingMode { kAutoregressive, kDiffusion, kSelfSpeculation };
+/// second kind that the first verifies. Models with slots (ModelDesc::slot_length) have one way, the last.
+enum class DecodingMode { kAutoregressive, kDiffusion, kSelfSpeculation, kSlots };
 
 /// A small diffusion model that drafts for an autoregressive one (DFlash, DFlash2, DSpark): it reads hidden states of
 /// its target for the positions that are decided, and a block of one known token and masks, and predicts the masks.
@@ -136,6 +136,15 @@ struct ModelDesc {
   std::int32_t causal_block = 0;
   /// 1 if row i-1 predicts the token at i (Dream, autoregressive models), else 0.
   std::int32_t logit_shift = 0;
+  /// Attention is causal in an order in which all decided tokens come before all masks, each at its own position: masks
+  /// see every decided token, also one behind them (WeDLM, arXiv 2512.22737).
+  bool decided_first = false;
+  /// Drafts are read and made by one causal pass: masks behind the tokens that it verifies predict the next ones, like
+  /// these shifted by one (I-DLM, arXiv 2604.11035). With modes `ar` and `self-speculation`.
+  bool introspective = false;
+  /// Runs of this many positions are chosen in any order, and each is filled from left to right; attention is causal in
+  /// the order in which they were filled (ReFusion, arXiv 2512.13586). 0: there are none.
+  std::int32_t slot_length = 0;
   BlockOrigin block_origin = BlockOrigin::kPromptEnd;
   std::int32_t block_length = 32;  ///< recommended decoding block
   bool soft_tokens = false;        ///< trained to read committed tokens as mixtures with the mask (DMax)

@@ -28,6 +28,9 @@ Architecture a2d_qwen3_architecture();
 Architecture a2d_qwen2_architecture();
 Architecture a2d_llama_architecture();
 Architecture stable_diffcoder_architecture();
+Architecture wedlm_architecture();
+Architecture idlm_architecture();
+Architecture refusion_architecture();
 
 bool is_left_out(const Architecture& architecture, std::string_view hf_name) {
   // Buffers that transformers stores, or stored in earlier versions: frequencies and tables of RoPE, numbers of
@@ -64,6 +67,9 @@ const std::vector<Architecture>& architectures() {
       a2d_qwen2_architecture(),
       a2d_llama_architecture(),
       stable_diffcoder_architecture(),
+      wedlm_architecture(),
+      idlm_architecture(),
+      refusion_architecture(),
   };
   return all;
 }

@@ -42,6 +42,7 @@ std::vector<ShapeToken> qwen_tokens(std::int64_t mask = 0, std::string_view text
 std::vector<ShapeToken> sdar_tokens() { return qwen_tokens(151669, "<|MASK|>"); }
 std::vector<ShapeToken> fast_dllm_tokens() { return qwen_tokens(151665, "|<MASK>|"); }
 std::vector<ShapeToken> a2d_tokens() { return qwen_tokens(151669, "<|mask|>"); }
+std::vector<ShapeToken> refusion_tokens() { return qwen_tokens(151670, "<|MASK|>"); }
 std::vector<ShapeToken> a2d_llama_tokens() {
   std::vector<ShapeToken> tokens = llama3_tokens();
   tokens.push_back({"mask", 128256, "<|mask|>"});
@@ -320,6 +321,24 @@ constexpr std::string_view kStableDiffcoder8b = R"({
   "intermediate_size": 14336, "vocab_size": 155136, "max_position_embeddings": 8192, "rms_norm_eps": 1e-6,
   "rope_theta": 500000.0, "tie_word_embeddings": false})";
 
+constexpr std::string_view kWedlm8b = R"({
+  "architectures": ["WeDLMForCausalLM"], "qk_norm": true, "attention_bias": false,
+  "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+  "intermediate_size": 12288, "vocab_size": 151936, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
+  "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kIdlm8b = R"({
+  "architectures": ["SDARForCausalLM"], "_name_or_path": "I-DLM-8B",
+  "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+  "intermediate_size": 12288, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
+  "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
+constexpr std::string_view kRefusion8b = R"({
+  "architectures": ["Qwen3ForCausalLM"], "_name_or_path": "ReFusion",
+  "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+  "intermediate_size": 12288, "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6,
+  "rope_theta": 1000000.0, "tie_word_embeddings": false})";
+
 }  // namespace
 
 const std::vector<ModelShape>& model_shapes() {
@@ -348,6 +367,9 @@ const std::vector<ModelShape>& model_shapes() {
        qwen_tokens(151665, "<|mask|>")},
       {"stable-diffcoder-8b", "Stable-DiffCoder-8B, the dimensions of Seed-Coder-8B", kStableDiffcoder8b, "seed-coder",
        diffcoder_tokens()},
+      {"wedlm-8b", "WeDLM-8B, the dimensions of Qwen3-8B", kWedlm8b, "qwen2", qwen_tokens(151665, "<|mask|>")},
+      {"idlm-8b", "I-DLM-8B, the dimensions of Qwen3-8B", kIdlm8b, "qwen2", sdar_tokens()},
+      {"refusion-8b", "ReFusion, the dimensions of Qwen3-8B", kRefusion8b, "qwen2", refusion_tokens()},
       {"qwen2.5-7b", "Qwen2.5-7B, the autoregressive counterpart", kQwen25_7b, "qwen2", qwen_tokens()},
       {"qwen3-4b", "Qwen3-4B, the autoregressive counterpart", kQwen3_4b, "qwen2", qwen_tokens()},
       {"qwen3-30b-a3b", "Qwen3-30B-A3B, the autoregressive counterpart", kQwen3_30b, "qwen2", qwen_tokens()},

@@ -28,10 +28,11 @@ std::int64_t parameters(const ModelSource& source) {
 TEST(Shape, ParameterCountsAreThePublishedOnes) {
   // Numbers of the model cards; shapes of our own have none to be compared with.
   const std::map<std::string_view, std::int64_t> published = {
-      {"llada-8b", 8'015'581'184},        {"llada-1.5", 8'015'581'184}, {"dream-7b", 7'615'616'512},
-      {"llama-3-8b", 8'030'261'248},      {"rnd1-30b", 30'532'122'624}, {"sdar-1.7b", 1'720'574'976},
-      {"sdar-4b", 4'022'468'096},         {"sdar-8b", 8'190'735'360},   {"fast-dllm-v2-1.5b", 1'543'714'304},
-      {"fast-dllm-v2-7b", 7'615'616'512}, {"qwen2.5-7b", 7'615'616'512}};
+      {"llada-8b", 8'015'581'184},        {"llada-1.5", 8'015'581'184},  {"dream-7b", 7'615'616'512},
+      {"llama-3-8b", 8'030'261'248},      {"rnd1-30b", 30'532'122'624},  {"sdar-1.7b", 1'720'574'976},
+      {"sdar-4b", 4'022'468'096},         {"sdar-8b", 8'190'735'360},    {"fast-dllm-v2-1.5b", 1'543'714'304},
+      {"fast-dllm-v2-7b", 7'615'616'512}, {"qwen2.5-7b", 7'615'616'512}, {"wedlm-8b", 8'190'735'360},
+      {"idlm-8b", 8'190'735'360},         {"refusion-8b", 8'190'735'360}};
   // Cards that round: 7.36 and 16.26 billion (model cards of LLaDA-MoE and LLaDA2.0-mini).
   EXPECT_NEAR(static_cast<double>(parameters(source_of("llada-moe-7b"))), 7.36e9, 0.01e9);
   EXPECT_NEAR(static_cast<double>(parameters(source_of("llada2-mini"))), 16.3e9, 0.06e9);

@@ -363,7 +363,7 @@ Expected<ModelSource> source_from_hf(const std::string& directory) {
   DLLM_CHECK_OK(mark_permuted(*architecture, source));
   ModelDesc defaults;
   architecture->set_defaults(defaults);
-  if (!defaults.modes.empty()) {
+  if (defaults.has_mode(DecodingMode::kDiffusion)) {
     DLLM_TRY(Adapter adapter, add_draft_adapter(directory, *architecture, source.metadata, source.tensors));
     source.files.insert(source.files.end(), adapter.files.begin(), adapter.files.end());
     owner->adapter = std::move(adapter.owner);

@@ -52,6 +52,8 @@ void put_plan(WireWriter& to, const StepPlan& plan) {
     to.put(shadow.row.position).put(shadow.row.token);
     put_ranges(to, shadow.visible);
   });
+  put_ranges(to, plan.lead);
+  put_ranges(to, plan.apart);
 }
 
 /// Reads plans, and refuses what the loop would not make.
@@ -77,6 +79,9 @@ class PlanReader {
       if (shadow.visible.empty()) from_.fail();
     });
     check_ascending(plan.shadows, [](const ShadowRow& shadow) { return shadow.row.position; });
+    get_ranges(from_, plan.lead);
+    get_ranges(from_, plan.apart);
+    if (!plan.lead.empty() && plan.causal_block != 1) from_.fail();
     check_ascending(plan.scored, [](std::int32_t index) { return index; });
     for (const PlanRow& row : plan.rows) check_token(row.token, plan.region);
     const bool outside = !plan.scored.empty() && plan.scored.back() >= plan.row_count();

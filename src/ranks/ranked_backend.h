@@ -26,6 +26,7 @@ class RankedBackend final : public Backend {
   const ModelDesc& desc() const override { return own_->desc(); }
   bool runs_shadows() const override { return own_->runs_shadows(); }
   bool runs_branches() const override { return own_->runs_branches(); }
+  bool runs_lead() const override { return own_->runs_lead(); }
   /// Errors: of any rank; those of Communicator; kUsage (a child of fork()).
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   /// After an error of Communicator, all further calls fail with it. Errors: also kResource, for a cache of another

@@ -23,6 +23,7 @@ RegroupingBackend::RegroupingBackend(Group first, Maker maker)
     : desc_(first.backend->desc()),
       shadows_(first.backend->runs_shadows()),
       branches_(first.backend->runs_branches()),
+      lead_(first.backend->runs_lead()),
       maker_(std::move(maker)),
       current_(std::move(first.backend)),
       facts_(first.facts) {

@@ -51,6 +51,7 @@ class RegroupingBackend final : public Backend, public RankGroups {
   const ModelDesc& desc() const override { return desc_; }
   bool runs_shadows() const override { return shadows_; }
   bool runs_branches() const override { return branches_; }
+  bool runs_lead() const override { return lead_; }
   /// Errors: those of RankedBackend; kResource (there is no group now).
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
@@ -76,7 +77,7 @@ class RegroupingBackend final : public Backend, public RankGroups {
   void wait(const std::stop_token& stop, double seconds);
 
   const ModelDesc desc_;
-  const bool shadows_, branches_;
+  const bool shadows_, branches_, lead_;
   Maker maker_;
   std::unique_ptr<RankedBackend> current_;  ///< by the thread whose turn it is
   GroupFacts facts_;                        ///< likewise

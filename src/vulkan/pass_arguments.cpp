@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "backend/lead.h"
 #include "base/to_size.h"
 #include "base/try.h"
 #include "cpu/embedding.h"
@@ -37,6 +38,10 @@ PassSize size_of_pass(std::span<const SequenceStep> batch, const ScoredRows& sco
     for (const PositionRange& range : step.plan.visible) size.visible += range.size();
     for (const ShadowRow& shadow : step.plan.shadows)
       for (const PositionRange& range : shadow.visible) size.visible += range.size();
+    for (const PlanRow& row : step.plan.rows)
+      if (!step.plan.lead.empty() && !leads(step.plan, row.position))
+        for (const PositionRange& range : seen_behind_lead(step.plan, row.position, step.plan.visible))
+          size.visible += range.size();
   }
   return size;
 }
@@ -147,9 +152,10 @@ void PassArguments::fill_rows(std::span<const SequenceStep> batch) {
     const std::int64_t block = plan.causal_block;
     constexpr std::int64_t kAll = std::numeric_limits<std::int32_t>::max();
     const std::uint32_t region = plan.region == Region::kCanvas ? kOfCanvas : 0;
-    const auto add = [&](const PlanRow& one, std::pair<std::int32_t, std::int32_t> seen, std::uint32_t kind) {
-      // j/B <= i/B means j < (i/B + 1) B.
-      const std::int64_t limit = block > 0 ? std::min(kAll, (one.position / block + 1) * block) : kAll;
+    const auto add = [&](const PlanRow& one, std::pair<std::int32_t, std::int32_t> seen, std::uint32_t kind,
+                         bool behind = false) {
+      // j/B <= i/B means j < (i/B + 1) B. What a row behind the lead sees is listed for it alone.
+      const std::int64_t limit = block > 0 && !behind ? std::min(kAll, (one.position / block + 1) * block) : kAll;
       const std::int64_t first = block > 0 ? one.position / block * block : plan.rows.front().position;
       *row++ = {static_cast<VulkanKvCache&>(*step.cache).address(),
                 one.position,
@@ -159,9 +165,21 @@ void PassArguments::fill_rows(std::span<const SequenceStep> batch) {
                 seen.second,
                 kind};
     };
-    const auto seen = fill_tiles(plan.visible);
-    for (const PlanRow& one : plan.rows) add(one, seen, region);
-    for (const ShadowRow& shadow : plan.shadows) add(shadow.row, fill_tiles(shadow.visible), region | kIsShadow);
+    const bool ordered = !plan.lead.empty();
+    const auto behind = [&](const PlanRow& one, std::span<const PositionRange> visible, std::uint32_t kind) {
+      add(one, fill_tiles(seen_behind_lead(plan, one.position, visible)), kind, true);
+    };
+    const auto seen = fill_tiles(ordered ? plan.lead : plan.visible);
+    for (const PlanRow& one : plan.rows)
+      if (!ordered || leads(plan, one.position))
+        add(one, seen, region);
+      else
+        behind(one, plan.visible, region);
+    for (const ShadowRow& shadow : plan.shadows)
+      if (ordered)
+        behind(shadow.row, shadow.visible, region | kIsShadow);
+      else
+        add(shadow.row, fill_tiles(shadow.visible), region | kIsShadow);
   }
 }
 

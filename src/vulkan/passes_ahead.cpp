@@ -22,7 +22,7 @@ bool same_setting(const SequenceStep& step, const SequenceStep& last) {
   const StepPlan &a = step.plan, &b = last.plan;
   return a.visible == b.visible && a.causal_block == b.causal_block && a.region == b.region && a.mixtures.empty() &&
          a.hidden.empty() && a.shadows.empty() && a.given.empty() && a.groups.empty() && a.columns == b.columns &&
-         !step.guidance && same_request(step.request, last.request);
+         a.lead.empty() && !step.guidance && same_request(step.request, last.request);
 }
 
 }  // namespace

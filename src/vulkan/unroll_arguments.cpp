@@ -13,7 +13,7 @@ namespace {
 
 bool is_plain(const StepPlan& plan) {
   return plan.region == Region::kContext && plan.mixtures.empty() && plan.hidden.empty() && plan.shadows.empty() &&
-         plan.given.empty() && plan.groups.empty() && plan.columns == 0;
+         plan.given.empty() && plan.groups.empty() && plan.columns == 0 && plan.lead.empty();
 }
 
 /// Rules that say only what is never chosen.

@@ -119,6 +119,7 @@ class DeviceBackend final : public VulkanBackend {
   bool runs_shadows() const override { return true; }
   bool runs_branches() const override { return true; }
   bool runs_soft_tokens() const override { return true; }
+  bool runs_lead() const override { return true; }
   const std::string& device() const override { return device_->facts().name; }
   std::string_view arithmetic() const override { return operators_.arithmetic().halves ? "f16" : "exact"; }
   const std::string& rounding() const override { return rounding_; }

@@ -45,8 +45,9 @@ DecoderEntry threshold_decoder() {
              "threshold", "every position above a confidence, at least the best (dInfer)", threshold_rows(),
              [](const ThresholdOptions& options, const MethodContext&) { return std::make_unique<Threshold>(options); })
       .always({.stateless = true})
-      .standard_for(
-          "", [](const ModelDesc& desc) { return desc.mask.has_value() && desc.modes.empty() && !desc.soft_tokens; });
+      .standard_for("", [](const ModelDesc& desc) {
+        return desc.mask.has_value() && desc.modes.empty() && !desc.soft_tokens && !desc.decided_first;
+      });
 }
 
 }  // namespace dllm

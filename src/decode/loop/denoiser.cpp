@@ -6,6 +6,7 @@
 #include <cassert>
 #include <utility>
 
+#include "backend/lead.h"
 #include "base/to_size.h"
 #include "base/try.h"
 #include "decode/decoder/reviser.h"
@@ -207,6 +208,7 @@ void Denoiser::send(PositionRange window) {
       if (row.position < canvas_.answer_begin()) row.token = canvas_.mask();
     for (ShadowRow& shadow : unconditional.plan.shadows)
       if (shadow.row.position < canvas_.answer_begin()) shadow.row.token = canvas_.mask();
+    lead_decided(desc_, *unconditional_, unconditional.plan);
     prepared_[0].guidance = Guidance{1, options_.cfg_scale};
     prepared_.push_back(std::move(unconditional));
   }
@@ -229,6 +231,7 @@ StepPlan Denoiser::plan(PositionRange window) {
   soft_masks_.mix_into(plan, canvas_);
   add_soft_tokens(plan);
   add_shadows(canvas_, desc_.logit_shift, pass_, plan);
+  lead_decided(desc_, cache_, plan);
   return plan;
 }
 

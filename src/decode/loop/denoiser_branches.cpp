@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "backend/lead.h"
 #include "decode/loop/denoiser.h"
 
 namespace dllm {
@@ -96,6 +97,7 @@ void Denoiser::add_guesses() {
                                    .ahead = cursor_.ahead(),
                                    .spare_front = front_.spares_row(pass, window, false)},
                                   pass);
+    lead_decided(desc_, branch, plan);
     ScoreRequest asked = request(canvas, pass, plan.scored.size(), counters_.steps + ahead);
     prepared_.push_back({&branch, std::move(plan), std::move(asked), std::nullopt});
     guesses_.expect(canvas);
@@ -125,6 +127,7 @@ void Denoiser::add_variants() {
     branch.follow(cache_, prepared_[0].plan.rows);
     StepPlan plan = variant_plan(prepared_[0].plan, canvas, branch, window, sources);
     planner_.ask_rows(pass.wanted, pass.wanted, plan, pass);
+    lead_decided(desc_, branch, plan);
     ScoreRequest asked = request(canvas, pass, plan.scored.size(), counters_.steps);
     prepared_.push_back({&branch, std::move(plan), std::move(asked), std::nullopt});
     variant_passes_.push_back(std::move(pass));

@@ -19,8 +19,8 @@ bool show_the_same(const Canvas& one, const Canvas& other) {
 bool compute_the_same(const SequenceStep& one, const SequenceStep& other) {
   const StepPlan &a = one.plan, &b = other.plan;
   return a.rows == b.rows && a.visible == b.visible && a.causal_block == b.causal_block && a.scored == b.scored &&
-         a.region == b.region && a.mixtures.empty() && b.mixtures.empty() && a.shadows.empty() && b.shadows.empty() &&
-         one.request.step == other.request.step && one.request.rules == other.request.rules &&
+         a.lead == b.lead && a.region == b.region && a.mixtures.empty() && b.mixtures.empty() && a.shadows.empty() &&
+         b.shadows.empty() && one.request.step == other.request.step && one.request.rules == other.request.rules &&
          one.request.queries.empty() && other.request.queries.empty();
 }
 

@@ -28,6 +28,11 @@ bool ModeLoop::drafts_by_other() const {
   return desc_.drafted.block > 0 && options_.mode.mode == DecodingMode::kSelfSpeculation;
 }
 
+/// Whether a causal pass makes the next draft beside what it verifies.
+bool ModeLoop::drafts_inside() const {
+  return desc_.introspective && options_.mode.mode == DecodingMode::kSelfSpeculation;
+}
+
 bool ModeLoop::finished() const { return canvas_.masked_count() == 0 || (stop_ && !options_.exact_length); }
 
 /// From the known token at read_ on. A round predicts one position beyond its block, a block of masks fills itself.
@@ -36,9 +41,15 @@ void ModeLoop::begin_block() {
   Position rows = 1;
   if (options_.mode.mode == DecodingMode::kSelfSpeculation) rows = window_.next(rest - 1, read_ + 1);
   if (options_.mode.mode == DecodingMode::kDiffusion) rows = std::min(rest, options_.block_length);
+  if (drafts_inside()) {
+    const Position width = rows;
+    rows = std::min(rest - 1, 1 + static_cast<Position>(made_.size()));
+    masks_ = std::min(width - 1, rest - 1 - rows);
+  }
   block_ = {read_, read_ + rows};
   draft_.assign(to_size(rows), canvas_.mask());
   draft_.front() = canvas_.token(read_);
+  for (std::size_t i = 1; drafts_inside() && i < draft_.size(); ++i) draft_[i] = made_[i - 1];
   block_step_ = 0;
   block_masks_ = canvas_.masked_count(block_);
 }
@@ -119,10 +130,15 @@ StepPlan ModeLoop::causal_plan() const {
   StepPlan plan;
   plan.region = Region::kContext;
   plan.causal_block = 1;
-  plan.visible = {{0, rows.end}};
+  const Position end = rows.end + (prompt ? 0 : masks_);
+  plan.visible = {{0, end}};
   for (Position p = rows.begin; p < rows.end; ++p) {
     plan.rows.push_back({p, verifies ? draft_[to_size(p - rows.begin)] : canvas_.token(p)});
     if (verifies || p + 1 == rows.end) plan.scored.push_back(p - rows.begin);
+  }
+  for (Position p = rows.end; p < end; ++p) {
+    plan.rows.push_back({p, canvas_.mask()});
+    plan.scored.push_back(p - rows.begin);
   }
   return plan;
 }
@@ -232,11 +248,24 @@ Expected<void> ModeLoop::append(std::span<const RowScore> rows, DenoiseStep& ste
     if (replay_ ? replay_->pass_of(place + 1) != pass_index() : draft_[next] != token) break;
   }
   read_ = verified ? range.begin + accepted : range.end;
-  if (read_ < range.end) cache_.invalidate({read_, range.end});
-  if (verified) counters_.rounds += 1, counters_.round_tokens += accepted;
+  const bool whole = accepted == block_.size() && !ended;
+  make_drafts(whole ? rows.subspan(to_size(block_.size())) : std::span<const RowScore>());
+  if (read_ < range.end + masks_) cache_.invalidate({read_, range.end + masks_});
+  if (verified || masks_ > 0) counters_.rounds += 1, counters_.round_tokens += accepted;
+  masks_ = 0;
   if (block_.size() > 0) window_.observe(block_.size(), accepted, ended);
   block_ = {read_, read_};
   return {};
+}
+
+/// The next draft, from the masks behind one that was right throughout; it ends in front of what is not sure enough.
+void ModeLoop::make_drafts(std::span<const RowScore> masks) {
+  made_.clear();
+  if (!drafts_inside() || block_.size() == 0) return;
+  for (const RowScore& row : masks) {
+    if (row.token < 0 || row.confidence < options_.mode.draft.draft_cut) return;
+    made_.push_back(row.token);
+  }
 }
 
 /// Reads a pass over a draft: what is sure enough is kept, and the surest at least.

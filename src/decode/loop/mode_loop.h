@@ -45,7 +45,8 @@ struct ModeLoopOptions {
 ///    (Decoder::drafts()) are forwarded causally too, and what is right of them is finished then;
 ///  - `self-speculation` lets such passes draft a block, and forwards the draft causally: the predictions of that pass
 ///    are ar's own as far as the draft agrees with them, and so is the first one after it. They are appended, and the
-///    rows of the others are forgotten.
+///    rows of the others are forgotten. Of introspective models (I-DLM) such a pass also makes the next draft: masks
+///    follow the draft that it verifies, and what they predict is used if all of that draft was right.
 ///
 /// Self-speculation appends what ar would, token for token: a row's result does not depend on the other rows of its
 /// pass, and causal draws are keyed by seed and position alone. Drafts draw with the noise of the position that they
@@ -81,6 +82,8 @@ class ModeLoop {
   DecodeContext context() const;
   StepPlan causal_plan() const;
   Position unread_prompt() const;
+  bool drafts_inside() const;
+  void make_drafts(std::span<const RowScore> masks);
   StepPlan draft_plan() const;
   ScoreRequest causal_request() const;
   ScoreRequest draft_request() const;
@@ -104,6 +107,8 @@ class ModeLoop {
   Position read_ = 0;           ///< positions before it are in the cache as causal passes left them
   PositionRange block_{0, 0};   ///< rows of the present round or block; empty: none has begun
   std::vector<TokenId> draft_;  ///< tokens of the block, the mask where nothing is drafted
+  Position masks_ = 0;          ///< rows behind the block that make the next draft in the same pass
+  std::vector<TokenId> made_;   ///< what they predicted, for the positions behind the token at read_
   bool drafting_ = false;       ///< the present pass sees its block in both directions
   DenoisePass pass_;            ///< what it predicts, if so, or if it reads the decoder's drafts
   std::vector<Edit> checked_;   ///< these drafts; empty: it reads none

@@ -52,7 +52,7 @@ class PassPlanner {
   /// The row that predicts a position. Position 0 has no row before it and predicts itself (Dream).
   Position source_of(Position position) const;
   bool keeps_front() const { return policy_->keeps_front(); }
-  std::int32_t causal_block() const { return desc_.causal_block; }
+  const ModelDesc& desc() const { return desc_; }
 
  private:
   PassPlanner(const PassPlanner& other, std::unique_ptr<CachePolicy> policy)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/lead.h"
 #include "base/to_size.h"
 #include "base/try.h"
 
@@ -52,8 +53,9 @@ void RefreshPath::launch(const DecodeContext& context, Reviser& reviser, const P
   SecondPath::Launch launch = launch_of(refresh, planner, canvas);
   std::vector<Position> rows;
   for (const PlanRow& row : launch.step.plan.rows) rows.push_back(row.position);
-  launch.step.plan.causal_block = planner.causal_block();
+  launch.step.plan.causal_block = planner.desc().causal_block;
   launch.step.plan.visible = visible_to(rows, cache, refresh.sees_window ? end : context.window.begin);
+  lead_decided(planner.desc(), cache, launch.step.plan);
   launch.step.request.rng = context.rng;
   launch.step.request.step = context.step;
   launch.step.request.rules = rules_;

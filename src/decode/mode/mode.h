@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/types.h"
@@ -21,10 +23,17 @@ struct DraftOptions {
   std::string draft_latency = "auto";
 };
 
+struct SlotOptions {
+  double slot_threshold = 0.9;                ///< of a slot's first token, above which the slot is chosen
+  double token_threshold = 0.9;               ///< above which a token behind it stands
+  std::optional<std::int32_t> slot_length{};  ///< absent: the model's
+};
+
 /// Which way a model trained for several decodes.
 struct ModeConfig {
   DecodingMode mode = DecodingMode::kAutoregressive;
   DraftOptions draft{};  ///< of self-speculation
+  SlotOptions slots{};
 };
 
 }  // namespace dllm

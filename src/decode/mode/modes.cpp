@@ -1,4 +1,4 @@
-// The ways of decoding of models that were trained for several (Nemotron-Labs-Diffusion). ModeLoop runs them.
+// The ways of decoding of models that were trained for several (Nemotron-Labs-Diffusion, I-DLM). ModeLoop runs them.
 #include <algorithm>
 
 #include "decode/registry.h"
@@ -41,19 +41,36 @@ ModeEntry plain_mode(std::string name, std::string meaning, DecodingMode mode, s
 }
 
 constexpr double kWidestDraft = 512;
+constexpr Position kInsideDraft = 4;  ///< of I-DLM's published configuration
+
+auto inside_width(Position DraftOptions::* width) {
+  return [width](const DraftOptions& own, const ModelDesc& desc, const MethodContext&) {
+    return OptionValue(std::int64_t{desc.introspective ? kInsideDraft : own.*width});
+  };
+}
+
+/// Introspective models draft in the pass that verifies.
+Expected<void> of_a_pass_of_its_own(const DraftOptions& o, const ModelDesc& desc) {
+  if (!desc.introspective || (o.draft_confidence == 0 && o.draft_objective == DraftObjective::kAcceptance)) return {};
+  return Error{ErrorCode::kUsage, "the model drafts in the pass that verifies, so no pass of a draft can be chosen", "",
+               "leave --draft-confidence and --draft-objective out"};
+}
 
 OptionRows<DraftOptions> draft_option_rows() {
   using O = DraftOptions;
   return {
-      option("draft_min", &O::draft_min, 2, kWidestDraft, "positions", "narrowest draft, its known first token too"),
+      option("draft_min", &O::draft_min, 2, kWidestDraft, "positions", "narrowest draft, its known first token too")
+          .otherwise("8; 4 for models that draft in the pass that verifies", inside_width(&O::draft_min)),
       option("draft_max", &O::draft_max, 2, kWidestDraft, "positions", "widest draft; a drafter's block bounds it too")
           .flag("--spec-draft-n-max")
+          .otherwise("32; 4 for models that draft in the pass that verifies", inside_width(&O::draft_max))
           .checked([](const O& o, const ModelDesc&) -> Expected<void> {
             if (o.draft_min <= o.draft_max) return {};
             return Error{ErrorCode::kUsage, "the widest draft is narrower than --draft-min", "", ""};
           }),
       option("draft_confidence", &O::draft_confidence, 0, 1, "",
-             "a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass"),
+             "a pass of the draft keeps tokens of this confidence, at least one; 0: all, in one pass")
+          .checked(of_a_pass_of_its_own),
       option("draft_cut", &O::draft_cut, 0, 1, "",
              "the draft ends in front of a token that is less sure than this; the answer is the same")
           .flag("--spec-draft-conf-min"),
@@ -65,7 +82,31 @@ OptionRows<DraftOptions> draft_option_rows() {
           .only("with --draft-objective rate", [](const O& o) { return o.draft_objective == DraftObjective::kRate; })};
 }
 
+/// Defaults of generate_refusion() in ReFusion's repository.
+OptionRows<SlotOptions> slot_option_rows() {
+  using O = SlotOptions;
+  return {option("slot_threshold", &O::slot_threshold, 0, 2, "",
+                 "slots whose first token is surer than this are filled next, at least the surest"),
+          option("token_threshold", &O::token_threshold, 0, 2, "",
+                 "tokens of a slot stand up to the first that is not surer than this"),
+          option("slot_length", &O::slot_length, 1, kMostPositions, "positions", "of a slot")
+              .otherwise("the model's", [](const O&, const ModelDesc& desc, const MethodContext&) {
+                return OptionValue(std::int64_t{desc.slot_length});
+              })};
+}
+
 }  // namespace
+
+ModeEntry slots_mode() {
+  return declare_method<ModeConfig>(
+             "slots", "runs of positions in any order, each filled from left to right and verified", slot_option_rows(),
+             [](const SlotOptions& options, const MethodContext&) {
+               return std::make_unique<ModeConfig>(ModeConfig{DecodingMode::kSlots, {}, options});
+             })
+      .not_read(replaced({"decoder"}))
+      .only_for(trained_for(DecodingMode::kSlots))
+      .standard_for("for models with slots", best_of(DecodingMode::kSlots));
+}
 
 ModeEntry autoregressive_mode() {
   return plain_mode("ar", "one token after the other", DecodingMode::kAutoregressive,

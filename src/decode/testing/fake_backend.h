@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/lead.h"
 #include "base/rng.h"
 
 namespace dllm::test {
@@ -21,6 +22,7 @@ class FakeBackend : public Backend {
   bool runs_shadows() const override { return true; }
   bool runs_branches() const override { return true; }
   bool runs_soft_tokens() const override { return true; }
+  bool runs_lead() const override { return true; }
 
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override {
     return std::unique_ptr<KvCache>(std::make_unique<Cache>(capacity));
@@ -82,7 +84,12 @@ class FakeBackend : public Backend {
   }
 
   static bool sees(const StepPlan& plan, Position i, Position j, const ShadowRow* shadow = nullptr) {
-    if (plan.causal_block > 0 && j / plan.causal_block > i / plan.causal_block) return false;
+    const bool first = leads(plan, j), own = shadow == nullptr && leads(plan, i);
+    if (own && !first) return false;
+    const bool ordered = first && !own;  // before the row, whatever their positions are
+    for (const PositionRange& range : plan.apart)
+      if (!ordered && !own && range.contains(i) && !range.contains(j)) return false;
+    if (!ordered && plan.causal_block > 0 && j / plan.causal_block > i / plan.causal_block) return false;
     for (const PositionRange& range : shadow ? shadow->visible : plan.visible)
       if (range.contains(j)) return true;
     return false;

@@ -27,7 +27,7 @@ WindowEntry block_window() {
              "block", "the first block that has a mask", OptionRows<NoOptions>{},
              [](const NoOptions&, const MethodContext& context) { return std::make_unique<BlockWindow>(context); })
       .always({.whole_blocks = true})
-      .standard_for("", [](const ModelDesc&) { return true; });
+      .standard_for("", [](const ModelDesc& desc) { return !desc.decided_first; });
 }
 
 }  // namespace dllm

@@ -49,7 +49,9 @@ WindowEntry sliding_window() {
   return declare_method<Window>("sliding", "one block's length from the first mask", sliding_rows(),
                                 [](const SlidingOptions& options, const MethodContext& context) {
                                   return std::make_unique<SlidingWindow>(options, context);
-                                });
+                                })
+      .standard_for("for models whose masks see all decided tokens (WeDLM)",
+                    [](const ModelDesc& desc) { return desc.decided_first; });
 }
 
 }  // namespace dllm
