@@ -3,7 +3,7 @@
 
     scripts/reproduce.py [--forms FORM ...] [--cached] [--keep FOLDER]
 
-FORMS are those of make release: deb, tarball, aarch64, wheels, wasm, windows; without --forms, deb and tarball.
+Without --forms, all of make release (RELEASE_FORMS of the Makefile), which takes an hour and more.
 Both builds are of the last commit, from scratch and without the compilers' caches. --cached allows the cache: objects are
 then the same by construction, and what is compared are the libraries, the linking and the packing. Changes that are not
 committed are not built.
@@ -13,13 +13,20 @@ import argparse
 import hashlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FORMS = ("deb", "tarball", "aarch64", "wheels", "wasm", "windows")
 FOLDERS = ("one", "the-other/in-a-deeper-folder")
+
+
+def forms_of(makefile: str) -> list[str]:
+    found = re.search(r"^RELEASE_FORMS \?= (.+)$", makefile, re.M)
+    if found is None:
+        sys.exit("reproduce: the Makefile has no RELEASE_FORMS")
+    return found[1].split()
 
 
 def build(folder: pathlib.Path, forms: list[str], cached: bool) -> dict[str, str]:
@@ -42,7 +49,8 @@ def compare(one: dict[str, str], other: dict[str, str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--forms", nargs="+", default=["deb", "tarball"], choices=FORMS)
+    forms = forms_of((ROOT / "Makefile").read_text())
+    parser.add_argument("--forms", nargs="+", default=forms, choices=forms)
     parser.add_argument("--cached", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, help="where the two folders are, and stay")
     arguments = parser.parse_args()

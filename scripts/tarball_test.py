@@ -71,17 +71,20 @@ class Contents(unittest.TestCase):
                 each.mkdir(parents=True)
             library.touch()
             (root / "usr/share/doc/libssl-dev/copyright").write_text("notice")
+            (info / "libfmt-dev.list").write_text("/.\n")
             (info / "libssl-dev.list").write_text("/.\n/usr\n/usr/lib\n/usr/lib/libssl.a\n")
-            (info.parent / "status").write_text("Package: libssl-dev\nStatus: install ok installed\nMaintainer: x\nArchitecture: all\n"
-                                                "Source: openssl (9.8)\nVersion: 9.8+b1\nDescription: x\n\n")
+            state = "Status: install ok installed\nMaintainer: x\nArchitecture: all\nDescription: x\n"
+            (info.parent / "status").write_text(f"Package: libssl-dev\n{state}Source: openssl (9.8)\nVersion: 9.8+b1\n\n"
+                                                f"Package: libfmt-dev\n{state}Source: fmtlib\nVersion: 9.1\n\n")
             self.assertEqual(components.package_of(str(library), place), ("libssl-dev", place))
             self.assertEqual(components.package_of("/bin/dash", place), ("dash", components.HERE))
             with self.assertRaisesRegex(components.Failure, "no package owns it"):
                 components.package_of(str(root / "usr/lib/other.a"), place)
-            head = f"Archive member included x\n{library}(a.o)\n x\n\nDiscarded\n"
+            head = f"Archive member included x\n{library}(a.o)\n x\n{root}/libraries/lib/libfmt.a(b.o)\n x\n\nDiscarded\n"
             found = components.components_of(head, root, (), place)
-            self.assertEqual(found, [components.Component("openssl", "9.8", ("libssl-dev",), "Apache-2.0")])
-            self.assertEqual(components.notice_of(found[0], place), b"notice")
+            self.assertEqual(found, [components.Component("fmtlib", "9.1", ("libfmt-dev",), "MIT"),
+                                     components.Component("openssl", "9.8", ("libssl-dev",), "Apache-2.0")])
+            self.assertEqual(components.notice_of(found[1], place), b"notice")
 
     def test_the_processor_is_the_files(self):
         with tempfile.NamedTemporaryFile() as file:
