@@ -8,8 +8,7 @@ dllm_cross_libraries(windows ${DLLM_WINDOWS_LIBRARIES} CURL::libcurl=curl)
 add_compile_definitions(BOOST_ASIO_HAS_STD_INVOKE_RESULT)
 add_compile_definitions(_FILE_OFFSET_BITS=64 _POSIX_THREAD_SAFE_FUNCTIONS NOMINMAX WIN32_LEAN_AND_MEAN)
 # zig adds debug information unless it hears -s, also where -g0 asks for none.
-# Boost's headers put their names into messages: not those of this machine's folders.
-add_compile_options(-s -ffile-prefix-map=${DLLM_WINDOWS_LIBRARIES}=. -Wno-shorten-64-to-32 -Wno-implicit-int-conversion -Wno-unused-command-line-argument)
+add_compile_options(-s -Wno-shorten-64-to-32 -Wno-implicit-int-conversion -Wno-unused-command-line-argument)
 set_target_properties(CURL::libcurl PROPERTIES INTERFACE_COMPILE_DEFINITIONS CURL_STATICLIB
                                                INTERFACE_LINK_LIBRARIES "ws2_32;bcrypt;crypt32;secur32;advapi32")
 add_library(CLI11::CLI11 INTERFACE IMPORTED GLOBAL)
