@@ -60,7 +60,7 @@ wheels: libraries  ## wheels of the Python package for glibc >= 2.28, tested in 
 	@scripts/setup --wheels
 	@build/release-tools/bin/python scripts/wheels.py
 
-RELEASE_FORMS ?= deb tarball aarch64 wheels wasm windows
+RELEASE_FORMS ?= deb tarball wheels wasm windows
 release: setup  ## everything that a release has, with notes, bills of materials and digests: build/assets
 	@scripts/release.py check
 	@$(MAKE) --no-print-directory release-files
