@@ -18,7 +18,7 @@ TSAN_SERVE = serve serve_limits serve_models serve_loading serve_ranks
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb libraries tarball wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test windows windows-test macos research figures methods format lint tsan \
+.PHONY: help setup build deb libraries tarball aarch64 aarch64-test wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test windows windows-test macos research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -45,11 +45,22 @@ tarball: libraries  ## the program for other Linux systems, static and portable 
 	  cmake --preset $$form --log-level=WARNING; cmake --build --preset $$form -j $(JOBS) --target dllm; \
 	  build/release-tools/bin/python scripts/tarball.py build/$$form; done
 
+aarch64: setup  ## the static program for aarch64, cross-built: build/dllm-VERSION-linux-aarch64-static.tar.xz
+	@scripts/setup --release --aarch64
+	@scripts/aarch64_root
+	@JOBS=$(JOBS) scripts/static_libraries build/static-libraries-aarch64 build/aarch64-packages/root
+	@cmake --preset static-aarch64 --log-level=WARNING
+	@cmake --build --preset static-aarch64 -j $(JOBS) --target dllm
+	@build/release-tools/bin/python scripts/tarball.py build/static-aarch64
+
+aarch64-test: aarch64  ## the program for aarch64 under an emulator: answers, verbs, the server
+	@python3 -B tests/emulated_test.py build/static-aarch64/dllm
+
 wheels: libraries  ## wheels of the Python package for glibc >= 2.28, tested in fresh environments: build/wheels
 	@scripts/setup --wheels
 	@build/release-tools/bin/python scripts/wheels.py
 
-RELEASE_FORMS ?= deb tarball wheels wasm
+RELEASE_FORMS ?= deb tarball wheels wasm windows
 release: setup  ## everything that a release has, with notes, bills of materials and digests: build/assets
 	@scripts/release.py check
 	@$(MAKE) --no-print-directory release-files

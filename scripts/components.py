@@ -13,7 +13,7 @@ import uuid
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDER = "static-libraries"  # of scripts/static_libraries, in build/
+FOLDER = "static-libraries"  # of scripts/static_libraries, in build/; with -PROCESSOR for another one
 
 # Licences of what a program contains, by Debian source package: expressions of SPDX where it has one.
 LICENCES = {
@@ -21,7 +21,8 @@ LICENCES = {
     "cli11": "BSD-3-Clause",
     "curl": "curl",
     "fmtlib": "MIT",
-    "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1", "gcc-14": "GPL-3.0-or-later WITH GCC-exception-3.1",
+    "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1", "gcc-12-cross": "GPL-3.0-or-later WITH GCC-exception-3.1",
+    "gcc-14": "GPL-3.0-or-later WITH GCC-exception-3.1",
     "glibc": "LGPL-2.1-or-later",
     "libbsd": "BSD-3-Clause", "libmd": "BSD-3-Clause",
     "libedit": "BSD-3-Clause",
@@ -47,6 +48,24 @@ PROGRAM_HEADERS = (*LIBRARY_HEADERS, "/usr/include/CLI/CLI.hpp", "/usr/include/b
 
 class Failure(Exception):
     pass
+
+
+class Place(NamedTuple):
+    """Where the packages are that a program was made of."""
+    root: str                   # what stands before their /usr
+    database: tuple[str, ...]   # options of dpkg
+    libraries: pathlib.Path     # of scripts/static_libraries
+
+
+HERE = Place("", (), ROOT / "build" / FOLDER)
+
+
+def place_of(machine: str) -> Place:
+    """Of programs for a processor; those for another one are made of the packages of scripts/aarch64_root."""
+    if machine == os.uname().machine:
+        return HERE
+    root = ROOT / "build" / f"{machine}-packages" / "root"
+    return Place(str(root), (f"--admindir={root}/var/lib/dpkg",), ROOT / "build" / f"{FOLDER}-{machine}")
 
 
 class Component(NamedTuple):
@@ -75,30 +94,36 @@ def archives_of(link_map: str) -> set[str]:
     return found
 
 
-def package_of(path: str) -> str:
-    """The Debian package that installed a file; on merged systems it may know it by its old path."""
+def package_of(path: str, place: Place = HERE) -> tuple[str, Place]:
+    """The Debian package that installed a file, and where; on merged systems dpkg may know it by its old path. The compiler
+    of another processor, and its libraries, are packages of this machine."""
     real = os.path.realpath(path)
-    for name in (path, real, real.removeprefix("/usr")):
-        asked = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True, check=False)
+    if not real.startswith(place.root):
+        place = HERE
+    for name in (path, real, real.removeprefix(place.root + "/usr")):
+        asked = subprocess.run(["dpkg-query", *place.database, "-S", name.removeprefix(place.root)], capture_output=True, text=True,
+                               check=False)
         if asked.returncode == 0:
-            return asked.stdout.split(": ")[0].split(",")[0].split(":")[0]
+            return asked.stdout.split(": ")[0].split(",")[0].split(":")[0], place
     raise Failure(f"{path}: no package owns it, so its licence is unknown")
 
 
-def components_of(link_map: str, build: pathlib.Path, headers: tuple[str, ...] = PROGRAM_HEADERS) -> list[Component]:
-    packages = {package_of(header) for header in headers}
+def components_of(link_map: str, build: pathlib.Path, headers: tuple[str, ...] = PROGRAM_HEADERS,
+                  place: Place = HERE) -> list[Component]:
+    packages = {package_of(place.root + header, place) for header in headers}
     for archive in archives_of(link_map):
         path = archive if archive.startswith("/") else str(build / archive)
         name = pathlib.Path(path).name
         if name == STUBS:
             continue
-        if f"/{FOLDER}/" in path:
-            packages.add(BUILT[name])
+        if pathlib.Path(path).is_relative_to(place.libraries):
+            packages.add((BUILT[name], place))
         elif not name.startswith(("libdllm_", "libnanobind")):  # our own modules; scripts/wheels.py adds the latter
-            packages.add(package_of(path))
+            packages.add(package_of(path, place))
     sources: dict[tuple[str, str], list[str]] = {}
-    for package in sorted(packages):
-        source, version = output_of("dpkg-query", "-W", "-f=${source:Package} ${source:Version}", package).split()
+    for package, where in sorted(packages):
+        told = output_of("dpkg-query", *where.database, "-W", "-f=${source:Package} ${source:Version}", package)
+        source, version = told.split()
         sources.setdefault((source, version), []).append(package)
     return [Component(source, version, tuple(names), licence_of(source))
             for (source, version), names in sorted(sources.items())]
@@ -110,12 +135,13 @@ def licence_of(source: str) -> str:
     return LICENCES[source]
 
 
-def notice_of(component: Component) -> bytes:
-    own = ROOT / "build" / FOLDER / "notices" / component.source
-    for path in [own, *(pathlib.Path("/usr/share/doc") / name / "copyright" for name in component.packages)]:
+def notice_of(component: Component, place: Place = HERE) -> bytes:
+    folders = [pathlib.Path(root + "/usr/share/doc") for root in (place.root, HERE.root)]
+    for path in [place.libraries / "notices" / component.source,
+                 *(folder / name / "copyright" for folder in folders for name in component.packages)]:
         if path.exists():
             return path.read_bytes()
-    raise Failure(f"{component.source}: no notice in /usr/share/doc")
+    raise Failure(f"{component.source}: no notice in {folders[0]}")
 
 
 def bill_of_materials(version: str, components: list[Component], program: pathlib.Path) -> str:

@@ -37,10 +37,10 @@ CXX = ["--no-default-config", "-nostdinc", "-nostdinc++", "-D_LIBCPP_ABI_VERSION
        "-D_LIBCPP_ASSERTION_SEMANTIC_DEFAULT=_LIBCPP_ASSERTION_SEMANTIC_IGNORE"]
 TRIPLES = {"aarch64-macos": "arm64-apple-macosx13.0.0", "x86_64-macos": "x86_64-apple-macosx13.0.0"}
 # libc++ has std::stop_token as an experiment; x86's kernels get their flags below. <cfloat> comes first, because macOS' math.h
-# asks float.h for a part of it, and libc++'s then gives no more.
+# asks float.h for a part of it, and libc++'s then gives no more. That part, INFINITY and NAN, comes behind it.
 # Asio 1.74 takes std::result_of otherwise, which C++20 removed.
-FLAGS = ["-include", "cfloat", "-DBOOST_ASIO_HAS_STD_INVOKE_RESULT", "-fsyntax-only", "-ferror-limit=0",
-         "-fexperimental-library", "-ffp-contract=off",
+FLAGS = ["-include", "cfloat", "-include", "__float_infinity_nan.h", "-DBOOST_ASIO_HAS_STD_INVOKE_RESULT",
+         "-fsyntax-only", "-ferror-limit=0", "-fexperimental-library", "-ffp-contract=off",
          "-Wno-sign-conversion", "-Wno-shorten-64-to-32", "-Wno-shadow", "-Wno-deprecated-declarations"]
 OF_X86 = re.compile(r"-m(avx|fma|f16c|amx|prfchw|prefer)")
 

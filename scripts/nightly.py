@@ -7,7 +7,7 @@
 Each step has its output in build/nightly/STEP.log and a time limit. Steps that have passed on this tree are not run
 again: a run that was interrupted goes on where it stopped, and what has failed is repeated; --fresh forgets them. Steps
 of many parts take some of them: the fuzzers run for half a minute each, the hardware answers eight prompts, and faults
-are planted for 40 minutes, those that were not planted for longest (the log says how many are left). Ends with a
+are planted for nine minutes, those that were not planted for longest (the log says how many are left). Ends with a
 summary, also in build/nightly/summary.txt, and with 1 unless every step has passed. It has the minutes of each step,
 and those of processors, which other work on the machine does not change.
 """
@@ -40,26 +40,29 @@ class Step:
 
 
 STEPS = (
-    Step("test", "every test with all goldens, a million MX blocks, 5,000 damaged requests, each rank killed 20 times", 55,
+    Step("test", "every test with all goldens, a million MX blocks, 5,000 damaged requests, each rank killed 20 times", 52,
          "DLLM_MX_BLOCKS=1000000 DLLM_HOSTILE_REQUESTS=5000 DLLM_KILL_MOMENTS=20 DLLM_KILL_WITHIN_S=5 make test"),
     Step("soak", "the server for 30 minutes under load and attack", 35,
          "make build && scripts/serve_soak.py build/release/dllm --seconds 1800"),
-    Step("faults", "planted faults, those of longest ago: whether the tests notice them", 35, "scripts/plant_faults.py --minutes 22"),
+    Step("faults", "planted faults, those of longest ago: whether the tests notice them", 20, "scripts/plant_faults.py --minutes 9"),
     Step("fuzz", "every fuzz target for half a minute, and whether twice the input costs parsers and verbs more than three times "
-         "the time", 30,
+         "the time", 27,
          "make fuzz FUZZ_SECONDS=30 && make build && scripts/cli_growth.py build/release/dllm"),
-    Step("tsan", "everything that uses threads under the thread sanitizer", 30, "make tsan"),
-    Step("coverage", "line coverage", 30, "make coverage"),
+    Step("tsan", "everything that uses threads under the thread sanitizer", 27, "make tsan"),
+    Step("coverage", "line coverage", 26, "make coverage"),
     Step("rtl", "the hardware's tests, its random programs 20 times as long, proofs, and 2,000 random programs on the "
-         "functional machine and a model", 35,
+         "functional machine and a model", 33,
          "DLLM_RTL_LONG=1 make rtl-test rtl-formal && make build"
          " && scripts/npu_differential.py --dllm build/release/dllm --programs 2000"),
-    Step("answers", "8 prompts of the validation set on the hardware in simulation", 20,
+    Step("answers", "8 prompts of the validation set on the hardware in simulation", 18,
          "make rtl-run RTL_RUN='--prompts tests/golden/validation.jsonl 8'"),
     Step("emulation", "the kernels of the other instruction set under an emulator", 8,
          "scripts/setup --ci && cmake -S src/cpu/kernels -B build/aarch64 -G Ninja --log-level=WARNING"
          " -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/aarch64-linux-gnu.cmake"
          " && cmake --build build/aarch64 && ctest --test-dir build/aarch64 --output-on-failure"),
+    Step("aarch64", "the whole program for aarch64, cross-built, under an emulator: the embedded model, verbs, the server", 18,
+         "make aarch64-test"),
+    Step("macos", "whether every source is well-formed for macOS, on both of its processors", 8, "make macos"),
     Step("tarball", "the static and portable programs in empty folders and other releases of Debian, tests of verbs and server", 20,
          "make tarball && scripts/setup --zig --roots && scripts/glibc_check.py build/portable/dllm && for form in static portable; do"
          " python3 -B tests/portable_test.py build/$form/dllm --suites bullseye,trixie || exit 1;"
@@ -74,8 +77,8 @@ STEPS = (
          "make setup && scripts/setup --vulkan --roots && cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=OFF --log-level=WARNING"
          " && cmake --build --preset release -j $(nproc) --target dllm dllm_vulkan_test dllm_vulkan_answers_test"
          " dllm_vulkan_faults_test && python3 -B tests/newer_mesa_test.py build/release"),
-    Step("windows", "what differs between systems, on Windows, under wine: files, locks, maps, instruction sets", 10,
-         "make windows-system-test"),
+    Step("windows", "the program for Windows under wine: answers, files, verbs, the server; and what differs between systems", 16,
+         "make windows-test windows-system-test"),
     Step("wasm", "the engine in WebAssembly: kernels and answers in node, the page in Chromium", 10, "make wasm-test"),
 )
 PASSED, SKIPPED = "passed", "skipped: this machine lacks what it needs"

@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 import release
+import reproduce
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ONE, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -112,6 +113,23 @@ Third.
 
 Second.
 """
+
+
+class Reproduce(unittest.TestCase):
+    def test_every_form_of_a_release_is_a_target(self):
+        makefile = (ROOT / "Makefile").read_text()
+        forms = reproduce.forms_of(makefile)
+        self.assertIn("windows", forms)
+        for form in forms:
+            self.assertRegex(makefile, rf"(?m)^{form}: .*##")
+        with self.assertRaises(SystemExit):
+            reproduce.forms_of("RELEASE = deb\n")
+
+    def test_what_differs_is_named(self):
+        one = {"a.deb": "1", "b.zip": "2", "SHA256SUMS": "3", "only.whl": "4"}
+        other = {"a.deb": "1", "b.zip": "9", "SHA256SUMS": "8"}
+        self.assertEqual(reproduce.compare(one, other), ["b.zip", "only.whl"])
+        self.assertEqual(reproduce.compare(one, dict(one)), [])
 
 
 class Assets(unittest.TestCase):

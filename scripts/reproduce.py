@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Builds the files of a release twice, in two folders with other names, and compares their bytes.
 
-    scripts/reproduce.py [--forms tarball deb wheels wasm] [--cached] [--keep FOLDER]
+    scripts/reproduce.py [--forms FORM ...] [--cached] [--keep FOLDER]
 
-Both builds are of the last commit, from scratch and without the compiler's cache. --cached allows the cache: objects are
+Without --forms, all of make release (RELEASE_FORMS of the Makefile), which takes an hour and more.
+Both builds are of the last commit, from scratch and without the compilers' caches. --cached allows the cache: objects are
 then the same by construction, and what is compared are the libraries, the linking and the packing. Changes that are not
 committed are not built.
 """
@@ -12,12 +13,20 @@ import argparse
 import hashlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("one", "the-other/in-a-deeper-folder")
+
+
+def forms_of(makefile: str) -> list[str]:
+    found = re.search(r"^RELEASE_FORMS \?= (.+)$", makefile, re.M)
+    if found is None:
+        sys.exit("reproduce: the Makefile has no RELEASE_FORMS")
+    return found[1].split()
 
 
 def build(folder: pathlib.Path, forms: list[str], cached: bool) -> dict[str, str]:
@@ -27,7 +36,7 @@ def build(folder: pathlib.Path, forms: list[str], cached: bool) -> dict[str, str
     if cached:
         environment |= {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
     else:
-        environment["CCACHE_DISABLE"] = "1"
+        environment |= {"CCACHE_DISABLE": "1", "ZIG_GLOBAL_CACHE_DIR": str(folder / "build" / "zig-cache")}
     subprocess.run(["make", "--no-print-directory", "release-files", f"RELEASE_FORMS={' '.join(forms)}"], cwd=folder, env=environment,
                    check=True, stdout=sys.stderr)
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted((folder / "build" / "assets").iterdir())}
@@ -40,7 +49,8 @@ def compare(one: dict[str, str], other: dict[str, str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--forms", nargs="+", default=["deb", "tarball"], choices=["deb", "tarball", "wheels", "wasm"])
+    forms = forms_of((ROOT / "Makefile").read_text())
+    parser.add_argument("--forms", nargs="+", default=forms, choices=forms)
     parser.add_argument("--cached", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, help="where the two folders are, and stay")
     arguments = parser.parse_args()

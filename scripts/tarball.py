@@ -16,14 +16,13 @@ import io
 import lzma
 import os
 import pathlib
-import platform
 import re
 import sys
 import shutil
 import tarfile
 import tempfile
 
-from components import ROOT, Failure, bill_of_materials, components_of, notice_of, output_of
+from components import ROOT, Failure, bill_of_materials, components_of, notice_of, output_of, place_of
 from glibc_stubs import NEWEST
 from release import version_of
 
@@ -55,6 +54,19 @@ def release_time() -> int:
     return int(output_of("git", "-C", ROOT, "log", "-1", "--format=%ct"))
 
 
+def machine_of(program: pathlib.Path) -> str:
+    """The processor, as uname calls it."""
+    named = re.search(r"Machine: +(.*)", output_of("readelf", "-h", program))
+    known = {"Advanced Micro Devices X86-64": "x86_64", "AArch64": "aarch64"}
+    if named is None or named[1] not in known:
+        raise Failure(f"{program} is for no processor that this script knows")
+    return known[named[1]]
+
+
+def emulator_of(machine: str) -> list[str]:
+    return [] if machine == os.uname().machine else [f"qemu-{machine}"]
+
+
 def form_of(program: pathlib.Path) -> str:
     """static: no loader and no shared library, so it runs where neither glibc nor anything else is installed. portable:
     nothing but glibc, and no function of it that is younger than 2.28."""
@@ -82,23 +94,25 @@ def zipped(content: bytes) -> bytes:
 
 
 def make(build: pathlib.Path, output: pathlib.Path) -> list[pathlib.Path]:
-    components = components_of((build / "dllm.map").read_text(), build)
+    machine = machine_of(build / "dllm")
+    place = place_of(machine)
+    components = components_of((build / "dllm.map").read_text(), build, place=place)
     with tempfile.TemporaryDirectory() as temporary:
         stage = pathlib.Path(temporary) / "stage"
         output_of("cmake", "--install", build, "--prefix", stage, "--strip")
         program = stage / "bin" / "dllm"
         form = form_of(program)
-        version = output_of(program, "--version").split()[1]
+        version = output_of(*emulator_of(machine), program, "--version").split()[1]
         notices = stage / "share/doc/dllm/third-party"
         shutil.rmtree(notices, ignore_errors=True)
         notices.mkdir(parents=True)
         for component in components:
-            (notices / component.source).write_bytes(notice_of(component))
+            (notices / component.source).write_bytes(notice_of(component, place))
         bill = bill_of_materials(version, components, program)
         (stage / "share/doc/dllm/sbom.cdx.json").write_text(bill)
         readme = (ROOT / "packaging" / "tarball-readme").read_text()
         (stage / "README").write_text(readme.replace("@NEEDS@", (ROOT / "packaging" / f"tarball-{form}").read_text().strip()))
-        name = f"dllm-{version}-linux-{platform.machine()}-{form}"
+        name = f"dllm-{version}-linux-{machine}-{form}"
         packed = pack(contents(stage, name, release_time()))
     output.mkdir(parents=True, exist_ok=True)
     (output / f"{name}.cdx.json").write_text(bill)

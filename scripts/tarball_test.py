@@ -58,7 +58,47 @@ class Contents(unittest.TestCase):
         with tempfile.NamedTemporaryFile(suffix=".a") as file:
             with self.assertRaisesRegex(components.Failure, "no package owns it"):
                 components.package_of(file.name)
-        self.assertEqual(components.package_of("/bin/dash"), "dash")
+        self.assertEqual(components.package_of("/bin/dash"), ("dash", components.HERE))
+
+    @unittest.skipIf(shutil.which("dpkg") is None, "not a Debian system")
+    def test_packages_of_another_processor_are_in_a_folder(self):
+        """Files there are looked up in its list; the compiler's own are this machine's."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            place = components.Place(str(root), (f"--admindir={root}/var/lib/dpkg",), root / "libraries")
+            info, library = root / "var/lib/dpkg/info", root / "usr/lib/libssl.a"
+            for each in (info, library.parent, root / "usr/share/doc/libssl-dev"):
+                each.mkdir(parents=True)
+            library.touch()
+            (root / "usr/share/doc/libssl-dev/copyright").write_text("notice")
+            (info / "libfmt-dev.list").write_text("/.\n")
+            (info / "libssl-dev.list").write_text("/.\n/usr\n/usr/lib\n/usr/lib/libssl.a\n")
+            state = "Status: install ok installed\nMaintainer: x\nArchitecture: all\nDescription: x\n"
+            (info.parent / "status").write_text(f"Package: libssl-dev\n{state}Source: openssl (9.8)\nVersion: 9.8+b1\n\n"
+                                                f"Package: libfmt-dev\n{state}Source: fmtlib\nVersion: 9.1\n\n")
+            self.assertEqual(components.package_of(str(library), place), ("libssl-dev", place))
+            self.assertEqual(components.package_of("/bin/dash", place), ("dash", components.HERE))
+            with self.assertRaisesRegex(components.Failure, "no package owns it"):
+                components.package_of(str(root / "usr/lib/other.a"), place)
+            head = f"Archive member included x\n{library}(a.o)\n x\n{root}/libraries/lib/libfmt.a(b.o)\n x\n\nDiscarded\n"
+            found = components.components_of(head, root, (), place)
+            self.assertEqual(found, [components.Component("fmtlib", "9.1", ("libfmt-dev",), "MIT"),
+                                     components.Component("openssl", "9.8", ("libssl-dev",), "Apache-2.0")])
+            self.assertEqual(components.notice_of(found[1], place), b"notice")
+
+    def test_the_processor_is_the_files(self):
+        with tempfile.NamedTemporaryFile() as file:
+            for number, name in ((62, "x86_64"), (183, "aarch64")):
+                header = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + (2).to_bytes(2, "little") + number.to_bytes(2, "little")
+                file.seek(0)
+                file.write(header.ljust(64, b"\0"))
+                file.flush()
+                self.assertEqual(tarball.machine_of(pathlib.Path(file.name)), name)
+            file.seek(18)
+            file.write(b"\x08")
+            file.flush()
+            with self.assertRaisesRegex(components.Failure, "for no processor"):
+                tarball.machine_of(pathlib.Path(file.name))
 
     def test_dynamic_programs_are_refused(self):
         with self.assertRaisesRegex(components.Failure, "linked dynamically"):

@@ -39,7 +39,7 @@ Expected<RgbImage> decode_image(std::string_view file, const std::string& name) 
   return upright(std::move(decoded.image), decoded.orientation);
 }
 
-bool decodes_image(std::string_view format) {
+bool decodes_image([[maybe_unused]] std::string_view format) {
 #ifdef DLLM_HAS_PNG
   if (format == "PNG") return true;
 #endif

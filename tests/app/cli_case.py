@@ -41,6 +41,16 @@ def sanitized():
         return any(program.find(name) >= 0 for name in (b"__asan_init", b"__tsan_init"))
 
 
+def emulated():
+    """Whether the program is a script that starts an emulator (tests/emulated_test.py)."""
+    with open(DLLM, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+needs_address_space = unittest.skipIf(sanitized() or emulated(),
+                                      "a sanitizer's shadow memory and an emulator need terabytes of address space")
+
+
 class CliCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -11,7 +11,7 @@ import subprocess
 import unittest
 
 import cli_test_files as files
-from cli_case import DLLM, CliCase, clean_environment, needs_npu, sanitized
+from cli_case import DLLM, CliCase, clean_environment, needs_address_space, needs_npu
 
 
 class Files(CliCase):
@@ -103,7 +103,7 @@ class Files(CliCase):
         warned = self.ok("run", "-m", model, "he", "--canvas-length", "8").stderr
         self.assertRegex(warned, "warning: holes-F16.gguf: .* free: does not fit; ")
 
-    @unittest.skipIf(sanitized(), "a sanitizer's shadow memory needs terabytes of address space")
+    @needs_address_space
     def test_what_ulimit_leaves_is_what_is_free(self):
         model = self.dir / "limited-F16.gguf"
         self.ok("convert", self.hf, "-o", model, "--type", "f16")

@@ -17,7 +17,7 @@ import time
 import unittest
 
 import cli_test_files as files
-from cli_case import DLLM, CliCase, clean_environment, needs_npu, sanitized
+from cli_case import DLLM, CliCase, clean_environment, needs_address_space, needs_npu
 
 WAIT = 120  # seconds for what should take one, on a busy machine
 
@@ -246,9 +246,8 @@ class Mapped(Safety):
 
 
 class Resources(Safety):
+    @needs_address_space
     def test_memory(self):
-        if sanitized():
-            self.skipTest("a sanitizer's shadow memory needs terabytes of address space")
         # With less than the program itself the kernel ends it.
         program = (os.path.getsize(DLLM) >> 20) + 2
         for megabytes in (*range(program, program + 41), 100, 200, 400, 1000):

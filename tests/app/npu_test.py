@@ -10,7 +10,7 @@ import struct
 import subprocess
 import unittest
 
-from cli_case import DLLM, CliCase, run, sanitized
+from cli_case import DLLM, CliCase, needs_address_space, run
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -38,7 +38,7 @@ class AddressSpace(CliCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 
-    @unittest.skipIf(sanitized(), "a sanitizer's shadow memory needs terabytes of address space")
+    @needs_address_space
     def test_a_gigabyte_is_enough(self):
         self.limited("npu", "step", "--shape", "llada-8b", "--layers", 1, "--rows", 8, "--context", 64,
                      "--timing-cache", "off")
