@@ -2,11 +2,12 @@
 // and number of passes. The rules of the recorded decodes are in research/train_tiny/README.md.
 //
 // With DLLM_TEST_BACKEND in the environment they run on that backend: nightly on Vulkan, where a processor's driver
-// takes too long for CI.
+// takes too long for CI. DLLM_TEST_PART=I/N takes every N-th decode from the I-th on, counted from 0: a part each night.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -119,13 +120,28 @@ struct Mode {
 
 void PrintTo(const Mode& mode, std::ostream* out) { *out << mode.file; }
 
-class GoldenDecode : public ::testing::TestWithParam<Mode> {};
-
 #ifdef DLLM_SANITIZED
 constexpr bool kSanitized = true;  // thirty times slower
 #else
 constexpr bool kSanitized = false;
 #endif
+
+/// Which of so many recorded runs are decoded: in sanitized builds every `stride`-th, as a few runs have the memory
+/// accesses of all; of these, the part that DLLM_TEST_PART names.
+std::vector<std::size_t> chosen_runs(std::size_t count, std::size_t stride) {
+  std::size_t part = 0, parts = 1;
+  if (const char* const wanted = std::getenv("DLLM_TEST_PART")) {
+    const bool read = std::sscanf(wanted, "%zu/%zu", &part, &parts) == 2 && part < parts;
+    EXPECT_TRUE(read) << "DLLM_TEST_PART: '" << wanted << "' is not like 2/6";
+    if (!read) return {};
+  }
+  const std::size_t step = kSanitized ? stride : 1;
+  std::vector<std::size_t> runs;
+  for (std::size_t i = part * step; i < count; i += parts * step) runs.push_back(i);
+  return runs;
+}
+
+class GoldenDecode : public ::testing::TestWithParam<Mode> {};
 
 TEST_P(GoldenDecode, TokensOrderAndPassesAreTheRecordedOnes) {
   const Mode& mode = GetParam();
@@ -142,9 +158,7 @@ TEST_P(GoldenDecode, TokensOrderAndPassesAreTheRecordedOnes) {
   if (mode.steps > 0) options.decoder.options["steps"] = mode.steps;
   options.compat = std::string(mode.algorithm) == "factor";  // recorded with upstream's end-of-list rule
   int ties = 0;
-  // A few runs have the memory accesses of all.
-  const std::size_t stride = !kSanitized ? 1 : mode.model != nullptr ? 10 : mode.steps > 0 ? 20 : 10;
-  for (std::size_t i = 0; i < file["runs"].size(); i += stride) {
+  for (const std::size_t i : chosen_runs(file["runs"].size(), mode.steps > 0 ? 20 : 10)) {
     const json& run = file["runs"][i];
     const auto prompt = run["prompt_ids"].get<std::vector<std::int32_t>>();
     const auto result = model.generate_ids(prompt, options);
@@ -194,7 +208,7 @@ TEST(GoldenDecoders, WholeAnswersUnderCompat) {
     if (one.contains("smooth"))
       options.smoothing.options = {{"smooth", one["smooth"].get<double>()}, {"smooth_top", std::int64_t{0}}};
     ASSERT_EQ(one["runs"].size(), 6u);
-    for (std::size_t i = 0; i < one["runs"].size(); i += kSanitized ? 3 : 1) {
+    for (const std::size_t i : chosen_runs(one["runs"].size(), 3)) {
       const json& run = one["runs"][i];
       const auto result = tiny().generate_ids(run["prompt_ids"].get<std::vector<std::int32_t>>(), options);
       ASSERT_TRUE(result) << result.error().message();
@@ -216,7 +230,7 @@ TEST(GoldenDecoders, BlocksInAPipeline) {
     options.window = {"pipeline", {{"begin_share", one["share"].get<double>()}}};
     options.decoder = {"low-entropy", {{"low_entropy", one["entropy"].get<double>()}}};
     ASSERT_EQ(one["runs"].size(), 6u);
-    for (std::size_t i = 0; i < one["runs"].size(); i += kSanitized ? 3 : 1) {
+    for (const std::size_t i : chosen_runs(one["runs"].size(), 3)) {
       const json& run = one["runs"][i];
       const auto result = tiny().generate_ids(run["prompt_ids"].get<std::vector<std::int32_t>>(), options);
       ASSERT_TRUE(result) << result.error().message();
