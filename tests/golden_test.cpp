@@ -2,7 +2,7 @@
 // and number of passes. The rules of the recorded decodes are in research/train_tiny/README.md.
 //
 // With DLLM_TEST_BACKEND in the environment they run on that backend: nightly on Vulkan, where a processor's driver
-// takes too long for CI. DLLM_TEST_PART=I/N takes every N-th decode from the I-th on, counted from 0: a part each night.
+// takes too long for CI. DLLM_TEST_PART=I/N takes every N-th decode from the I-th on, counted from 0: a part a night.
 #include <gtest/gtest.h>
 
 #include <algorithm>
