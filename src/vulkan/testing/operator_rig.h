@@ -36,7 +36,8 @@ class GuardedPages {
  public:
   explicit GuardedPages(std::int64_t least)
       : bytes_((least + kImportedPage - 1) / kImportedPage * kImportedPage),
-        all_(static_cast<std::byte*>(mmap(nullptr, mapped(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+        all_(static_cast<std::byte*>(
+            mmap(nullptr, mapped(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
     mprotect(all_ + bytes_, kImportedPage, PROT_NONE);
   }
   ~GuardedPages() { munmap(all_, mapped()); }
