@@ -2,13 +2,16 @@
 // and number of passes. The rules of the recorded decodes are in research/train_tiny/README.md.
 //
 // With DLLM_TEST_BACKEND in the environment they run on that backend: nightly on Vulkan, where a processor's driver
-// takes too long for CI.
+// takes too long for CI. DLLM_TEST_PART=I/N takes every N-th decode from the I-th on, counted from 0: a part a night.
+// DLLM_TEST_LARGER_PASSES=N leaves out the larger models' answers of more passes, which take seconds each there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -119,13 +122,34 @@ struct Mode {
 
 void PrintTo(const Mode& mode, std::ostream* out) { *out << mode.file; }
 
-class GoldenDecode : public ::testing::TestWithParam<Mode> {};
-
 #ifdef DLLM_SANITIZED
 constexpr bool kSanitized = true;  // thirty times slower
 #else
 constexpr bool kSanitized = false;
 #endif
+
+/// Which of so many recorded runs are decoded: in sanitized builds every `stride`-th, as a few runs have the memory
+/// accesses of all; of these, the part that DLLM_TEST_PART names.
+std::vector<std::size_t> chosen_runs(std::size_t count, std::size_t stride) {
+  std::size_t part = 0, parts = 1;
+  if (const char* const wanted = std::getenv("DLLM_TEST_PART")) {
+    const bool read = std::sscanf(wanted, "%zu/%zu", &part, &parts) == 2 && part < parts;
+    EXPECT_TRUE(read) << "DLLM_TEST_PART: '" << wanted << "' is not like 2/6";
+    if (!read) return {};
+  }
+  const std::size_t step = kSanitized ? stride : 1;
+  std::vector<std::size_t> runs;
+  for (std::size_t i = part * step; i < count; i += parts * step) runs.push_back(i);
+  return runs;
+}
+
+/// Of the larger models, the most passes of an answer that is decoded.
+int most_passes() {
+  const char* const wanted = std::getenv("DLLM_TEST_LARGER_PASSES");
+  return wanted != nullptr ? std::atoi(wanted) : std::numeric_limits<int>::max();
+}
+
+class GoldenDecode : public ::testing::TestWithParam<Mode> {};
 
 TEST_P(GoldenDecode, TokensOrderAndPassesAreTheRecordedOnes) {
   const Mode& mode = GetParam();
@@ -142,10 +166,9 @@ TEST_P(GoldenDecode, TokensOrderAndPassesAreTheRecordedOnes) {
   if (mode.steps > 0) options.decoder.options["steps"] = mode.steps;
   options.compat = std::string(mode.algorithm) == "factor";  // recorded with upstream's end-of-list rule
   int ties = 0;
-  // A few runs have the memory accesses of all.
-  const std::size_t stride = !kSanitized ? 1 : mode.model != nullptr ? 10 : mode.steps > 0 ? 20 : 10;
-  for (std::size_t i = 0; i < file["runs"].size(); i += stride) {
+  for (const std::size_t i : chosen_runs(file["runs"].size(), mode.steps > 0 ? 20 : 10)) {
     const json& run = file["runs"][i];
+    if (mode.model != nullptr && run["nfe"].get<int>() > most_passes()) continue;
     const auto prompt = run["prompt_ids"].get<std::vector<std::int32_t>>();
     const auto result = model.generate_ids(prompt, options);
     ASSERT_TRUE(result) << result.error().message();
@@ -194,7 +217,7 @@ TEST(GoldenDecoders, WholeAnswersUnderCompat) {
     if (one.contains("smooth"))
       options.smoothing.options = {{"smooth", one["smooth"].get<double>()}, {"smooth_top", std::int64_t{0}}};
     ASSERT_EQ(one["runs"].size(), 6u);
-    for (std::size_t i = 0; i < one["runs"].size(); i += kSanitized ? 3 : 1) {
+    for (const std::size_t i : chosen_runs(one["runs"].size(), 3)) {
       const json& run = one["runs"][i];
       const auto result = tiny().generate_ids(run["prompt_ids"].get<std::vector<std::int32_t>>(), options);
       ASSERT_TRUE(result) << result.error().message();
@@ -216,7 +239,7 @@ TEST(GoldenDecoders, BlocksInAPipeline) {
     options.window = {"pipeline", {{"begin_share", one["share"].get<double>()}}};
     options.decoder = {"low-entropy", {{"low_entropy", one["entropy"].get<double>()}}};
     ASSERT_EQ(one["runs"].size(), 6u);
-    for (std::size_t i = 0; i < one["runs"].size(); i += kSanitized ? 3 : 1) {
+    for (const std::size_t i : chosen_runs(one["runs"].size(), 3)) {
       const json& run = one["runs"][i];
       const auto result = tiny().generate_ids(run["prompt_ids"].get<std::vector<std::int32_t>>(), options);
       ASSERT_TRUE(result) << result.error().message();

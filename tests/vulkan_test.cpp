@@ -96,7 +96,9 @@ TEST_F(VulkanAnswers, LogitsAndAnswersOfTheEmbeddedModel) {
 }
 
 TEST_F(VulkanAnswers, CachesDrawsGuidanceAndBatches) {
-  const auto here = LanguageModel::load("", on("cpu")), there = LanguageModel::load("", on("vulkan"));
+  const test::TempDir directory;
+  const std::string path = write_as(directory, "Q8_0");
+  const auto here = LanguageModel::load(path, on("cpu")), there = LanguageModel::load(path, on("vulkan"));
   ASSERT_TRUE(here && there);
   GenerateOptions cached = short_answer(), drawn = short_answer(), guided = short_answer();
   cached.cache.name = "dual";
@@ -115,6 +117,29 @@ TEST_F(VulkanAnswers, CachesDrawsGuidanceAndBatches) {
   const auto answers = here->generate_batch(questions, cached, 2), same = there->generate_batch(questions, cached, 2);
   ASSERT_TRUE(answers && same);
   for (std::size_t i = 0; i < questions.size(); ++i) expect_equal((*same)[i], (*answers)[i]);
+}
+
+/// Shadow rows and branches, in a batch.
+TEST_F(VulkanAnswers, OfDecodersWithRowsOfTheirOwn) {
+  const test::TempDir directory;
+  const std::string path = write_as(directory, "Q4_0");
+  const auto here = LanguageModel::load(path, on("cpu")), there = LanguageModel::load(path, on("vulkan"));
+  ASSERT_TRUE(here && there);
+  const std::vector<std::vector<ChatTurn>> questions = {{{"user", "Solve 7+5."}},
+                                                        {{"user", "Sort these words: pear fig"}}};
+  for (const char* decoder : {"wino", "cover", "freedave", "order-token"}) {
+    SCOPED_TRACE(decoder);
+    GenerateOptions how;
+    how.length = 16;
+    how.decoder.name = decoder;
+    if (std::string(decoder) == "freedave") how.cache.name = "dual";
+    const auto expected = here->generate_batch(questions, how, 2), actual = there->generate_batch(questions, how, 2);
+    ASSERT_TRUE(expected && actual) << actual.error().message();
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+      expect_equal((*actual)[i], (*expected)[i]);
+      EXPECT_EQ((*actual)[i].stats.rows_forwarded, (*expected)[i].stats.rows_forwarded);
+    }
+  }
 }
 
 /// A short answer by every decoder, cache policy, window and suffix of the registry. Those that the embedded model

@@ -187,7 +187,7 @@ TEST_F(VulkanUnroll, AnswersAreThoseOfOnePassAfterTheOther) {
 
 /// A row predicts the next position, and the head has several chunks.
 TEST_F(VulkanUnroll, OfAShiftedModelWithALargerVocabulary) {
-  expect_the_same({.architecture = "dream", .kv_heads = 2, .vocab = 2500, .seed = 3}, 16);
+  expect_the_same({.architecture = "dream", .kv_heads = 2, .vocab = 2500, .type = TensorType::kQ8_0, .seed = 3}, 16);
 }
 
 void expect_the_same_ends(Both& both, const MethodRun& plain) {
@@ -326,7 +326,8 @@ std::int64_t growth(Backend& backend, const VulkanBackend& there, Position rows)
 
 /// A pass of more rows than a row of passes may have takes no room for the others.
 TEST_F(VulkanUnroll, ManyRowsTakeTheRoomOfOnePass) {
-  Both one({.seed = 8}, 1), both({.seed = 8}, 16);
+  const RandomModel spec{.type = TensorType::kQ8_0, .seed = 8};
+  Both one(spec, 1), both(spec, 16);
   if (!one.there || !both.there) GTEST_SKIP() << both.lacks;
   EXPECT_LT(growth(*both.there, *both.there, 1025) - growth(*one.there, *one.there, 1025), 200'000);
   const std::uint64_t before = both.there->passes_ahead();

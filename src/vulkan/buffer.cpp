@@ -45,7 +45,7 @@ Buffer::~Buffer() {
 VkResult Buffer::create(std::int64_t bytes, const void* next) {
   auto info = structure<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
   info.pNext = next;
-  info.size = static_cast<VkDeviceSize>(std::max<std::int64_t>(bytes, 16));
+  info.size = static_cast<VkDeviceSize>(bytes);
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
                VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT;
@@ -67,7 +67,7 @@ VkResult Buffer::bind(bool map) {
 
 Expected<Buffer> Buffer::make(std::shared_ptr<Device> device, std::int64_t bytes, Place place, std::string_view what) {
   const DeviceFacts& facts = device->facts();
-  if (bytes > facts.most_allocation)
+  if (bytes > facts.most_allocation - kTail)
     return Error{ErrorCode::kResource,
                  fmt::format("{} takes {}, and {} allows {} at a time", what, size_of(bytes), facts.name,
                              size_of(facts.most_allocation)),
@@ -82,7 +82,7 @@ Expected<Buffer> Buffer::make(std::shared_ptr<Device> device, std::int64_t bytes
                                 size_of(device->bytes_in_use()));
     return error;
   };
-  if (const VkResult made = buffer.create(bytes, nullptr); made != VK_SUCCESS) return failed(made);
+  if (const VkResult made = buffer.create(bytes + kTail, nullptr); made != VK_SUCCESS) return failed(made);
   VkMemoryRequirements needs;
   calls.GetBufferMemoryRequirements(device->handle(), buffer.handle_, &needs);
   auto flags = structure<VkMemoryAllocateFlagsInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO);

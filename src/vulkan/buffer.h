@@ -15,6 +15,9 @@ namespace dllm::vulkan {
 /// Memory of a device, reached by its address. Move-only; keeps the device open.
 class Buffer {
  public:
+  /// Bytes after the end of those of make(), which may be read. Mesa 26.1's driver for processors runs a loop's body
+  /// once more than any invocation asks for; numbers that are the same for all of them are loaded in that round, too.
+  static constexpr std::int64_t kTail = 256;
   Buffer() = default;
   /// `what` is named in errors: "the weights". Errors: kResource, with the sizes.
   static Expected<Buffer> make(std::shared_ptr<Device> device, std::int64_t bytes, Place place, std::string_view what);

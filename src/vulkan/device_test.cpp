@@ -334,6 +334,18 @@ TEST_F(OnDevice, CountsItsMemory) {
   EXPECT_EQ(test_device()->bytes_in_use(), before);
 }
 
+TEST_F(OnDevice, BytesAfterABufferMayBeRead) {
+  auto device = *Device::open({});
+  static VkDeviceSize created = 0;
+  device->calls_for_faults().CreateBuffer = [](VkDevice, const VkBufferCreateInfo* info, const VkAllocationCallbacks*,
+                                               VkBuffer*) {
+    created = info->size;
+    return VK_ERROR_OUT_OF_HOST_MEMORY;
+  };
+  EXPECT_FALSE(Buffer::make(device, 8192, Place::kDevice, "a test"));
+  EXPECT_EQ(created, 8192U + 256);
+}
+
 TEST_F(OnDevice, RefusedMemoryIsAnErrorWithItsSize) {
   auto device = *Device::open({});
   device->calls_for_faults().AllocateMemory = [](VkDevice, const VkMemoryAllocateInfo*, const VkAllocationCallbacks*,

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <sstream>
@@ -27,9 +31,33 @@ void stop_cuda_on_host(Device& device);
 /// Runs what such a device cannot: whether it was a kernel of its.
 bool launched_on_host(const Launch& launch, std::int64_t rows);
 
+/// Pages of this process, before one that ends the program if it is read or written.
+class GuardedPages {
+ public:
+  explicit GuardedPages(std::int64_t least)
+      : bytes_((least + kImportedPage - 1) / kImportedPage * kImportedPage),
+        all_(static_cast<std::byte*>(
+            mmap(nullptr, mapped(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    mprotect(all_ + bytes_, kImportedPage, PROT_NONE);
+  }
+  ~GuardedPages() { munmap(all_, mapped()); }
+  GuardedPages(const GuardedPages&) = delete;
+  GuardedPages& operator=(const GuardedPages&) = delete;
+
+  std::byte* data() const { return all_; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t mapped() const { return static_cast<std::size_t>(bytes_ + kImportedPage); }
+
+  std::int64_t bytes_;
+  std::byte* all_;
+};
+
 inline std::optional<Operators>& shared_operators = shared_by_tests<Operators>();
 
-/// Runs operators of the default device on arrays of this process.
+/// Runs operators of the default device on arrays of this process. Each ends Buffer::kTail bytes before a page that
+/// nothing may read, where the device takes memory of this process.
 class OperatorRig {
  public:
   /// With DLLM_TEST_CUDA_ON_HOST in the environment, kernels of cuda/ run on this processor where they exist.
@@ -47,9 +75,9 @@ class OperatorRig {
 
   template <class T>
   VkDeviceAddress put(std::span<const T> values) {
-    Buffer& buffer = add(static_cast<std::int64_t>(values.size_bytes()));
-    std::memcpy(buffer.data(), values.data(), values.size_bytes());
-    return buffer.address();
+    const Array& array = add(static_cast<std::int64_t>(values.size_bytes()));
+    if (!values.empty()) std::memcpy(array.data, values.data(), values.size_bytes());
+    return array.address;
   }
   template <class T>
   VkDeviceAddress put(const std::vector<T>& values) {
@@ -63,8 +91,8 @@ class OperatorRig {
   template <class T = float>
   std::vector<T> get(VkDeviceAddress address, std::int64_t count) const {
     std::vector<T> values(static_cast<std::size_t>(count));
-    for (const Buffer& buffer : buffers_)
-      if (buffer.address() == address) std::memcpy(values.data(), buffer.data(), values.size() * sizeof(T));
+    for (const Array& array : arrays_)
+      if (array.address == address) std::memcpy(values.data(), array.data, values.size() * sizeof(T));
     return values;
   }
   void run(const Expected<Launch>& launch, std::int64_t rows) {
@@ -80,14 +108,35 @@ class OperatorRig {
   static constexpr float kUntouched = 1234.5f;
 
  private:
-  Buffer& add(std::int64_t bytes) {
-    auto made = Buffer::make(test_device(), bytes, Place::kShared, "a test");
-    EXPECT_TRUE(made);
-    buffers_.push_back(std::move(*made));
-    return buffers_.back();
+  struct Array {
+    std::unique_ptr<GuardedPages> pages;  ///< null where the device does not import
+    Buffer buffer;
+    std::byte* data = nullptr;
+    VkDeviceAddress address = 0;
+  };
+
+  const Array& add(std::int64_t bytes) {
+    Array array;
+    if (test_device()->facts().imports) {
+      array.pages = std::make_unique<GuardedPages>(bytes + Buffer::kTail);
+      auto made = Buffer::import(test_device(), array.pages->data(), array.pages->bytes());
+      EXPECT_TRUE(made);
+      const std::int64_t first = array.pages->bytes() - Buffer::kTail - (bytes + 15) / 16 * 16;
+      array.data = array.pages->data() + first;
+      array.address = made->address() + static_cast<VkDeviceAddress>(first);
+      array.buffer = std::move(*made);
+    } else {
+      auto made = Buffer::make(test_device(), bytes, vulkan::Place::kShared, "a test");
+      EXPECT_TRUE(made);
+      array.data = made->data();
+      array.address = made->address();
+      array.buffer = std::move(*made);
+    }
+    arrays_.push_back(std::move(array));
+    return arrays_.back();
   }
 
-  std::vector<Buffer> buffers_;
+  std::vector<Array> arrays_;
 };
 
 /// A test of operators on random numbers.
