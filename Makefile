@@ -93,10 +93,13 @@ rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the 
 	  $(if $(DLLM_RTL_LONG),dllm_rtl_fp8_test)
 	@ctest --test-dir build/release -L '^rtl$$' -j $(JOBS) --output-on-failure
 
-# RTL_RUN: prompts and flags of dllm_rtl_run; make nightly asks 8 of the validation set.
-rtl-run: setup  ## a whole answer on the hardware in simulation: make rtl-run RTL_RUN='"Reverse: a b c"' (a few minutes)
+# RTL_RUN: prompts and flags of dllm_rtl_run; make nightly asks 8 of the validation set. DEVICE: a shipped profile or a
+# file, whose hardware is built; SET: its keys with other values, separated by commas.
+RTL_DEVICE = $(or $(abspath $(wildcard $(DEVICE))),$(DEVICE),$(CURDIR)/rtl/answer/answer-16.toml)
+rtl-run: setup  ## a whole answer on the hardware of a device in simulation: make rtl-run DEVICE=plena-64-wide (minutes)
 	@scripts/setup --rtl
-	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING
+	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING \
+	  -DDLLM_RTL_DEVICE=$(RTL_DEVICE) -DDLLM_RTL_SET='$(SET)'
 	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_run
 	build/release/rtl/dllm_rtl_run $(RTL_RUN)
 
