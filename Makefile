@@ -18,7 +18,7 @@ TSAN_SERVE = serve serve_limits serve_models serve_loading serve_ranks
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb libraries tarball wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test windows windows-test macos research figures methods format lint tsan \
+.PHONY: help setup build deb libraries tarball wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-coverage rtl-area rtl-cells web web-test wasm wasm-test windows windows-test macos research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -120,6 +120,10 @@ rtl-wave: setup  ## a waveform of a sampling program: make rtl-wave RTL_WAVE=bui
 	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=ON --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test
 	DLLM_RTL_WAVES=$(RTL_WAVE) build/release/rtl/dllm_rtl_test --gtest_filter='Forms/RtlSampling.*/0'
+
+rtl-coverage:  ## lines of the hardware that its tests reach (some 20 minutes of CPU)
+	@scripts/setup --rtl
+	@scripts/rtl_coverage.py --jobs $(JOBS)
 
 rtl-area:  ## gate equivalents, flip-flops and levels of the hardware's units by Yosys
 	@scripts/setup --rtl
