@@ -206,7 +206,12 @@ module dma #(
                                                    : 32'(element_count) + BEAT <= Elements);
   assign w_valid_o = moves && store && (in_scales ? 32'(scale_count) >= 32'(count)
                                                   : 32'(element_count) >= 32'(count));
-  assign w_data_o = (in_scales ? scale_queue[8*BEAT-1:0] : element_queue[8*BEAT-1:0]) << {skipped, 3'b000};
+  // What lies behind the run's bytes may change while the beat waits.
+  logic [8*BEAT-1:0] sent;
+  assign sent = (in_scales ? scale_queue[8*BEAT-1:0] : element_queue[8*BEAT-1:0]) << {skipped, 3'b000};
+  always_comb begin
+    for (int l = 0; l < BEAT; l++) w_data_o[8*l+:8] = in_run[l] ? sent[8*l+:8] : 8'h00;
+  end
   assign w_strobe_o = in_run;
   assign w_last_o = beat_q == beats;
 

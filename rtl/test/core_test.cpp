@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdio>
 #include <string>
 
 namespace dllm::rtl {
@@ -25,6 +27,22 @@ TEST_P(RtlCore, ProgramsWithIdealMemory) {
 
 TEST_P(RtlCore, ProgramsWithSlowMemory) {
   expect_equal(check_core(GetParam().model(), 20000, 42, {.latency = 60, .stall = 3}));
+}
+
+/// Memory answers as the device's DRAM does. Rows of few bytes, which the core moves one per cycle and the simulator all
+/// at once.
+TEST(RtlCore8, TransfersWithDram) {
+  const CoreResult result = check_core(core8(), 4000, 43, {.dram = true});
+  expect_equal(result);
+  const PartCycles& transfers = result.parts[static_cast<std::size_t>(Part::kTransfer)];
+  ASSERT_GT(transfers.instructions, 30u);
+  const double more = static_cast<double>(transfers.core - transfers.simulator) /
+                      static_cast<double>(transfers.instructions);
+  std::printf("%llu transfers, %lld cycles, simulator %lld: %.1f more each\n",
+              static_cast<unsigned long long>(transfers.instructions), static_cast<long long>(transfers.core),
+              static_cast<long long>(transfers.simulator), more);
+  EXPECT_GT(more, 0);
+  EXPECT_LT(more, 40);
 }
 
 // Values of rtl/traps.svh.
