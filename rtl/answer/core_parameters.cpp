@@ -69,10 +69,10 @@ Expected<void> add_latencies(const npu::Device& device, std::vector<std::string>
     if (cycles != 1)
       return unsupported(fmt::format("latency.{} = {}: the hardware takes one cycle", key, cycles), device,
                          fmt::format("set latency.{} to 1", key));
-  const std::pair<const char*, std::int64_t> stages[] = {
-      {"ADD", latency.vector_add},  {"MUL", latency.vector_mul},  {"EXP", latency.vector_exp},
-      {"RECI", latency.vector_reci}, {"MAX", latency.vector_max}, {"SUM", latency.vector_sum},
-      {"SCAN", latency.prefix_scan}, {"DRAW", latency.vector_draw}};
+  const std::pair<const char*, std::int64_t> stages[] = {{"ADD", latency.vector_add},   {"MUL", latency.vector_mul},
+                                                         {"EXP", latency.vector_exp},   {"RECI", latency.vector_reci},
+                                                         {"MAX", latency.vector_max},   {"SUM", latency.vector_sum},
+                                                         {"SCAN", latency.prefix_scan}, {"DRAW", latency.vector_draw}};
   for (const auto& [unit, cycles] : stages) verilog.push_back(fmt::format("{}_STAGES={}", unit, cycles));
   return {};
 }
@@ -94,9 +94,9 @@ Expected<CoreParameters> core_parameters(const std::string& device_name, const s
     return unsupported(fmt::format("{} vector lanes and {} of the array", config.vlen, config.mlen), device,
                        "set array.vlen to array.mlen or more");
   if (config.hlen < config.blen || config.matrix_input.block < config.blen || config.weight.block < config.blen)
-    return unsupported(fmt::format("BLEN {} is more than a head's lanes ({}) or a block of the formats", config.blen,
-                                   config.hlen),
-                       device, "a smaller array.blen, or formats with longer blocks");
+    return unsupported(
+        fmt::format("BLEN {} is more than a head's lanes ({}) or a block of the formats", config.blen, config.hlen),
+        device, "a smaller array.blen, or formats with longer blocks");
   shape.overrides = overrides;
   for (const auto& [key, size] : {std::pair{"sram.vector_rows", shape.vector_rows},
                                   {"sram.matrix_tiles", tiles},

@@ -46,7 +46,8 @@ Expected<std::vector<std::string>> read_prompts(const std::string& path, std::si
 constexpr const char* kUsage =
     "usage: dllm_rtl_run [--model FILE] [--prompts FILE COUNT] [--latency CYCLES --stall N] [--dram STANDARD STACKS]\n"
     "                    [PROMPT...] | --program FILE [--load PIECE=FILE]...\n"
-    "Answers prompts on a device's core in simulation (make rtl-run DEVICE=...). Compares every program with the functional machine\n"
+    "Answers prompts on a device's core in simulation (make rtl-run DEVICE=...). Compares every program with the "
+    "functional machine\n"
     "and the cycle simulator, and the answers with those of the device's profile. --dram: the memory has the\n"
     "times of this DRAM, command by command, in the core and in the simulator (dllm npu dram --list).\n"
     "--program: runs a program in assembler instead, after filling memories as dllm npu run --load.\n";
@@ -94,9 +95,8 @@ Expected<int> run_one_program(const RunOptions& options) {
   DLLM_TRY(const CoreShape shape, answer_device(options.device));
   DLLM_TRY(const CoreTotals totals, run_program(shape, options.program, options.timing));
   std::printf("%llu instructions, %lld cycles; %llu words and bytes compared, all equal\n%s",
-              static_cast<unsigned long long>(totals.result.instructions),
-              static_cast<long long>(totals.result.cycles), static_cast<unsigned long long>(totals.compared),
-              cycle_table(totals).c_str());
+              static_cast<unsigned long long>(totals.result.instructions), static_cast<long long>(totals.result.cycles),
+              static_cast<unsigned long long>(totals.compared), cycle_table(totals).c_str());
   return 0;
 }
 
@@ -142,8 +142,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", options.error().message().c_str());
     return 2;
   }
-  const auto different = options->program.program.empty() ? dllm::rtl::run(*options)
-                                                          : dllm::rtl::run_one_program(*options);
+  const auto different =
+      options->program.program.empty() ? dllm::rtl::run(*options) : dllm::rtl::run_one_program(*options);
   if (!different) {
     std::fprintf(stderr, "error: %s\n", different.error().message().c_str());
     return 1;

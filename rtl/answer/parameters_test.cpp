@@ -38,15 +38,14 @@ TEST(RtlParameters, OfAShippedProfile) {
 }
 
 TEST(RtlParameters, FollowTheKeys) {
-  const auto parameters = core_parameters(
-      "plena-64", {{"array.vlen", "32"},
-                   {"array.mlen", "32"},
-                   {"array.blen", "8"},
-                   {"numerics.weight", "mxint4:16:plena"},
-                   {"numerics.kv", "mxint8:16:ocp"},
-                   {"numerics.activation", "mxfp6_e3m2:32:ocp"},
-                   {"numerics.logits", "bf16"},
-                   {"latency.vector_add", "3"}});
+  const auto parameters = core_parameters("plena-64", {{"array.vlen", "32"},
+                                                       {"array.mlen", "32"},
+                                                       {"array.blen", "8"},
+                                                       {"numerics.weight", "mxint4:16:plena"},
+                                                       {"numerics.kv", "mxint8:16:ocp"},
+                                                       {"numerics.activation", "mxfp6_e3m2:32:ocp"},
+                                                       {"numerics.logits", "bf16"},
+                                                       {"latency.vector_add", "3"}});
   ASSERT_TRUE(parameters.has_value()) << parameters.error().message();
   EXPECT_EQ(values(*parameters, {"VLEN", "BLEN", "HLEN", "ELEMENT_WEIGHT", "RULE_WEIGHT", "ELEMENT_MATRIX_KV",
                                  "RULE_MATRIX_KV", "ELEMENT_INPUT", "BLOCK_INPUT", "ELEMENT_ACTIVATION", "ADD_STAGES"}),

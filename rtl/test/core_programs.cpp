@@ -288,7 +288,7 @@ class MatrixWriter : public ProgramText {
 
   static constexpr std::uint32_t kOperands = 96;  // rows
   std::uint32_t vlen_, mlen_, blen_, hlen_;
-  std::uint32_t block_;  ///< of which offsets are multiples
+  std::uint32_t block_;           ///< of which offsets are multiples
   std::uint32_t own_activation_;  ///< number of the format
   bool two_formats_, plain_ = false;
   std::array<bool, kTiles> second_ = {};  ///< tiles in the format of keys and values

@@ -29,15 +29,15 @@ TEST_P(RtlCore, ProgramsWithSlowMemory) {
   expect_equal(check_core(GetParam().model(), 20000, 42, {.latency = 60, .stall = 3}));
 }
 
-/// Memory answers as the device's DRAM does. Rows of few bytes, which the core moves one per cycle and the simulator all
-/// at once.
+/// Memory answers as the device's DRAM does. Rows of few bytes, which the core moves one per cycle and the simulator
+/// all at once.
 TEST(RtlCore8, TransfersWithDram) {
   const CoreResult result = check_core(core8(), 4000, 43, {.dram = true});
   expect_equal(result);
   const PartCycles& transfers = result.parts[static_cast<std::size_t>(Part::kTransfer)];
   ASSERT_GT(transfers.instructions, 30u);
-  const double more = static_cast<double>(transfers.core - transfers.simulator) /
-                      static_cast<double>(transfers.instructions);
+  const double more =
+      static_cast<double>(transfers.core - transfers.simulator) / static_cast<double>(transfers.instructions);
   std::printf("%llu transfers, %lld cycles, simulator %lld: %.1f more each\n",
               static_cast<unsigned long long>(transfers.instructions), static_cast<long long>(transfers.core),
               static_cast<long long>(transfers.simulator), more);
@@ -156,8 +156,8 @@ TEST(RtlCoreTraps, SumsOfOtherShapes) {
   }
   // 4,095 products of 8 terms fit below 2^15, one more does not.
   for (const int count : {4095, 4096}) {
-    const CoreTraps traps = core_traps(
-        core8(), "C_LOOP_START gp6, " + std::to_string(count) + "\nM_MM 0, gp1, gp2\nC_LOOP_END gp6");
+    const CoreTraps traps =
+        core_traps(core8(), "C_LOOP_START gp6, " + std::to_string(count) + "\nM_MM 0, gp1, gp2\nC_LOOP_END gp6");
     EXPECT_EQ(traps.core, count == 4095 ? kNone : kValue) << count;
     EXPECT_EQ(traps.machine, count != 4095) << count;
     EXPECT_EQ(traps.difference, "") << count;
