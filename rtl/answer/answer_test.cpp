@@ -65,13 +65,13 @@ void expect_equal_passes(MemoryTiming timing) {
 TEST(RtlAnswer, PassesWithIdealMemory) { expect_equal_passes({}); }
 TEST(RtlAnswer, PassesWithSlowMemory) { expect_equal_passes({.latency = 60, .stall = 3}); }
 
-/// Memory answers as the device's DRAM does, and the core moves a row in two cycles (docs/design/rtl.md).
+/// Memory answers as the device's DRAM does, and the core moves a row per cycle (docs/design/rtl.md).
 TEST(RtlAnswer, PassesWithDram) {
   struct Memory {
     const char* standard;
     double most;  ///< per cent of all cycles
   };
-  for (const Memory& memory : {Memory{"lpddr5x-8533", 11}, Memory{"hbm2-2000", 13}}) {
+  for (const Memory& memory : {Memory{"lpddr5x-8533", 6}, Memory{"hbm2-2000", 7}}) {
     const auto answers =
         answers_of_small_model({.dram = true}, {{"memory.standard", memory.standard}, {"memory.stacks", "1"}});
     const auto logits = two_passes(answers->on_core());

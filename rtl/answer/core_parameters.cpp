@@ -93,10 +93,6 @@ Expected<CoreParameters> core_parameters(const std::string& device_name, const s
   if (config.vlen < config.mlen)
     return unsupported(fmt::format("{} vector lanes and {} of the array", config.vlen, config.mlen), device,
                        "set array.vlen to array.mlen or more");
-  if (config.hlen < config.blen || config.matrix_input.block < config.blen || config.weight.block < config.blen)
-    return unsupported(
-        fmt::format("BLEN {} is more than a head's lanes ({}) or a block of the formats", config.blen, config.hlen),
-        device, "a smaller array.blen, or formats with longer blocks");
   shape.overrides = overrides;
   for (const auto& [key, size] : {std::pair{"sram.vector_rows", shape.vector_rows},
                                   {"sram.matrix_tiles", tiles},
@@ -116,6 +112,10 @@ Expected<CoreParameters> core_parameters(const std::string& device_name, const s
                     fmt::format("DRAWS={}", config.noise ? 1 : 0),
                     "BEAT=64"};
   DLLM_CHECK_OK(add_formats(device, config, result.verilog));
+  if (config.hlen < config.blen || config.matrix_input.block < config.blen || config.weight.block < config.blen)
+    return unsupported(
+        fmt::format("BLEN {} is more than a head's lanes ({}) or a block of the formats", config.blen, config.hlen),
+        device, "a smaller array.blen, or formats with longer blocks");
   DLLM_CHECK_OK(add_latencies(device, result.verilog));
   return result;
 }
