@@ -18,7 +18,7 @@ TSAN_SERVE = serve serve_limits serve_models serve_loading serve_ranks
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb libraries tarball aarch64 aarch64-test wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-area rtl-cells web web-test wasm wasm-test windows windows-test macos research figures methods format lint tsan \
+.PHONY: help setup build deb libraries tarball aarch64 aarch64-test wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-coverage rtl-area rtl-cells web web-test wasm wasm-test windows windows-test macos research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets
@@ -104,10 +104,13 @@ rtl-test: setup  ## the hardware: lint, synthesis check, co-simulation with the 
 	  $(if $(DLLM_RTL_LONG),dllm_rtl_fp8_test)
 	@ctest --test-dir build/release -L '^rtl$$' -j $(JOBS) --output-on-failure
 
-# RTL_RUN: prompts and flags of dllm_rtl_run; make nightly asks 8 of the validation set.
-rtl-run: setup  ## a whole answer on the hardware in simulation: make rtl-run RTL_RUN='"Reverse: a b c"' (a few minutes)
+# RTL_RUN: prompts and flags of dllm_rtl_run; make nightly asks 8 of the validation set. DEVICE: a shipped profile or a
+# file, whose hardware is built; SET: its keys with other values, separated by commas.
+RTL_DEVICE = $(or $(abspath $(wildcard $(DEVICE))),$(DEVICE),$(CURDIR)/rtl/answer/answer-16.toml)
+rtl-run: setup  ## a whole answer on the hardware of a device in simulation: make rtl-run DEVICE=plena-64-wide (minutes)
 	@scripts/setup --rtl
-	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING
+	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=OFF --log-level=WARNING \
+	  -DDLLM_RTL_DEVICE=$(RTL_DEVICE) -DDLLM_RTL_SET='$(SET)'
 	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_run
 	build/release/rtl/dllm_rtl_run $(RTL_RUN)
 
@@ -128,6 +131,10 @@ rtl-wave: setup  ## a waveform of a sampling program: make rtl-wave RTL_WAVE=bui
 	@cmake --preset release -DDLLM_TESTS=ON -DDLLM_RTL=ON -DDLLM_RTL_WAVES=ON --log-level=WARNING
 	@cmake --build --preset release -j $(JOBS) --target dllm_rtl_test
 	DLLM_RTL_WAVES=$(RTL_WAVE) build/release/rtl/dllm_rtl_test --gtest_filter='Forms/RtlSampling.*/0'
+
+rtl-coverage:  ## lines of the hardware that its tests reach (some 20 minutes of CPU)
+	@scripts/setup --rtl
+	@scripts/rtl_coverage.py --jobs $(JOBS)
 
 rtl-area:  ## gate equivalents, flip-flops and levels of the hardware's units by Yosys
 	@scripts/setup --rtl

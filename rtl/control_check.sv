@@ -1,5 +1,5 @@
 // Whether C_SET_CSR must refuse a value: ranges of the control registers, as in the functional machine. Where the units
-// have fixed formats, a format register accepts only its own.
+// have fixed formats, a format register accepts only its own; that of vectors with prec 0 also BF16.
 module control_check #(
   parameter bit EXTERNAL = 0,
   parameter logic [159:0] FORMATS = '0,  // 32 bits each, from FORMAT_WEIGHT to FORMAT_MATRIX_INPUT; if EXTERNAL
@@ -14,6 +14,7 @@ module control_check #(
   output logic        bad_o
 );
   localparam int Heads = MLEN / HLEN;
+  localparam logic [31:0] Bf16 = 32'd7;
 
   function automatic logic outside(input logic [31:0] value, input int low, input int high);
     outside = value < low || value > high;
@@ -48,9 +49,10 @@ module control_check #(
       18'(dllm_isa_pkg::CSR_SEGMENT_LENGTH): bad_o = !$onehot(value_i) || value_i > VLEN;
       18'(dllm_isa_pkg::CSR_ROUTER_EXPERTS), 18'(dllm_isa_pkg::CSR_ROUTER_TOP): bad_o = outside(value_i, 1, VLEN);
       18'(dllm_isa_pkg::CSR_FORMAT_WEIGHT), 18'(dllm_isa_pkg::CSR_FORMAT_MATRIX_KV),
-      18'(dllm_isa_pkg::CSR_FORMAT_ACTIVATION), 18'(dllm_isa_pkg::CSR_FORMAT_VECTOR_KV),
-      18'(dllm_isa_pkg::CSR_FORMAT_MATRIX_INPUT):
+      18'(dllm_isa_pkg::CSR_FORMAT_VECTOR_KV), 18'(dllm_isa_pkg::CSR_FORMAT_MATRIX_INPUT):
         bad_o = EXTERNAL ? value_i != own_format : format_bad;
+      18'(dllm_isa_pkg::CSR_FORMAT_ACTIVATION):
+        bad_o = EXTERNAL ? value_i != own_format && value_i != Bf16 : format_bad;
       18'(dllm_isa_pkg::CSR_DRAW_PRECISION): bad_o = value_i > 32'd2;
       default: bad_o = 1'b0;  // the scale and what draws read may have any bits
     endcase

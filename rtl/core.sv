@@ -15,16 +15,26 @@ module core #(
   parameter int ELEMENT_INPUT = 1,  // mx_formats.svh; the array's input
   parameter int RULE_INPUT = 0,
   parameter int BLOCK_INPUT = 8,
-  parameter int ELEMENT_WEIGHT = 0, // weights, and keys and values as matrices
+  parameter int ELEMENT_WEIGHT = 0, // weights
   parameter int RULE_WEIGHT = 0,
   parameter int BLOCK_WEIGHT = 8,
-  parameter int ELEMENT_ACTIVATION = 7,
+  parameter int ELEMENT_MATRIX_KV = ELEMENT_WEIGHT,  // keys and values as matrices, in blocks of the same length
+  parameter int RULE_MATRIX_KV = RULE_WEIGHT,
+  parameter int ELEMENT_ACTIVATION = 7,  // vectors, if the control register does not say BF16
   parameter int RULE_ACTIVATION = 0,
   parameter int BLOCK_ACTIVATION = 1,
   parameter int ELEMENT_KV = 7,     // keys and values as vectors
   parameter int RULE_KV = 0,
   parameter int BLOCK_KV = 1,
   parameter int DRAWS = 0,          // a noise generator for V_RED_DRAW
+  parameter int ADD_STAGES = 2,     // cycles of vector units
+  parameter int MUL_STAGES = 1,
+  parameter int EXP_STAGES = 1,
+  parameter int RECI_STAGES = 2,
+  parameter int MAX_STAGES = 4,
+  parameter int SUM_STAGES = 8,
+  parameter int SCAN_STAGES = 9,
+  parameter int DRAW_STAGES = 36,
   localparam int Row = 16 * VLEN,
   localparam int Csrs = 27,
   localparam int PcBits = $clog2(PROGRAM_WORDS)
@@ -74,15 +84,17 @@ module core #(
   `include "mx_formats.svh"
   localparam int RowBits = $clog2(VRAM_ROWS);
   localparam int MatrixBits = $clog2(TILES * MLEN);
-  localparam int WBits = mx_bits(ELEMENT_WEIGHT);
+  localparam int WBits = mx_bits(ELEMENT_WEIGHT) > mx_bits(ELEMENT_MATRIX_KV) ? mx_bits(ELEMENT_WEIGHT)
+                                                                              : mx_bits(ELEMENT_MATRIX_KV);
   localparam int Count = $clog2(MLEN) + 1;
   localparam int Heads = MLEN / HLEN;
   localparam int HeadBits = $clog2(Heads) + 1;
   // The formats of the units, in the order of the control registers.
-  localparam logic [31:0] Weight = mx_number(ELEMENT_WEIGHT, RULE_WEIGHT, BLOCK_WEIGHT);
   localparam logic [159:0] Formats = {mx_number(ELEMENT_INPUT, RULE_INPUT, BLOCK_INPUT),
                                       mx_number(ELEMENT_KV, RULE_KV, BLOCK_KV),
-                                      mx_number(ELEMENT_ACTIVATION, RULE_ACTIVATION, BLOCK_ACTIVATION), Weight, Weight};
+                                      mx_number(ELEMENT_ACTIVATION, RULE_ACTIVATION, BLOCK_ACTIVATION),
+                                      mx_number(ELEMENT_MATRIX_KV, RULE_MATRIX_KV, BLOCK_WEIGHT),
+                                      mx_number(ELEMENT_WEIGHT, RULE_WEIGHT, BLOCK_WEIGHT)};
 
   logic external, unit_done;
   logic [31:0] word, d, a, b;
@@ -96,7 +108,9 @@ module core #(
   engine #(
     .VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .VRAM_ROWS(VRAM_ROWS), .FP_WORDS(FP_WORDS),
     .INT_WORDS(INT_WORDS), .PROGRAM_WORDS(PROGRAM_WORDS), .EXTERNAL(1'b1), .FORMATS(Formats),
-    .DRAWS(DRAWS)
+    .DRAWS(DRAWS), .ADD_STAGES(ADD_STAGES), .MUL_STAGES(MUL_STAGES), .EXP_STAGES(EXP_STAGES),
+    .RECI_STAGES(RECI_STAGES), .MAX_STAGES(MAX_STAGES), .SUM_STAGES(SUM_STAGES), .SCAN_STAGES(SCAN_STAGES),
+    .DRAW_STAGES(DRAW_STAGES)
   ) i_engine (
     .clk_i, .rst_ni, .start_i, .length_i, .csr_reset_i, .running_o, .trap_o, .host_write_i, .host_space_i,
     .host_address_i, .host_data_i, .host_data_o, .dma_request_o(), .dma_address_o(address), .dma_offset_o(),
@@ -130,12 +144,13 @@ module core #(
   logic [VLEN-1:0] matrix_lanes;
   logic [Row-1:0] matrix_data;
   logic [MatrixBits-1:0] load_row;
+  logic load_second;
   logic [MLEN*WBits-1:0] load_codes;
   logic [MLEN/BLOCK_WEIGHT*8-1:0] load_scales;
   matrix_unit #(
     .VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .VRAM_ROWS(VRAM_ROWS), .TILES(TILES),
     .ELEMENT_A(ELEMENT_INPUT), .RULE_A(RULE_INPUT), .BLOCK_A(BLOCK_INPUT), .ELEMENT_W(ELEMENT_WEIGHT),
-    .RULE_W(RULE_WEIGHT), .BLOCK_W(BLOCK_WEIGHT)
+    .RULE_W(RULE_WEIGHT), .BLOCK_W(BLOCK_WEIGHT), .ELEMENT_V(ELEMENT_MATRIX_KV), .RULE_V(RULE_MATRIX_KV)
   ) i_matrix (
     .clk_i, .rst_ni, .start_i, .valid_i(external && !to_dma), .word_i(word), .d_i(d), .a_i(a), .b_i(b),
     .done_o(matrix_done), .trap_o(matrix_trap), .scale_i(csr(dllm_isa_pkg::CSR_BMM_SCALE)),
@@ -145,7 +160,7 @@ module core #(
     .mm_rows_i(Count'(csr(dllm_isa_pkg::CSR_MM_ROWS))), .read_o(matrix_read),
     .read_row_o(matrix_read_row), .read_data_i(row), .write_o(matrix_write), .write_row_o(matrix_write_row),
     .write_lanes_o(matrix_lanes), .write_data_o(matrix_data), .load_i(load), .load_row_i(load_row),
-    .load_codes_i(load_codes), .load_scales_i(load_scales)
+    .load_second_i(load_second), .load_codes_i(load_codes), .load_scales_i(load_scales)
   );
 
   logic dma_done, dma_read, dma_write;
@@ -153,19 +168,21 @@ module core #(
   logic [Row-1:0] dma_data;
   dma #(
     .VLEN(VLEN), .MLEN(MLEN), .VRAM_ROWS(VRAM_ROWS), .MATRIX_ROWS(TILES * MLEN), .BEAT(BEAT),
-    .ELEMENT_M(ELEMENT_WEIGHT), .BLOCK_M(BLOCK_WEIGHT), .ELEMENT_A(ELEMENT_ACTIVATION), .RULE_A(RULE_ACTIVATION),
-    .BLOCK_A(BLOCK_ACTIVATION), .ELEMENT_B(ELEMENT_KV), .RULE_B(RULE_KV), .BLOCK_B(BLOCK_KV)
+    .ELEMENT_M(ELEMENT_WEIGHT), .ELEMENT_V(ELEMENT_MATRIX_KV), .BLOCK_M(BLOCK_WEIGHT),
+    .ELEMENT_A(ELEMENT_ACTIVATION), .RULE_A(RULE_ACTIVATION), .BLOCK_A(BLOCK_ACTIVATION), .ELEMENT_B(ELEMENT_KV),
+    .RULE_B(RULE_KV), .BLOCK_B(BLOCK_KV)
   ) i_dma (
     .clk_i, .rst_ni, .valid_i(external && to_dma), .word_i(word), .address_i(address), .offset_i(a),
     .scales_i(scales_o), .stride_i(stride_o), .target_i(d),
     .prefetch_m_rows_i(csr(dllm_isa_pkg::CSR_PREFETCH_M_ROWS)),
     .prefetch_v_rows_i(csr(dllm_isa_pkg::CSR_PREFETCH_V_ROWS)),
-    .store_v_rows_i(csr(dllm_isa_pkg::CSR_STORE_V_ROWS)), .memory_bytes_i, .done_o(dma_done),
-    .trap_o(dma_trap), .read_o(dma_read), .read_row_o(dma_read_row), .read_data_i(row), .write_o(dma_write),
+    .store_v_rows_i(csr(dllm_isa_pkg::CSR_STORE_V_ROWS)), .memory_bytes_i,
+    .plain_i(csr(dllm_isa_pkg::CSR_FORMAT_ACTIVATION) == 32'd7), .done_o(dma_done), .trap_o(dma_trap),
+    .read_o(dma_read), .read_row_o(dma_read_row), .read_data_i(row), .write_o(dma_write),
     .write_row_o(dma_write_row), .write_data_o(dma_data), .load_o(load), .load_row_o(load_row),
-    .load_codes_o(load_codes), .load_scales_o(load_scales), .ar_valid_o, .ar_ready_i, .ar_address_o, .ar_length_o,
-    .r_valid_i, .r_ready_o, .r_data_i, .r_last_i, .aw_valid_o, .aw_ready_i, .aw_address_o, .aw_length_o, .w_valid_o,
-    .w_ready_i, .w_data_o, .w_strobe_o, .w_last_o, .b_valid_i, .b_ready_o
+    .load_second_o(load_second), .load_codes_o(load_codes), .load_scales_o(load_scales), .ar_valid_o, .ar_ready_i,
+    .ar_address_o, .ar_length_o, .r_valid_i, .r_ready_o, .r_data_i, .r_last_i, .aw_valid_o, .aw_ready_i,
+    .aw_address_o, .aw_length_o, .w_valid_o, .w_ready_i, .w_data_o, .w_strobe_o, .w_last_o, .b_valid_i, .b_ready_o
   );
 
   assign unit_done = to_dma ? dma_done : matrix_done;

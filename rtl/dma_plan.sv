@@ -1,20 +1,22 @@
 // A transfer's addresses, strides and lengths in bytes from its descriptor in elements, and its traps. Formats as in
-// mx_formats.svh: of the matrix (M), of vectors with prec 0 (A) and prec 1 (B).
+// mx_formats.svh: of matrices (M; V with prec 1), of vectors with prec 0 (A) and prec 1 (B).
 module dma_plan #(
   parameter int VLEN = 16,
   parameter int MLEN = 16,
   parameter int VRAM_ROWS = 256,
   parameter int MATRIX_ROWS = 32,
   parameter int ELEMENT_M = 0,
+  parameter int ELEMENT_V = 0,
   parameter int BLOCK_M = 8,
   parameter int ELEMENT_A = 7,
   parameter int BLOCK_A = 1,
   parameter int ELEMENT_B = 7,
   parameter int BLOCK_B = 1,
-  parameter int RUN_BITS = 16
+  parameter int ROW_BITS = 16
 ) (
   input  logic                matrix_i,
   input  logic                second_i,        // prec 1
+  input  logic                plain_i,         // BF16 instead of A
   input  logic                strided_i,       // rows STRIDE_REG elements apart
   input  logic [63:0]         address_i,
   input  logic [31:0]         offset_i,        // elements
@@ -28,8 +30,8 @@ module dma_plan #(
   output logic [63:0]         scales_o,
   output logic [63:0]         element_stride_o,
   output logic [63:0]         scale_stride_o,
-  output logic [RUN_BITS-1:0] element_bytes_o,
-  output logic [RUN_BITS-1:0] scale_bytes_o,
+  output logic [ROW_BITS-1:0] element_bytes_o,
+  output logic [ROW_BITS-1:0] scale_bytes_o,
   output logic [2:0]          trap_o
 );
   `include "mx_formats.svh"
@@ -40,8 +42,9 @@ module dma_plan #(
   assign cols = matrix_i ? 32'(MLEN) : 32'(VLEN);
   assign stride = strided_i ? stride_i : cols;
   always_comb begin
-    if (matrix_i) {bits, block} = {5'(mx_bits(ELEMENT_M)), 3'($clog2(BLOCK_M))};
+    if (matrix_i) {bits, block} = {second_i ? 5'(mx_bits(ELEMENT_V)) : 5'(mx_bits(ELEMENT_M)), 3'($clog2(BLOCK_M))};
     else if (second_i) {bits, block} = {5'(mx_bits(ELEMENT_B)), 3'($clog2(BLOCK_B))};
+    else if (plain_i) {bits, block} = {5'd16, 3'd0};
     else {bits, block} = {5'(mx_bits(ELEMENT_A)), 3'($clog2(BLOCK_A))};
   end
   assign scaled_o = bits != 5'd16;
@@ -53,15 +56,15 @@ module dma_plan #(
   assign scales_o = address_i + 64'(scales_i) + (64'(offset_i) >> block);
   assign element_stride_o = stride_bits >> 3;
   assign scale_stride_o = 64'(stride) >> block;
-  assign element_bytes_o = RUN_BITS'((64'(cols) * 64'(bits)) >> 3);
-  assign scale_bytes_o = RUN_BITS'(cols >> block);
+  assign element_bytes_o = ROW_BITS'((64'(cols) * 64'(bits)) >> 3);
+  assign scale_bytes_o = ROW_BITS'(cols >> block);
 
   logic [31:0] mask;
   logic uneven, outside, target_bad;
   assign mask = (32'd1 << block) - 32'd1;
   assign uneven = ((offset_i | stride) & mask) != 32'd0 || offset_bits[2:0] != 3'd0 || stride_bits[2:0] != 3'd0;
   function automatic logic beyond(input logic [63:0] first, input logic [63:0] step, input logic [31:0] rows,
-                                  input logic [RUN_BITS-1:0] length, input logic [63:0] size);
+                                  input logic [ROW_BITS-1:0] length, input logic [63:0] size);
     beyond = 96'(first) + 96'(step) * (96'(rows) - 96'd1) + 96'(length) > 96'(size);
   endfunction
   assign outside = address_i > memory_bytes_i ||

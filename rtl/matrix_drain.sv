@@ -10,8 +10,6 @@ module matrix_drain #(
   parameter int HLEN = 4,
   parameter int VRAM_ROWS = 256,
   parameter int ACC = 32,
-  parameter int GUARD = 6,
-  parameter int FRACTION = 8,
   localparam int Banks = MLEN / BLEN,
   localparam int Heads = MLEN / HLEN,
   localparam int Count = $clog2(MLEN) + 1,
@@ -32,6 +30,7 @@ module matrix_drain #(
   input  logic [Count-1:0]            mm_rows_i,
   input  logic [Count-1:0]            rows_i,
   input  logic [Count-1:0]            cols_i,
+  input  logic [11:0]                 point_i,        // bits of the values behind the point
   output logic [2:0]                  trap_o,
   output logic [EntryBits-1:0]        entry_o,        // to read
   input  logic [Heads*BLEN*ACC-1:0]   values_i,       // of (head, column), a cycle later
@@ -147,7 +146,7 @@ module matrix_drain #(
       logic [15:0] plain, scaled;
       logic [31:0] single, product;
       logic signed [11:0] exponent;
-      assign exponent = 12'($signed(references_i[10*n+:10])) - 12'(GUARD + FRACTION);
+      assign exponent = 12'($signed(references_i[10*n+:10])) - point_i;
       fixed_to_fp #(.WIDTH(ACC)) i_plain (.value_i(values_i[ACC*n+:ACC]), .exponent_i(exponent), .fp_o(plain));
       fixed_to_fp #(.WIDTH(ACC), .MAN(23)) i_single (
         .value_i(values_i[ACC*n+:ACC]), .exponent_i(exponent), .fp_o(single)

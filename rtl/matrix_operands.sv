@@ -12,14 +12,24 @@ module matrix_operands #(
   parameter int RULE_A = 0,
   parameter int BLOCK_A = 8,
   parameter int ELEMENT_W = 0,
+  parameter int ELEMENT_V = ELEMENT_W,  // the matrices' second format
+  parameter int UP_W = 0,               // mx_decode_two.sv
+  parameter int UP_V = 0,
   localparam int Banks = MLEN / BLEN,
   localparam int Term = $clog2(BLEN),
   localparam int ABits = ELEMENT_A == 0 || ELEMENT_A == 2 ? 4 : ELEMENT_A == 3 || ELEMENT_A == 4 ? 6 : 8,
-  localparam int WBits = ELEMENT_W == 0 || ELEMENT_W == 2 ? 4 : ELEMENT_W == 3 || ELEMENT_W == 4 ? 6 : 8,
+  localparam int FirstBits = ELEMENT_W == 0 || ELEMENT_W == 2 ? 4 : ELEMENT_W == 3 || ELEMENT_W == 4 ? 6 : 8,
+  localparam int SecondBits = ELEMENT_V == 0 || ELEMENT_V == 2 ? 4 : ELEMENT_V == 3 || ELEMENT_V == 4 ? 6 : 8,
+  localparam int WBits = FirstBits > SecondBits ? FirstBits : SecondBits,
   localparam int AWidth = ELEMENT_A == 0 ? 4 : ELEMENT_A == 1 ? 8 : ELEMENT_A == 2 ? 5 : ELEMENT_A == 3 ? 7
                                                   : ELEMENT_A == 4 ? 10 : 19,
-  localparam int WWidth = ELEMENT_W == 0 ? 4 : ELEMENT_W == 1 ? 8 : ELEMENT_W == 2 ? 5 : ELEMENT_W == 3 ? 7
+  localparam int FirstFixed = ELEMENT_W == 0 ? 4 : ELEMENT_W == 1 ? 8 : ELEMENT_W == 2 ? 5 : ELEMENT_W == 3 ? 7
                                                   : ELEMENT_W == 4 ? 10 : 19,
+  localparam int SecondFixed = ELEMENT_V == 0 ? 4 : ELEMENT_V == 1 ? 8 : ELEMENT_V == 2 ? 5 : ELEMENT_V == 3 ? 7
+                                                  : ELEMENT_V == 4 ? 10 : 19,
+  localparam int FirstWidth = FirstFixed + UP_W,
+  localparam int SecondWidth = SecondFixed + UP_V,
+  localparam int WWidth = FirstWidth > SecondWidth ? FirstWidth : SecondWidth,
   localparam int Word = BLEN * WBits + 10
 ) (
   input  logic                         clk_i,
@@ -29,6 +39,7 @@ module matrix_operands #(
   input  logic [16*MLEN-1:0]           lanes_i,
   input  logic [Banks*Word-1:0]        words_i,       // a cycle later
   input  logic                         transposed_i,  // with the last row
+  input  logic                         second_i,      // the format of the words in the second buffer
   output logic                         load_o,        // a tile moves to the second buffer
   output logic                         start_o,       // a cycle later: its scales are there
   output logic                         transposed_o,
@@ -133,7 +144,9 @@ module matrix_operands #(
         assign word = w_second_q[((second_transposed_q ? r : 32'(send_q))*Banks+s)*Word+:Word];
         assign w_code = word[(second_transposed_q ? 32'(send_q) : r)*WBits+:WBits];
         mx_decode #(.ELEMENT(ELEMENT_A)) i_a (.code_i(a_code), .fixed_o(a), .special_o(a_special));
-        mx_decode #(.ELEMENT(ELEMENT_W)) i_w (.code_i(w_code), .fixed_o(w), .special_o(w_special));
+        mx_decode_two #(.FIRST(ELEMENT_W), .SECOND(ELEMENT_V), .FIRST_UP(UP_W), .SECOND_UP(UP_V)) i_w (
+          .code_i(w_code), .second_i, .fixed_o(w), .special_o(w_special)
+        );
         always_ff @(posedge clk_i) begin
           a_o[Out*AWidth+:AWidth] <= a;
           w_o[Out*WWidth+:WWidth] <= w;

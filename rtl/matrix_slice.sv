@@ -28,10 +28,12 @@ module matrix_slice #(
   input  logic [HeadBits-1:0]     group_i,
   input  logic                    side_by_side_i,
   input  logic [TILES*MLEN-1:0]   loaded_i,       // rows of matrix SRAM
+  input  logic [TILES*MLEN-1:0]   second_i,       // those in the second format
   output logic [2:0]              trap_o,
   output logic [RowBits-1:0]      row_o,
   output logic [Window-1:0]       window_o,       // of MLEN lanes in the row
   output logic [TileBits-1:0]     tile_o,
+  output logic                    second_o,       // the rows' format
   output logic [Banks*Index-1:0]  row_blocks_o,
   output logic [Banks*Index-1:0]  lane_blocks_o
 );
@@ -91,10 +93,14 @@ module matrix_slice #(
     end
   end
   assign load_bad = (loaded_i[MLEN*tile_o+:MLEN] & needed) != needed;
+  logic [MLEN-1:0] seconds;
+  assign seconds = second_i[MLEN*tile_o+:MLEN] & needed;
+  assign second_o = seconds != '0;
   always_comb begin
     trap_o = TrapNone;
     if (vector_bad) trap_o = TrapRow;
     else if (slice_bad || load_bad) trap_o = TrapWord;
+    else if (second_o && seconds != needed) trap_o = TrapValue;
     // Narrow slices side by side would be in the same banks as their neighbours.
     else if (beside && wide != (Count + HeadBits)'(cols_i) && cols_i < Count'(HLEN)) trap_o = TrapOrder;
   end

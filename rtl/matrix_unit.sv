@@ -14,11 +14,15 @@ module matrix_unit #(
   parameter int ELEMENT_W = 0,
   parameter int RULE_W = 0,
   parameter int BLOCK_W = 8,
+  parameter int ELEMENT_V = ELEMENT_W,  // the matrices' second format, with the same blocks
+  parameter int RULE_V = RULE_W,
   parameter int CONTRACTION = 15,  // bits of terms per result
   localparam int Row = 16 * VLEN,
   localparam int RowBits = $clog2(VRAM_ROWS),
   localparam int MatrixBits = $clog2(TILES * MLEN),
-  localparam int WBits = ELEMENT_W == 0 || ELEMENT_W == 2 ? 4 : ELEMENT_W == 3 || ELEMENT_W == 4 ? 6 : 8,
+  localparam int FirstBits = ELEMENT_W == 0 || ELEMENT_W == 2 ? 4 : ELEMENT_W == 3 || ELEMENT_W == 4 ? 6 : 8,
+  localparam int SecondBits = ELEMENT_V == 0 || ELEMENT_V == 2 ? 4 : ELEMENT_V == 3 || ELEMENT_V == 4 ? 6 : 8,
+  localparam int WBits = FirstBits > SecondBits ? FirstBits : SecondBits,
   localparam int Count = $clog2(MLEN) + 1,
   localparam int HeadBits = $clog2(MLEN / HLEN) + 1
 ) (
@@ -51,6 +55,7 @@ module matrix_unit #(
   // Rows of matrix SRAM from memory.
   input  logic                    load_i,
   input  logic [MatrixBits-1:0]   load_row_i,
+  input  logic                    load_second_i,  // in the second format
   input  logic [MLEN*WBits-1:0]   load_codes_i,
   input  logic [MLEN/BLOCK_W*8-1:0] load_scales_i
 );
@@ -61,11 +66,20 @@ module matrix_unit #(
   localparam int Heads = MLEN / HLEN;
   localparam int Term = $clog2(BLEN);
   localparam int AWidth = mx_width(ELEMENT_A);
-  localparam int WWidth = mx_width(ELEMENT_W);
+  // Each of the matrices' formats has its own window. The array has that with the fewest guard bits: elements of the
+  // other one are moved up before they are multiplied.
   localparam int Product = mx_magnitude(ELEMENT_A) + mx_magnitude(ELEMENT_W) + CONTRACTION;
-  localparam int Acc = Product <= 31 ? 32 : 64;
-  localparam int Guard = Acc - 1 - Product;
-  localparam int Fraction = mx_fraction(ELEMENT_A, RULE_A) + mx_fraction(ELEMENT_W, RULE_W);
+  localparam int ProductV = mx_magnitude(ELEMENT_A) + mx_magnitude(ELEMENT_V) + CONTRACTION;
+  localparam int Most = Product > ProductV ? Product : ProductV;
+  localparam int Acc = Most <= 31 ? 32 : 64;
+  localparam int GuardW = (Product <= 31 ? 31 : 63) - Product;
+  localparam int GuardV = (ProductV <= 31 ? 31 : 63) - ProductV;
+  localparam int Guard = GuardW < GuardV ? GuardW : GuardV;
+  localparam int WidthW = mx_width(ELEMENT_W) + GuardW - Guard;
+  localparam int WidthV = mx_width(ELEMENT_V) + GuardV - Guard;
+  localparam int WWidth = WidthW > WidthV ? WidthW : WidthV;
+  localparam logic [11:0] PointW = 12'(GuardW + mx_fraction(ELEMENT_A, RULE_A) + mx_fraction(ELEMENT_W, RULE_W));
+  localparam logic [11:0] PointV = 12'(GuardV + mx_fraction(ELEMENT_A, RULE_A) + mx_fraction(ELEMENT_V, RULE_V));
   localparam int Block = BLOCK_A < BLOCK_W ? BLOCK_A : BLOCK_W;
   localparam int GroupTile = Block < MLEN ? Block : MLEN;
   localparam int GroupHeads = GroupTile < HLEN ? GroupTile : HLEN;
@@ -107,20 +121,41 @@ module matrix_unit #(
   end
   assign vector_first = op == dllm_isa_pkg::OP_M_TMM;
 
-  logic [2:0] product_trap, write_trap;
+  logic [2:0] slice_trap, product_trap, drain_trap, write_trap;
+  logic second;
   logic [RowBits-1:0] first_row;
   logic [(VLEN == MLEN ? 1 : $clog2(VLEN / MLEN))-1:0] window;
   logic [$clog2(TILES)-1:0] matrix_tile;
   logic [Banks*Index-1:0] row_blocks, lane_blocks;
-  logic [TILES*MLEN-1:0] loaded_q;
+  logic [TILES*MLEN-1:0] loaded_q, second_q;
   matrix_slice #(.VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .VRAM_ROWS(VRAM_ROWS), .TILES(TILES)) i_slice (
     .vector_i(kind[0]), .heads_i(kind[1]), .transposed_i(transposed), .whole_rows_i(vector_first),
     .vector_address_i(vector_first ? a_i : b_i),
     .matrix_address_i(vector_first ? {1'b0, b_i} : {1'b0, a_i} + (kind == 2'd3 ? {1'b0, d_i} : 33'd0)),
     .rows_i(kind[1] ? rows_i : mm_rows_i), .cols_i, .group_i, .side_by_side_i, .loaded_i(loaded_q),
-    .trap_o(product_trap), .row_o(first_row), .window_o(window), .tile_o(matrix_tile), .row_blocks_o(row_blocks),
-    .lane_blocks_o(lane_blocks)
+    .second_i(second_q), .trap_o(slice_trap), .row_o(first_row), .window_o(window), .tile_o(matrix_tile),
+    .second_o(second), .row_blocks_o(row_blocks), .lane_blocks_o(lane_blocks)
   );
+
+  // Partial sums of a kind: their shape, their format, and how many terms they have.
+  logic [3:0] used_q;
+  logic [3:0] sums_second_q;
+  logic [Count-1:0] sums_rows_q[4], sums_cols_q[4];
+  logic [CONTRACTION-1:0] terms_q[4];
+  logic [CONTRACTION:0] terms;
+  logic [Count-1:0] shape_rows, shape_cols;
+  logic other_shape;
+  assign shape_rows = kind[0] ? Count'(1) : kind[1] ? rows_i : mm_rows_i;
+  assign shape_cols = kind[1] ? cols_i : Count'(BLEN);
+  assign other_shape = used_q[kind] && (sums_rows_q[kind] != shape_rows || sums_cols_q[kind] != shape_cols);
+  assign terms = (used_q[kind] ? {1'b0, terms_q[kind]} : '0) + (CONTRACTION + 1)'(kind[1] ? HLEN : MLEN);
+  always_comb begin
+    product_trap = slice_trap;
+    if (slice_trap == TrapNone &&
+        (other_shape || (used_q[kind] && sums_second_q[kind] != second) || terms[CONTRACTION]))
+      product_trap = TrapValue;
+    write_trap = drain_trap == TrapNone && other_shape ? TrapValue : drain_trap;
+  end
   assign trap_o = is_product ? product_trap : is_write_out ? write_trap : TrapNone;
 
   // ---- Operands of tiles: row blocks outside, column blocks inside --------------------------------------------------
@@ -158,22 +193,28 @@ module matrix_unit #(
     end
   end
   logic [Banks*Word-1:0] load_words, words;
+  logic load_second;
+  assign load_second = load_second_i && (ELEMENT_V != ELEMENT_W || RULE_V != RULE_W);
   generate
     for (genvar b = 0; b < Banks; b++) begin : g_load
       localparam int InBlock = b * BLEN / BLOCK_W;
       logic [BLOCK_W*WBits-1:0] codes;
       logic [BLOCK_W-1:0] zeros, specials;
-      assign codes = load_codes_i[InBlock*BLOCK_W*WBits+:BLOCK_W*WBits];
       for (genvar i = 0; i < BLOCK_W; i++) begin : g_element
-        logic signed [WWidth-1:0] fixed;
-        mx_decode #(.ELEMENT(ELEMENT_W)) i_decode (
-          .code_i(codes[WBits*i+:WBits]), .fixed_o(fixed), .special_o(specials[i])
+        localparam int At = InBlock * BLOCK_W + i;
+        localparam int Fixed = mx_width(ELEMENT_W) > mx_width(ELEMENT_V) ? mx_width(ELEMENT_W) : mx_width(ELEMENT_V);
+        logic signed [Fixed-1:0] fixed;
+        assign codes[WBits*i+:WBits] = load_second ? WBits'(load_codes_i[SecondBits*At+:SecondBits])
+                                                     : WBits'(load_codes_i[FirstBits*At+:FirstBits]);
+        mx_decode_two #(.FIRST(ELEMENT_W), .SECOND(ELEMENT_V)) i_decode (
+          .code_i(codes[WBits*i+:WBits]), .second_i(load_second), .fixed_o(fixed), .special_o(specials[i])
         );
         assign zeros[i] = fixed == '0;
       end
       // A NaN element makes its block NaN: the array adds integers.
       assign load_words[Word*b+:Word] = {load_scales_i[8*InBlock+:8] == 8'hff || specials != '0, zeros == '1,
-                                         load_scales_i[8*InBlock+:8], load_codes_i[b*BLEN*WBits+:BLEN*WBits]};
+                                         load_scales_i[8*InBlock+:8],
+                                         codes[(b*BLEN-InBlock*BLOCK_W)*WBits+:BLEN*WBits]};
     end
   endgenerate
   matrix_sram #(.BLEN(BLEN), .BANKS(Banks), .WORD(Word), .ROWS(TILES * MLEN)) i_sram (
@@ -184,10 +225,10 @@ module matrix_unit #(
   always_ff @(posedge clk_i or negedge rst_ni)
     if (!rst_ni) loaded_q <= '0;
     else if (load_i) loaded_q[load_row_i] <= 1'b1;
+  always_ff @(posedge clk_i) if (load_i) second_q[load_row_i] <= load_second;
 
   // What a tile needs later travels with it.
-  localparam int Info = 3 + TileBits + EntryBits;
-  logic [3:0] used_q;  // results of a kind
+  localparam int Info = 4 + TileBits + EntryBits;
   logic [Info-1:0] info, info_load, info_start, info_terms_q;
   logic [TileBits-1:0] tile;
   logic [EntryBits-1:0] entry;
@@ -200,7 +241,7 @@ module matrix_unit #(
       default: {tile, entry} = {TileBits'(Banks * Banks + 32'(block)), EntryBits'(Banks * Banks * BLEN + 32'(block))};
     endcase
   end
-  assign info = {kind, !used_q[kind], tile, entry};
+  assign info = {second, kind, !used_q[kind], tile, entry};
   delay #(.WIDTH(Info), .DEPTH(2)) i_info (.clk_i, .data_i(info), .data_o(info_load));
   logic load, start, start_transposed, sends, terms_transposed;
   logic [Info-1:0] info_second_q;
@@ -217,10 +258,12 @@ module matrix_unit #(
   logic [Banks*BLEN*WWidth-1:0] w_terms;
   logic [Banks*BLEN*9-1:0] a_term_scales, w_term_scales;
   matrix_operands #(
-    .MLEN(MLEN), .BLEN(BLEN), .ELEMENT_A(ELEMENT_A), .RULE_A(RULE_A), .BLOCK_A(BLOCK_A), .ELEMENT_W(ELEMENT_W)
+    .MLEN(MLEN), .BLEN(BLEN), .ELEMENT_A(ELEMENT_A), .RULE_A(RULE_A), .BLOCK_A(BLOCK_A), .ELEMENT_W(ELEMENT_W),
+    .ELEMENT_V(ELEMENT_V), .UP_W(GuardW - Guard), .UP_V(GuardV - Guard)
   ) i_operands (
     .clk_i, .rst_ni, .valid_i(active), .index_i(term), .lanes_i(read_data_i[16*MLEN*32'(window)+:16*MLEN]),
-    .words_i(words), .transposed_i(transposed), .load_o(load), .start_o(start), .transposed_o(start_transposed),
+    .words_i(words), .transposed_i(transposed),
+    .second_i(info_start[EntryBits+TileBits+3]), .load_o(load), .start_o(start), .transposed_o(start_transposed),
     .a_scales_o(a_scales), .w_scales_o(w_scales), .term_o(sends), .term_index_o(sent),
     .term_transposed_o(terms_transposed), .a_o(a_terms), .a_term_scales_o(a_term_scales), .w_o(w_terms),
     .w_term_scales_o(w_term_scales)
@@ -258,12 +301,12 @@ module matrix_unit #(
   assign idle = wait_q == '0;
   assign drains = is_write_out && idle;
   matrix_drain #(
-    .VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .VRAM_ROWS(VRAM_ROWS), .ACC(Acc), .GUARD(Guard),
-    .FRACTION(Fraction)
+    .VLEN(VLEN), .MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .VRAM_ROWS(VRAM_ROWS), .ACC(Acc)
   ) i_drain (
     .clk_i, .rst_ni, .start_i(valid_i && is_write_out && write_trap == TrapNone), .idle_i(idle), .kind_i(kind),
     .empty_i(!used_q[kind]), .address_i({1'b0, d_i} + {15'b0, word_i[31:14]}), .row_stride_i(a_i),
-    .head_stride_i, .scale_i, .mm_rows_i, .rows_i, .cols_i, .trap_o(write_trap), .entry_o(drain_entry),
+    .head_stride_i, .scale_i, .mm_rows_i, .rows_i, .cols_i,
+    .point_i(sums_second_q[kind] ? PointV : PointW), .trap_o(drain_trap), .entry_o(drain_entry),
     .values_i(values), .references_i(result_references), .nans_i(result_nans), .write_o, .row_o(write_row_o),
     .lanes_o(write_lanes_o), .data_o(write_data_o), .done_o(write_out_done)
   );
@@ -281,10 +324,17 @@ module matrix_unit #(
       else if (!idle) wait_q <= wait_q - 1'b1;
     end
   end
+  always_ff @(posedge clk_i)
+    if (begins) begin
+      sums_second_q[kind] <= second;
+      sums_rows_q[kind] <= shape_rows;
+      sums_cols_q[kind] <= shape_cols;
+      terms_q[kind] <= terms[CONTRACTION-1:0];
+    end
 
   generate
-    if (Product > 63 || BLOCK_A < BLEN || BLOCK_W < BLEN || BLOCK_A > MLEN || BLOCK_W > MLEN ||
-        TILES < 2) begin : g_check
+    if (Most > 63 || BLOCK_A < BLEN || BLOCK_W < BLEN ||
+        BLOCK_A > MLEN || BLOCK_W > MLEN || TILES < 2) begin : g_check
       $fatal(1, "formats do not fit: a window of 63 bits, blocks of BLEN to MLEN lanes, two tiles");
     end
   endgenerate

@@ -55,6 +55,14 @@ UNITS: dict[str, tuple[str, dict[str, int]]] = {
     "sequencer": ("sequencer", {}),
     "max_index_64": ("max_index", {"VLEN": 64}),
     "vector_lanes_8": ("vector_lanes", {"VLEN": 8}),
+    "array_cell_8_4": ("array_cell", {"A_WIDTH": 8, "W_WIDTH": 4}),
+    "array_cell_8_8": ("array_cell", {"A_WIDTH": 8, "W_WIDTH": 8, "GUARD": 2}),
+    "array_cell_19_19": ("array_cell", {"A_WIDTH": 19, "W_WIDTH": 19, "ACC": 64, "GUARD": 12}),
+    "mx_encode_8": ("mx_encode", {"BLOCK": 32}),
+    "mx_to_bf16_8": ("mx_to_bf16", {}),
+    "drain_lane": ("fixed_to_fp", {"WIDTH": 32}),
+    "bf16_sqrt": ("bf16_sqrt", {}),
+    "top_mask_64": ("top_mask", {"LANES": 64}),
 }
 
 # Units of the cost model that rtl/ does not have; they are measured, not simulated. `float_pe`: an exact product of two
@@ -116,7 +124,8 @@ module widen #(parameter int BITS = 8) (
   always_ff @(posedge clk_i) bf16_o <= rounded;
 endmodule
 """
-BLOCKS = {"quantize_4": 32, "quantize_8": 32, "max_index_64": 64, "vector_lanes_8": 8}  # lanes that share a figure
+BLOCKS = {"quantize_4": 32, "quantize_8": 32, "max_index_64": 64, "vector_lanes_8": 8,
+          "mx_encode_8": 32}  # lanes that share a figure
 
 
 def synthesise(yosys: str, liberty: pathlib.Path, folder: pathlib.Path, unit: str, period_ps: float) -> dict:

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "answer/answers.h"
@@ -21,8 +22,10 @@ std::shared_ptr<const Model> small_model() {
   return model;
 }
 
-std::unique_ptr<CoreAnswers> answers_of_small_model(MemoryTiming timing = {}) {
-  auto answers = CoreAnswers::create(small_model(), answer8(), timing);
+std::unique_ptr<CoreAnswers> answers_of_small_model(MemoryTiming timing = {}, std::vector<npu::Override> memory = {}) {
+  CoreShape shape = answer8();
+  shape.overrides = std::move(memory);
+  auto answers = CoreAnswers::create(small_model(), shape, timing);
   EXPECT_TRUE(answers.has_value()) << answers.error().message();
   return std::move(*answers);
 }
@@ -61,6 +64,24 @@ void expect_equal_passes(MemoryTiming timing) {
 
 TEST(RtlAnswer, PassesWithIdealMemory) { expect_equal_passes({}); }
 TEST(RtlAnswer, PassesWithSlowMemory) { expect_equal_passes({.latency = 60, .stall = 3}); }
+
+/// Memory answers as the device's DRAM does, and the core moves a row per cycle (docs/design/rtl.md).
+TEST(RtlAnswer, PassesWithDram) {
+  struct Memory {
+    const char* standard;
+    double most;  ///< per cent of all cycles
+  };
+  for (const Memory& memory : {Memory{"lpddr5x-8533", 6}, Memory{"hbm2-2000", 7}}) {
+    const auto answers =
+        answers_of_small_model({.dram = true}, {{"memory.standard", memory.standard}, {"memory.stacks", "1"}});
+    const auto logits = two_passes(answers->on_core());
+    ASSERT_TRUE(logits.has_value()) << logits.error().message();
+    std::printf("%s\n%s", memory.standard, cycle_table(answers->totals()).c_str());
+    // Never faster than the simulator, whose bus is as wide as the memory.
+    EXPECT_GT(transfers_apart(answers->totals()), 0) << memory.standard;
+    EXPECT_LT(transfers_apart(answers->totals()), memory.most) << memory.standard;
+  }
+}
 
 TEST(RtlAnswer, AnswersOfASmallModel) {
   struct Method {

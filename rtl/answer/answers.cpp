@@ -39,6 +39,11 @@ Expected<CoreAnswers::Answer> CoreAnswers::answer(const std::vector<TokenId>& pr
   return Answer{std::move(core), std::move(device)};
 }
 
+double transfers_apart(const CoreTotals& totals) {
+  const PartCycles& transfers = totals.result.parts[static_cast<std::size_t>(Part::kTransfer)];
+  return 100 * static_cast<double>(transfers.core - transfers.simulator) / static_cast<double>(totals.result.cycles);
+}
+
 std::string cycle_table(const CoreTotals& totals) {
   constexpr std::array<const char*, kParts> kNames = {"vector, scalar, control", "products", "write-outs", "transfers",
                                                       "loops"};
@@ -52,6 +57,7 @@ std::string cycle_table(const CoreTotals& totals) {
     sum.simulator += part.simulator;
   }
   text += fmt::format("{:<24} {:>12} {:>12} {:>12}\n", "sum", sum.instructions, sum.core, sum.simulator);
+  text += fmt::format("transfers apart from the simulator's: {:+.2f} % of all cycles\n", transfers_apart(totals));
   text +=
       fmt::format("of the core's: {} cycles until the first instruction, {} of loops alone and ports, {} of fills\n",
                   totals.result.cycles - sum.core, totals.result.loops_alone, totals.result.fills);

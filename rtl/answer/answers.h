@@ -42,6 +42,8 @@ class CoreAnswers {
   std::unique_ptr<Backend> on_device_;
 };
 
+/// By how many per cent of its cycles the core's transfers take longer than the cycle simulator's.
+double transfers_apart(const CoreTotals& totals);
 /// Cycles of a core by kind of instruction beside the cycle simulator's, as text.
 std::string cycle_table(const CoreTotals& totals);
 

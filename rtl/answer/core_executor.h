@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "dllm/error.h"
 #include "npu_core/device/device.h"
+#include "npu_core/device/override.h"
 #include "npu_core/machine/machine.h"
 #include "test/core.h"
 #include "test/memory_model.h"
@@ -31,8 +33,11 @@ class CoreExecutor {
  public:
   virtual ~CoreExecutor() = default;
   /// Errors: kMismatch (the first difference, and where in the program), kResource (more words than instruction SRAM),
-  /// the machine's traps.
+  /// the machine's traps, if the core traps at the same instruction and leaves the same state.
   virtual Expected<npu::RunResult> run(npu::Machine& host, const npu::Program& program) = 0;
+  /// Vector and FP SRAM as they are in `state`, for the next program. Answers never need it: a program finds there what
+  /// the one before left, and zeros at first.
+  virtual void set_vectors(const npu::MachineState& state) = 0;
 
   const CoreTotals& totals() const { return totals_; }
 
@@ -47,6 +52,7 @@ struct CoreShape {
   /// Errors: those of npu::Machine::create().
   Expected<std::unique_ptr<CoreExecutor>> (*make)(const CoreShape& shape, const npu::Device& device,
                                                   const npu::MachineConfig& config, MemoryTiming timing) = nullptr;
+  std::vector<npu::Override> overrides{};  ///< of the profile's keys
 };
 /// The device and the machine of a shape, with as much HBM as its programs need. Errors: those of load_device(); kUsage
 /// if the profile's memories are not the model's.
@@ -58,7 +64,8 @@ Expected<CoreDevice> core_device(const CoreShape& shape);
 
 /// 8 lanes, BLEN 4: answer-8.toml.
 CoreShape answer8();
-/// 16 lanes, BLEN 4: answer-16.toml.
-CoreShape answer16();
+/// The device that the build was configured with (DLLM_RTL_DEVICE, DLLM_RTL_SET), and keys that are no parameters of
+/// its hardware. Errors: those of core_parameters().
+Expected<CoreShape> answer_device(std::vector<npu::Override> overrides);
 
 }  // namespace dllm::rtl

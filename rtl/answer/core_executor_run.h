@@ -5,12 +5,15 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "answer/core_executor.h"
 #include "base/try.h"
+#include "npu_core/dram/memory_system.h"
 #include "npu_core/timing/simulator.h"
 #include "test/core_run.h"
+#include "test/trap_codes.h"
 
 namespace dllm::rtl {
 
@@ -23,7 +26,25 @@ class VerilatedExecutor final : public CoreExecutor {
         device_(device),
         reference_(std::move(reference)),
         timing_(timing),
-        board_(std::make_unique<Board<Model>>()) {}
+        board_(std::make_unique<Board<Model>>()) {
+    // What no program has written is 0 in the machine.
+    set_vectors(reference_.state());
+  }
+
+  void set_vectors(const npu::MachineState& state) override {
+    const auto lanes = static_cast<std::size_t>(state.config.vlen);
+    for (std::uint32_t row = 0; row < shape_.vector_rows; ++row)
+      board_->write(0, row, [&](auto& data) {
+        for (std::size_t i = 0; i < lanes; i += 2)
+          data[i / 2] = std::uint32_t{state.vram[row * lanes + i + 1]} << 16 | state.vram[row * lanes + i];
+      });
+    for (std::uint32_t i = 0; i < shape_.fp_words; ++i)
+      board_->write(1, i, [&](auto& data) { data[0] = state.fp_mem[i]; });
+    if (&state == &reference_.state()) return;
+    npu::MachineState& expected = reference_.state();
+    for (std::size_t i = 0; i < shape_.vector_rows * lanes; ++i) expected.vram.data()[i] = state.vram[i];
+    for (std::size_t i = 0; i < shape_.fp_words; ++i) expected.fp_mem[i] = state.fp_mem[i];
+  }
 
   Expected<npu::RunResult> run(npu::Machine& host, const npu::Program& program) override {
     if (program.size() > shape_.program_words)
@@ -41,12 +62,18 @@ class VerilatedExecutor final : public CoreExecutor {
     simulator->set_trace(&trace);
     npu::RunOptions run;
     run.observer = simulator.get();
-    DLLM_TRY(const npu::RunResult ran, reference_.run(program, run));
+    const Expected<npu::RunResult> ran = reference_.run(program, run);
+    const std::optional<MachineTrap> trap = ran ? std::nullopt : machine_trap(ran.error());
+    if (!ran && !trap) return ran.error();
+    // Instructions that find out late have been issued in the machine.
+    if (trap && !trace.entries.empty() && trace.entries.back().index == trap->index) trace.entries.pop_back();
 
     CoreResult result;
     result.instructions = trace.entries.size();
     for (const CoreTrace::Entry& entry : trace.entries) result.executed.set(static_cast<std::size_t>(entry.op));
-    launch(host, program, trace, result);
+    DLLM_TRY(std::optional<DramPort> dram, dram_port());
+    launch(host, program, {trace, expected.config.blen, trap ? std::optional(trap->index) : std::nullopt},
+           std::move(dram), result);
     compare(host.state(), result);
     totals_.result.add(result);
     totals_.simulated += simulator->finish().total;
@@ -64,7 +91,16 @@ class VerilatedExecutor final : public CoreExecutor {
     std::memcpy(to.int_mem.data(), from.int_mem.data(), from.int_mem.size() * sizeof(std::uint32_t));
   }
 
-  void launch(npu::Machine& host, const npu::Program& program, const CoreTrace& trace, CoreResult& result) {
+  /// The DRAM when a program starts, as the simulator begins it.
+  Expected<std::optional<DramPort>> dram_port() const {
+    if (!timing_.dram) return std::optional<DramPort>();
+    DLLM_TRY(npu::dram::MemorySystem memory,
+             npu::dram::MemorySystem::create(device_.memory_config, device_.period_fs()));
+    return std::optional<DramPort>(std::move(memory));
+  }
+
+  void launch(npu::Machine& host, const npu::Program& program, ExpectedRun expected, std::optional<DramPort> dram,
+              CoreResult& result) {
     const auto began = std::chrono::steady_clock::now();
     Model& model = **board_;
     // Registers are undefined when a program starts; the machine's are 0, which a reset makes them.
@@ -78,11 +114,11 @@ class VerilatedExecutor final : public CoreExecutor {
       board_->write(3, i, [&](auto& data) { data[0] = *npu::encode(program.code[i]); });
     npu::MachineState start(reference_.state().config, npu::Memories::kIntegers);
     set_inputs(model, start);
-    MemoryModel memory(host, timing_, totals_.programs + 1);
+    MemoryModel memory(host, timing_, totals_.programs + 1, std::move(dram));
     // More than any program takes with the slowest memory: one that hangs ends here.
     constexpr std::int64_t kLeast = 4'000'000, kPerInstruction = 200;
-    const std::int64_t most = kLeast + kPerInstruction * static_cast<std::int64_t>(trace.entries.size());
-    execute(*board_, memory, program, {trace, start.config.blen, std::nullopt, most}, result);
+    expected.most_cycles = kLeast + kPerInstruction * static_cast<std::int64_t>(expected.trace.entries.size());
+    execute(*board_, memory, program, expected, result);
     totals_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   }
 

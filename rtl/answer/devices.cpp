@@ -9,7 +9,7 @@ namespace dllm::rtl {
 
 Expected<CoreDevice> core_device(const CoreShape& shape) {
   CoreDevice result;
-  DLLM_TRY(result.device, npu::load_device(shape.device));
+  DLLM_TRY(result.device, npu::load_device(shape.device, shape.overrides));
   DLLM_TRY(result.config, npu::machine_config(result.device));
   const npu::MachineConfig& config = result.config;
   const auto rows = config.vram_elements / static_cast<std::uint64_t>(config.vlen);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "answer/answers.h"
+#include "answer/programs.h"
 #include "base/parse_text.h"
 #include "base/try.h"
 #include "dllm/model.h"
@@ -21,7 +22,9 @@ namespace {
 struct RunOptions {
   std::string model;  ///< file; empty: the embedded one
   std::vector<std::string> prompts;
+  ProgramRun program;  ///< instead of prompts
   MemoryTiming timing;
+  std::vector<npu::Override> device;  ///< of its memory
 };
 
 /// The first `count` prompts of a file with an object per line.
@@ -41,9 +44,13 @@ Expected<std::vector<std::string>> read_prompts(const std::string& path, std::si
 }
 
 constexpr const char* kUsage =
-    "usage: dllm_rtl_run [--model FILE] [--prompts FILE COUNT] [--latency CYCLES --stall N] [PROMPT...]\n"
-    "Answers prompts on the core of 16 lanes in simulation. Compares every program with the functional machine\n"
-    "and the cycle simulator, and the answers with those of the device's profile.\n";
+    "usage: dllm_rtl_run [--model FILE] [--prompts FILE COUNT] [--latency CYCLES --stall N] [--dram STANDARD STACKS]\n"
+    "                    [PROMPT...] | --program FILE [--load PIECE=FILE]...\n"
+    "Answers prompts on a device's core in simulation (make rtl-run DEVICE=...). Compares every program with the "
+    "functional machine\n"
+    "and the cycle simulator, and the answers with those of the device's profile. --dram: the memory has the\n"
+    "times of this DRAM, command by command, in the core and in the simulator (dllm npu dram --list).\n"
+    "--program: runs a program in assembler instead, after filling memories as dllm npu run --load.\n";
 
 Expected<std::uint32_t> number(std::string_view text) {
   if (const auto value = parse_number<std::uint32_t>(text)) return *value;
@@ -65,14 +72,32 @@ Expected<RunOptions> parse(int argc, char** argv) {
       DLLM_TRY(options.timing.latency, number(argv[++i]));
     } else if (flag == "--stall" && takes(1)) {
       DLLM_TRY(options.timing.stall, number(argv[++i]));
+    } else if (flag == "--program" && takes(1)) {
+      options.program.program = argv[++i];
+    } else if (flag == "--load" && takes(1)) {
+      options.program.loads.emplace_back(argv[++i]);
+    } else if (flag == "--dram" && takes(2)) {
+      options.timing.dram = true;
+      options.device = {{"memory.standard", argv[i + 1]}, {"memory.stacks", argv[i + 2]}};
+      i += 2;
     } else if (flag.starts_with("-")) {
       return Error{ErrorCode::kUsage, kUsage, "", ""};
     } else {
       options.prompts.emplace_back(flag);
     }
   }
-  if (options.prompts.empty()) return Error{ErrorCode::kUsage, kUsage, "", ""};
+  if (options.prompts.empty() == options.program.program.empty()) return Error{ErrorCode::kUsage, kUsage, "", ""};
   return options;
+}
+
+/// Errors: any difference between core and machine.
+Expected<int> run_one_program(const RunOptions& options) {
+  DLLM_TRY(const CoreShape shape, answer_device(options.device));
+  DLLM_TRY(const CoreTotals totals, run_program(shape, options.program, options.timing));
+  std::printf("%llu instructions, %lld cycles; %llu words and bytes compared, all equal\n%s",
+              static_cast<unsigned long long>(totals.result.instructions), static_cast<long long>(totals.result.cycles),
+              static_cast<unsigned long long>(totals.compared), cycle_table(totals).c_str());
+  return 0;
 }
 
 /// Returns the number of answers that differ.
@@ -80,7 +105,8 @@ Expected<int> run(const RunOptions& options) {
   DLLM_TRY(ModelSource source, open_or_embedded(options.model));
   DLLM_TRY(const auto model, Model::load(std::move(source), Log([](LogLevel, const std::string&) {})));
   DLLM_TRY(const LanguageModel language, LanguageModel::load(options.model));
-  DLLM_TRY(const auto answers, CoreAnswers::create(model, answer16(), options.timing));
+  DLLM_TRY(const CoreShape shape, answer_device(options.device));
+  DLLM_TRY(const auto answers, CoreAnswers::create(model, shape, options.timing));
   DLLM_TRY(const ResolvedOptions resolved, language.resolve({}));
   int different = 0, passes = 0;
   for (const std::string& prompt : options.prompts) {
@@ -116,7 +142,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", options.error().message().c_str());
     return 2;
   }
-  const auto different = dllm::rtl::run(*options);
+  const auto different =
+      options->program.program.empty() ? dllm::rtl::run(*options) : dllm::rtl::run_one_program(*options);
   if (!different) {
     std::fprintf(stderr, "error: %s\n", different.error().message().c_str());
     return 1;

@@ -138,8 +138,8 @@ module prove_loop_stack (
   always_comb a_reset_first: assume (was_reset_q || !rst_ni);
 endmodule
 
-// Bursts of a transfer, for any descriptor whose bytes end below 2^63: what is valid holds until it is taken, no burst is
-// empty, leaves its page, or begins outside of its run of bytes, and a transfer ends with a row's last burst.
+// Bursts of a transfer, for any descriptor whose bytes end below 2^63: what is valid holds until it is taken, no burst
+// is empty, leaves its page, or its run of bytes; a run has rows that are left.
 module prove_bursts (
   input logic        clk_i,
   input logic        rst_ni,
@@ -147,6 +147,7 @@ module prove_bursts (
   input logic        step_i,
   input logic [31:0] rows_i,
   input logic        scaled_i,
+  input logic        scales_first_i,
   input logic [63:0] elements_i,
   input logic [63:0] scales_i,
   input logic [63:0] element_stride_i,
@@ -154,37 +155,33 @@ module prove_bursts (
   input logic [5:0]  element_bytes_i,
   input logic [5:0]  scale_bytes_i
 );
-  logic valid, scales, row_last;
+  logic valid, scales;
   logic [63:0] run, address;
-  logic [5:0] bytes;
+  logic [8:0] bytes;
   logic [7:0] beats;
-  dma_walker #(.BEAT(4), .RUN_BITS(6)) i_dut (
-    .clk_i, .rst_ni, .start_i(start_i && !valid), .step_i(step_i && valid), .rows_i, .scaled_i, .elements_i, .scales_i,
-    .element_stride_i, .scale_stride_i, .element_bytes_i, .scale_bytes_i, .valid_o(valid), .scales_o(scales),
-    .run_o(run), .bytes_o(bytes), .address_o(address), .beats_o(beats), .row_last_o(row_last)
+  dma_walker #(.BEAT(4), .GROUP(4), .ROW_BITS(6)) i_dut (
+    .clk_i, .rst_ni, .start_i(start_i && !valid), .step_i(step_i && valid), .rows_i, .scaled_i, .scales_first_i,
+    .elements_i, .scales_i, .element_stride_i, .scale_stride_i, .element_bytes_i, .scale_bytes_i, .valid_o(valid),
+    .scales_o(scales), .run_o(run), .bytes_o(bytes), .address_o(address), .beats_o(beats)
   );
   logic was_reset_q = 1'b0;
-  logic waits_q, ended_q;
-  logic [73:0] burst, burst_q;
-  logic [44:0] shape, shape_q;
-  assign burst = {address, beats, row_last, scales};
-  assign shape = {rows_i, scaled_i, element_bytes_i, scale_bytes_i};
+  logic waits_q;
+  logic [72:0] burst, burst_q;
+  logic [173:0] shape, shape_q;
+  assign burst = {address, beats, scales};
+  assign shape = {rows_i, scaled_i, scales_first_i, element_bytes_i, scale_bytes_i, element_stride_i, scale_stride_i};
   always_ff @(posedge clk_i) begin
     was_reset_q <= 1'b1;
     waits_q <= rst_ni && valid && !step_i;
-    ended_q <= rst_ni && valid && step_i && !row_last;
     burst_q <= burst;
     shape_q <= shape;
   end
   always_comb begin
     a_reset_first: assume (was_reset_q || !rst_ni);
     a_descriptor_holds: assume (!valid || shape == shape_q || !was_reset_q);
-    a_rows_have_bytes: assume (element_bytes_i != '0 && (!scaled_i || scale_bytes_i != '0));
+    a_rows_have_bytes: assume (rows_i != '0 && element_bytes_i != '0 && (!scaled_i || scale_bytes_i != '0));
     a_below_2_63: assume (!run[63]);
-    if (was_reset_q && rst_ni) begin
-      a_waits_for_its_taker: assert (!waits_q || (valid && burst == burst_q));
-      a_goes_on_within_a_row: assert (!ended_q || valid);
-    end
+    if (was_reset_q && rst_ni) a_waits_for_its_taker: assert (!waits_q || (valid && burst == burst_q));
     if (was_reset_q && rst_ni && valid) begin
       a_page: assert ({1'b0, address[11:2], 2'd0} + {3'd0, beats, 2'd0} < 13'd4096);
       a_begins_in_its_run: assert (address >= run && address < run + 64'(bytes));

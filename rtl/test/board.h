@@ -10,6 +10,7 @@
 #include "npu_core/machine/machine.h"
 #include "npu_core/timing/simulator.h"
 #include "test/engine.h"
+#include "test/random_start.h"
 #if VM_TRACE
 #include <verilated_vcd_c.h>
 #endif
@@ -35,7 +36,7 @@ class Trace final : public npu::TraceSink {
 template <class Model>
 class Board {
  public:
-  /// No input is left undriven: models may start with random values.
+  /// Registers and memories start with random values. No input is left undriven.
   Board() {
     model_.clk_i = model_.start_i = model_.host_write_i = 0;
     if constexpr (requires(Model& model) { model.dma_write_i; }) model_.dma_write_i = model_.dma_done_i = 0;
@@ -108,7 +109,8 @@ class Board {
     if (waves_) waves_->dump(time_++);
 #endif
   }
-  Model model_;
+  std::unique_ptr<Model> owner_ = with_random_start<Model>();
+  Model& model_ = *owner_;
 #if VM_TRACE
   std::unique_ptr<VerilatedVcdC> waves_;
   std::uint64_t time_ = 0;

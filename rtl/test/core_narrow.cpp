@@ -7,7 +7,8 @@ namespace dllm::rtl {
 
 CoreModel core8() {
   npu::MachineConfig config = engine_config(8);
-  config.weight = config.matrix_kv = *mx_format_from_name("mxint4:8:plena");
+  config.weight = *mx_format_from_name("mxint4:8:plena");
+  config.matrix_kv = *mx_format_from_name("mxint8:8:ocp");
   config.matrix_input = config.activation = *mx_format_from_name("mxint8:8:ocp");
   config.vector_kv = *mx_format_from_name("bf16");
   config.noise = true;

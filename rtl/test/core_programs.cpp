@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -31,6 +33,8 @@ class MatrixWriter : public ProgramText {
         hlen_(static_cast<std::uint32_t>(config.hlen)),
         block_(static_cast<std::uint32_t>(
             std::max({8, config.weight.block, config.activation.block, config.vector_kv.block}))),
+        own_activation_(mx_format_number(config.activation)),
+        two_formats_(config.matrix_kv != config.weight),
         others_(random, config) {}
 
   /// Registers, and all of matrix SRAM.
@@ -88,7 +92,13 @@ class MatrixWriter : public ProgramText {
     lines(others_.take());
     registers();
   }
-  std::uint32_t tile() { return random_.below(kTiles) * mlen_ * mlen_; }
+  /// A tile in the format of the sums' earlier products.
+  std::uint32_t tile() {
+    std::uint32_t number = random_.below(kTiles);
+    if (sums_in_second_ && second_[number] != *sums_in_second_) number ^= 1;
+    sums_in_second_ = second_[number];
+    return number * mlen_ * mlen_;
+  }
   /// The address of `rows` rows of MLEN lanes of vector SRAM.
   std::uint32_t operand(std::uint32_t rows) {
     return random_.below(kOperands + 1 - std::min(rows, kOperands)) * vlen_ + random_.below(vlen_ / mlen_) * mlen_;
@@ -126,14 +136,24 @@ class MatrixWriter : public ProgramText {
     return random_.below(std::min(3 * cols, (8192 - cols) / rows) / block_) * block_;
   }
 
+  /// With two formats whole tiles: rows of a product must have one.
   void load_matrix() {
-    const std::uint32_t rows = 1 + random_.below(kTiles * mlen_ / (random_.one_in(2) ? 4 : 1)),
-                        far = stride(rows, mlen_);
+    std::uint32_t rows = 1 + random_.below(kTiles * mlen_ / (random_.one_in(2) ? 4 : 1)), first = 0, second = 0;
+    if (two_formats_) rows = mlen_;
+    const std::uint32_t far = stride(rows, mlen_);
     const bool strided = random_.one_in(2);
     control("prefetch_m_rows", rows);
-    set(1, random_.below(kTiles * mlen_ + 1 - rows) * mlen_);
+    first = two_formats_ ? random_.below(kTiles) * mlen_ : random_.below(kTiles * mlen_ + 1 - rows);
+    set(1, first * mlen_);
     place(rows, mlen_, strided, far);
-    line("H_PREFETCH_M gp1, gp2, a1, {}, {}, {}", strided ? 1 : 0, random_.below(2), random_.below(16));
+    second = random_.below(2);
+    if (two_formats_) second_[first / mlen_] = second == 1;
+    line("H_PREFETCH_M gp1, gp2, a1, {}, {}, {}", strided ? 1 : 0, second, random_.below(16));
+  }
+  /// Rows in the lanes' own format now and then, as programs of models move them.
+  void plain_vectors(bool begin) {
+    if (begin) plain_ = random_.one_in(3);
+    if (plain_) control("format_activation", begin ? mx_format_number({}) : own_activation_);
   }
   void load_vectors() {
     const std::uint32_t rows = 1 + random_.below(6), far = stride(rows, vlen_);
@@ -141,7 +161,9 @@ class MatrixWriter : public ProgramText {
     control("prefetch_v_rows", rows);
     set(1, random_.below(kOperands - rows) * vlen_);
     place(rows, vlen_, strided, far);
+    plain_vectors(true);
     line("H_PREFETCH_V gp1, gp2, a{}, {}, {}", random_.one_in(4) ? 2 : 1, strided ? 1 : 0, random_.below(2));
+    plain_vectors(false);
   }
   void store_vectors() {
     const std::uint32_t rows = 1 + random_.below(6), far = stride(rows, vlen_);
@@ -149,7 +171,9 @@ class MatrixWriter : public ProgramText {
     control("store_v_rows", rows);
     set(1, random_.below(kOperands + 64 - rows) * vlen_);
     place(rows, vlen_, strided, far);
+    plain_vectors(true);
     line("H_STORE_V gp1, gp2, a2, {}, {}", strided ? 1 : 0, random_.below(2));
+    plain_vectors(false);
   }
 
   /// Address of a slice in the plain order: counted in elements, or in rows.
@@ -170,6 +194,7 @@ class MatrixWriter : public ProgramText {
   void tiles() {
     const std::uint32_t rows = random_.one_in(3) ? 1 + random_.below(blen_) : blen_;
     control("mm_rows", rows);
+    sums_in_second_.reset();
     for (std::uint32_t i = random_.below(6); i > 0; --i) {
       tile_product(rows);
       if (random_.one_in(3)) elsewhere();
@@ -182,6 +207,7 @@ class MatrixWriter : public ProgramText {
   /// Products without anything in between.
   void looped_tiles() {
     const std::uint32_t block = random_.below(mlen_ / blen_) * blen_;
+    sums_in_second_.reset();
     set(1, operand(blen_));
     set(2, tile() + block * mlen_);
     set(3, target(blen_));
@@ -192,6 +218,7 @@ class MatrixWriter : public ProgramText {
     line("M_MM_WO gp3, gp0, 0");
   }
   void vectors() {
+    sums_in_second_.reset();
     for (std::uint32_t i = 1 + random_.below(3); i > 0; --i) {
       set(2, operand(1));
       set(1, tile() + slice(random_.below(mlen_ / blen_) * blen_));
@@ -213,6 +240,7 @@ class MatrixWriter : public ProgramText {
     control("bmm_cols", cols);
     control("bmm_group", group);
     control("bmm_layout", beside ? 1 : 0);
+    sums_in_second_.reset();
     for (std::uint32_t i = 1 + random_.below(3); i > 0; --i) {
       set(2, operand(rows));
       if (random_.one_in(2)) {
@@ -260,7 +288,11 @@ class MatrixWriter : public ProgramText {
 
   static constexpr std::uint32_t kOperands = 96;  // rows
   std::uint32_t vlen_, mlen_, blen_, hlen_;
-  std::uint32_t block_;  ///< of which offsets are multiples
+  std::uint32_t block_;           ///< of which offsets are multiples
+  std::uint32_t own_activation_;  ///< number of the format
+  bool two_formats_, plain_ = false;
+  std::array<bool, kTiles> second_ = {};  ///< tiles in the format of keys and values
+  std::optional<bool> sums_in_second_;
   FullWriter others_;
 };
 

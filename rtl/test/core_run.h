@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "npu_core/device/device.h"
@@ -273,7 +274,16 @@ CoreResult run_core(npu::Machine& machine, npu::Machine& memory, const npu::Prog
   }
   result.instructions = trace.entries.size();
   for (const CoreTrace::Entry& entry : trace.entries) result.executed.set(static_cast<std::size_t>(entry.op));
-  MemoryModel model(memory, timing, 5);
+  std::optional<DramPort> dram;
+  if (timing.dram) {
+    auto system = npu::dram::MemorySystem::create(device.memory_config, device.period_fs());
+    if (!system) {
+      differs(result, system.error().message());
+      return result;
+    }
+    dram.emplace(std::move(*system));
+  }
+  MemoryModel model(memory, timing, 5, std::move(dram));
   execute(*board, model, program, {trace, config.blen, trap_at}, result);
   compare_registers(**board, machine.state(), result);
   compare_memories(*board, machine.state(), memory.state(), result);

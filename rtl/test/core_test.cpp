@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdio>
 #include <string>
 
 namespace dllm::rtl {
@@ -25,6 +27,22 @@ TEST_P(RtlCore, ProgramsWithIdealMemory) {
 
 TEST_P(RtlCore, ProgramsWithSlowMemory) {
   expect_equal(check_core(GetParam().model(), 20000, 42, {.latency = 60, .stall = 3}));
+}
+
+/// Memory answers as the device's DRAM does. Rows of few bytes, which the core moves one per cycle and the simulator
+/// all at once.
+TEST(RtlCore8, TransfersWithDram) {
+  const CoreResult result = check_core(core8(), 4000, 43, {.dram = true});
+  expect_equal(result);
+  const PartCycles& transfers = result.parts[static_cast<std::size_t>(Part::kTransfer)];
+  ASSERT_GT(transfers.instructions, 30u);
+  const double more =
+      static_cast<double>(transfers.core - transfers.simulator) / static_cast<double>(transfers.instructions);
+  std::printf("%llu transfers, %lld cycles, simulator %lld: %.1f more each\n",
+              static_cast<unsigned long long>(transfers.instructions), static_cast<long long>(transfers.core),
+              static_cast<long long>(transfers.simulator), more);
+  EXPECT_GT(more, 0);
+  EXPECT_LT(more, 12);
 }
 
 // Values of rtl/traps.svh.
@@ -100,12 +118,50 @@ TEST(RtlCoreTraps, AddressesAndRegisters) {
 // Formats are parameters of the hardware; the machine has all of them.
 TEST(RtlCoreTraps, FormatsOfOtherHardware) {
   constexpr char kBf16[] = "li gp6, 7\nC_SET_CSR gp6, ";
-  for (const char* name : {"format_weight", "format_matrix_kv", "format_activation", "format_matrix_input"}) {
+  for (const char* name : {"format_weight", "format_matrix_kv", "format_matrix_input"}) {
     const CoreTraps traps = core_traps(core8(), std::string(kBf16) + name);
     EXPECT_EQ(traps.core, kValue) << name;
     EXPECT_FALSE(traps.machine) << name;
   }
-  EXPECT_EQ(core_traps(core8(), std::string(kBf16) + "format_vector_kv").core, kNone);
+  // Those of vectors in memory: BF16 is what the lanes have.
+  for (const char* name : {"format_vector_kv", "format_activation"})
+    EXPECT_EQ(core_traps(core8(), std::string(kBf16) + name).core, kNone) << name;
+  EXPECT_EQ(core_traps(core8(), "li gp6, 0x30\nC_SET_CSR gp6, format_activation").core, kValue);
+}
+
+/// Products and write-outs that do not fit the partial sums before them.
+TEST(RtlCoreTraps, SumsOfOtherShapes) {
+  const Wrong wrong[] = {{"M_MM 0, gp1, gp2\nli gp6, 2\nC_SET_CSR gp6, mm_rows\nM_MM 0, gp1, gp2", kValue},
+                         {"M_MM 0, gp1, gp2\nli gp6, 2\nC_SET_CSR gp6, mm_rows\nM_MM_WO gp1, gp0, 0", kValue},
+                         {"M_MM 0, gp1, gp2\nM_MM_WO gp1, gp0, 0\nli gp6, 2\nC_SET_CSR gp6, mm_rows\n"
+                          "M_MM 0, gp1, gp2",
+                          kNone},
+                         {"M_BTMM 0, gp1, gp2\nli gp6, 4\nC_SET_CSR gp6, bmm_cols\nM_BMM_WO gp1, 0", kValue},
+                         {"M_BTMM 0, gp1, gp2\nli gp6, 4\nC_SET_CSR gp6, bmm_rows\nM_BTMM 0, gp1, gp2", kValue}};
+  for (const Wrong& w : wrong) {
+    const CoreTraps traps = core_traps(core8(), w.text);
+    EXPECT_EQ(traps.core, w.trap) << w.text;
+    EXPECT_EQ(traps.machine, w.trap != kNone) << w.text;
+    EXPECT_EQ(traps.difference, "") << w.text;
+  }
+  // Rows, and sums, in the other format of matrices.
+  for (const char* first : {"", "M_MM 0, gp1, gp2\n"}) {
+    const std::string rows = *first == 0 ? "4" : "8";
+    const std::string text = first + ("li gp7, " + rows) + "\nC_SET_CSR gp7, prefetch_m_rows\n" +
+                             "H_PREFETCH_M gp1, gp2, a1, 0, 1\nM_MM 0, gp1, gp2";
+    const CoreTraps traps = core_traps(core8(), text);
+    EXPECT_EQ(traps.core, kValue) << text;
+    EXPECT_TRUE(traps.machine) << text;
+    EXPECT_EQ(traps.difference, "") << text;
+  }
+  // 4,095 products of 8 terms fit below 2^15, one more does not.
+  for (const int count : {4095, 4096}) {
+    const CoreTraps traps =
+        core_traps(core8(), "C_LOOP_START gp6, " + std::to_string(count) + "\nM_MM 0, gp1, gp2\nC_LOOP_END gp6");
+    EXPECT_EQ(traps.core, count == 4095 ? kNone : kValue) << count;
+    EXPECT_EQ(traps.machine, count != 4095) << count;
+    EXPECT_EQ(traps.difference, "") << count;
+  }
 }
 
 TEST(RtlCoreTraps, RowsThatWereNeverLoaded) {

@@ -26,6 +26,7 @@
 #include "test/checked.h"
 #include "test/engine.h"
 #include "test/issue_writer.h"
+#include "test/random_start.h"
 
 namespace dllm::rtl {
 namespace {
@@ -137,6 +138,7 @@ class IssueBench {
     model_->clk_i = 0;
     model_->valid_i = 0;
     model_->rst_ni = 0;
+    model_->eval();  // the first one sees no edge
     tick();
     model_->rst_ni = 1;
   }
@@ -289,7 +291,7 @@ class IssueBench {
   std::vector<bool> waits_;  // [entry] has not started
   std::vector<bool> told_;   // [instruction] a transfer that is done
   std::vector<bool> apart_;  // [instruction] differs in one of its times
-  std::unique_ptr<Model> model_ = std::make_unique<Model>();
+  std::unique_ptr<Model> model_ = with_random_start<Model>();
 };
 
 npu::TimingOptions options_of(IssueShape shape) {
