@@ -79,8 +79,8 @@ const Graph& GraphTemplate::with(StepShape shape) {
 }
 
 ModelSchedule::ModelSchedule(const ModelShape& shape)
-    : fewer_(shape, std::max<std::int64_t>(1, short_layers(shape) - 1)),
-      more_(shape, short_layers(shape)),
+    : fewer_(std::make_unique<Short>(shape, std::max<std::int64_t>(1, short_layers(shape) - 1))),
+      more_(std::make_unique<Short>(shape, short_layers(shape))),
       left_out_(static_cast<double>(shape.desc.layers - short_layers(shape))) {}
 
 Expected<double> ModelSchedule::cycles(const Device& device, const StepSize& step, const ScheduleAssumptions& like,
@@ -115,12 +115,12 @@ Expected<double> ModelSchedule::row_cycles(const Device& device, const StepSize&
   load.keys = step.keys;
   load.phases = false;
   double cycles[2] = {0, 0};
-  for (GraphTemplate* any : {&fewer_, &more_}) {
-    const Graph& graph = any->with({.rows = part.rows, .scored = std::min(scored, step.scored)});
+  for (Short* any : {fewer_.get(), more_.get()}) {
+    const Graph& graph = any->graph.with({.rows = part.rows, .scored = std::min(scored, step.scored)});
     for (const Segment& segment : segments(graph)) {
       load.segment = segment;
-      DLLM_TRY(const StepSchedule schedule, schedule_step(device, graph, load));
-      cycles[any == &more_] += schedule.total;
+      DLLM_TRY(const StepSchedule schedule, schedule_step(device, graph, load, any->lowering));
+      cycles[any == more_.get()] += schedule.total;
     }
   }
   return cycles[1] + left_out_ * (cycles[1] - cycles[0]);
@@ -130,9 +130,9 @@ Expected<double> ModelSchedule::part_cycles(const Device& device, const StepSize
   load.sequences = step.sequences;
   load.keys = step.keys;
   load.phases = false;
-  DLLM_TRY(const StepSchedule more, schedule_step(device, more_.with(step.shape()), load));
+  DLLM_TRY(const StepSchedule more, schedule_step(device, more_->graph.with(step.shape()), load, more_->lowering));
   if (left_out_ == 0) return more.total;
-  DLLM_TRY(const StepSchedule fewer, schedule_step(device, fewer_.with(step.shape()), load));
+  DLLM_TRY(const StepSchedule fewer, schedule_step(device, fewer_->graph.with(step.shape()), load, fewer_->lowering));
   return more.total + left_out_ * (more.total - fewer.total);
 }
 

@@ -13,6 +13,7 @@
 namespace dllm::npu {
 
 struct Device;
+class KeptLowering;
 struct Mapping;
 
 /// A step in the compiler's schedule (docs/design/npu-analytic.md, "As scheduled").
@@ -47,5 +48,8 @@ struct StepSchedule {
 /// chains, fill and drain, panels that wait for memory. No simulation; one constant is measured (kPanelSwitch). Errors:
 /// kUnsupported for operators without a schedule; numbers that contradict each other.
 Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleAssumptions& load);
+/// The same; `kept`: of the graph.
+Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleAssumptions& load,
+                                     KeptLowering& kept);
 
 }  // namespace dllm::npu

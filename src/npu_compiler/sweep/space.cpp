@@ -318,11 +318,9 @@ Expected<const T*> SweepSpace::kept(std::unordered_map<std::uint64_t, Expected<T
 }
 
 Expected<double> SweepSpace::bandwidth(const Device& device) {
-  const std::uint64_t key = memory_hash(device) +
-                            term("dma", "", std::bit_cast<std::uint64_t>(device.memory.dma_gbps)) +
-                            term("period", "", static_cast<std::uint64_t>(device.period_fs()));
-  DLLM_TRY(const double* measured, kept(bandwidths_, key, [&] { return achieved_bandwidth(device); }));
-  return *measured;
+  DLLM_TRY(const double* stream,
+           kept(bandwidths_, memory_hash(device), [&] { return stream_bandwidth(device.memory_config); }));
+  return std::min(*stream, device.memory_gbps());
 }
 
 Expected<const BlockParts*> SweepSpace::feasible(const Device& device, const Workload& workload, Feasibility& by) {
