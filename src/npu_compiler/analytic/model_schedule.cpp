@@ -113,6 +113,7 @@ Expected<double> ModelSchedule::row_cycles(const Device& device, const StepSize&
   const std::int64_t scored = scored_of(step, part);
   load.sequences = 1;
   load.keys = step.keys;
+  load.all_rows = step.rows;
   load.phases = false;
   double cycles[2] = {0, 0};
   for (Short* any : {fewer_.get(), more_.get()}) {

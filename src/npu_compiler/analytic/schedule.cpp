@@ -321,7 +321,7 @@ class Scheduler {
     const std::int64_t rows = ceil_div(graph_.shape.rows, load_.sequences);
     const AttentionWork work = attention_work(d_, o,
                                               {.rows = rows,
-                                               .keys = seen_keys(o, rows, load_.keys),
+                                               .keys = seen_keys(o, std::max(rows, load_.all_rows), load_.keys),
                                                .query_slabs = slabs(o.q),
                                                .chunk_tiles = chunk_tiles(mapping_, sram_, o.head_dim)});
     const auto sequences = static_cast<double>(load_.sequences);

@@ -20,6 +20,7 @@ struct Mapping;
 struct ScheduleAssumptions {
   std::int64_t sequences = 1;        ///< the step's rows are spread evenly over them
   std::int64_t keys = 0;             ///< positions that each row sees
+  std::int64_t all_rows = 0;         ///< of the sequence, some of which take their turn; windows begin before the first
   bool logits = true;                ///< logits go to memory; false: reduced on chip, at no cost
   double logit_bytes = 2;            ///< per logit in memory, with its share of a scale
   double gbps = 0;                   ///< achieved bandwidth of the memory
