@@ -86,10 +86,10 @@ ModelSchedule::ModelSchedule(const ModelShape& shape)
 Expected<double> ModelSchedule::cycles(const Device& device, const StepSize& step, const ScheduleAssumptions& like,
                                        std::span<const RowPart> parts) {
   if (parts.empty()) return part_cycles(device, step, like);
-  double sum = 0, last = 0, last_rows = 0;
-  const RowPart* turn = nullptr;  // whose time is `last_rows`
+  double sum = 0, last_rows = 0;
+  std::map<std::int64_t, double> of_sequences;  // halves of an odd number differ by one, and alternate
+  const RowPart* turn = nullptr;                // whose time is `last_rows`
   StepSize part = step;
-  part.sequences = 0;
   for (const RowPart& rows : parts) {
     if (rows.rows > 0) {
       if (turn == nullptr || turn->rows != rows.rows || scored_of(step, *turn) != scored_of(step, rows)) {
@@ -99,11 +99,12 @@ Expected<double> ModelSchedule::cycles(const Device& device, const StepSize& ste
       sum += last_rows;
       continue;
     }
-    if (rows.sequences != part.sequences) {
+    const auto [found, added] = of_sequences.try_emplace(rows.sequences, 0);
+    if (added) {
       part.sequences = rows.sequences;
-      DLLM_TRY(last, part_cycles(device, part, like));
+      DLLM_TRY(found->second, part_cycles(device, part, like));
     }
-    sum += last;
+    sum += found->second;
   }
   return sum;
 }
