@@ -37,9 +37,9 @@ MachineConfig machine_of(std::int64_t hlen) {
   return m;
 }
 
-Bench gemma_bench(const MachineConfig& machine, const ModelShape& shape = small_gemma()) {
+Bench gemma_bench(const MachineConfig& machine, const ModelShape& shape = small_gemma(), std::int64_t positions = 64) {
   return Bench([shape](StepShape step) { return shape.architecture->build(shape.desc, step); }, shape.desc.vocab,
-               machine, 64, true,
+               machine, positions, true,
                [](test::TinyWeights& weights) {
                  weights.fill("rope_freqs.weight", [](std::size_t i) { return i % 2 == 0 ? 1.0f : 8.0f; });
                  weights.fill("output_scale.weight", [](std::size_t) { return 0.75f; });
@@ -110,10 +110,10 @@ TEST(RegionSteps, TurnsArePricedWithTheWindowOfAllRows) {
 /// Vector SRAM holds some of a canvas's rows only.
 TEST(RegionSteps, LongCanvasesAreCutByThemselves) {
   MachineConfig machine = machine_of(64);
-  machine.vram_elements = std::uint64_t{64} * 640;
-  Bench bench = gemma_bench(machine);
-  bench.add_cache(64);
-  EXPECT_GT(bench.run_parts({{on_canvas(bench.sequence(0, range(0, 60), {{0, 60}}, {0, 31, 59}))}}, {0}), 1u);
+  machine.vram_elements = std::uint64_t{64} * 1088;
+  Bench bench = gemma_bench(machine, small_gemma(), 128);
+  bench.add_cache(128);
+  EXPECT_GT(bench.run_parts({{on_canvas(bench.sequence(0, range(0, 120), {{0, 120}}, {0, 31, 119}))}}, {0}), 1u);
 }
 
 TEST(RegionSteps, StreamedExpertsAndLogitsOnTheChip) {
