@@ -87,7 +87,7 @@ class Writer:
         if isinstance(value, InputRows):
             return self.input_rows(value)
         if isinstance(value, Embed):
-            return self.embed(value)
+            return self.embed(value.table, value.rows)
         if isinstance(value, Linear):
             assert value.x is not None
             return self.linear(self.name(value.x), value.weight, value.bias)
@@ -118,9 +118,9 @@ class Writer:
                             "tensor": self.tensor("constant", rows)})
         return self.op("input", x=name)
 
-    def embed(self, value: Embed) -> str:
-        self.set_rows(value.rows)
-        return self.op("embed", weight=self.tensor("table", value.table))
+    def embed(self, table: Array, rows: int) -> str:
+        self.set_rows(rows)
+        return self.op("embed", weight=self.tensor("table", table))
 
     def linear(self, x: str, weight: Array, bias: Array | None) -> str:
         return self.op("linear", x=x, weight=self.tensor("matrix", weight.T),
@@ -138,6 +138,8 @@ class Writer:
             assert base.x is not None
             bias = offset if base.bias is None else base.bias * row + offset
             made = self.linear(self.name(base.x), base.weight * row, bias)
+        elif isinstance(base, Embed):
+            made = self.embed(base.table * row + offset, base.rows)
         elif isinstance(base, Of) and base.kind == "normal" and base.x is not None:
             made = self.layer_norm(base, row, offset)
         elif isinstance(base, Of) and base.kind == "rms_normal" and base.x is not None and not np.any(offset):
@@ -145,7 +147,7 @@ class Writer:
         elif uniform(scale) == 1.0:
             made, by_row = self.name(base), True
         else:
-            raise Refusal("a constant factor on a value that neither a product nor a norm takes in")
+            raise Refusal("a constant factor on a value that no product, norm or table of embeddings takes in")
         if not by_row:
             return made
         if value.scored:

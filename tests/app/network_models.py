@@ -213,9 +213,20 @@ def permuted(s):
     return m.model([floats("x", 1, s.rows, s.width)], [floats("out", 1, s.rows, s.width)])
 
 
+def scaled(s):
+    """Embeddings times a number, before positions are added."""
+    m = Maker(5)
+    x = m.op("Mul", m.op("Gather", m.weight(s.vocabulary, s.width, scale=0.5), "input_ids"), m.f(math.sqrt(s.width)))
+    x = m.op("Add", x, m.constant((0.5 * m.random.standard_normal((1, s.rows, s.width))).astype(np.float32)))
+    x = m.op("Add", x, feed_forward(m, m.layer_norm(x, s.width, True), s))
+    m.nodes.append(helper.make_node("Identity", [x], ["out"]))
+    return m.model([integers("input_ids", 1, s.rows)], [floats("out", 1, s.rows, s.width)])
+
+
 def all_models():
     return {
         "permuted": permuted(Shape()),
+        "scaled": scaled(Shape()),
         "bert": bert(Shape()),
         "bert-tiny": bert(Shape(width=128, heads=2, ffn=512, rows=16, vocabulary=200)),
         "vit": vit(Shape(heads=4, fused_norms=True, gelu="tanh")),

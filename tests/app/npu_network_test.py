@@ -185,7 +185,7 @@ class Translation(CliCase):
         return [d["largest"] for d in report["values"]["against_float32"]]
 
     def test_networks_compute_what_the_files_do(self):
-        for name in ("bert", "bert-tiny", "vit", "vit-fused", "decoder", "permuted"):
+        for name in ("bert", "bert-tiny", "vit", "vit-fused", "decoder", "permuted", "scaled"):
             with self.subTest(name):
                 for difference in self.differences(self.written(name)):
                     self.assertLess(difference, 1e-4)

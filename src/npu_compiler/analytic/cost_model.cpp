@@ -375,16 +375,21 @@ Expected<StepCost> CostModel::evaluate(const Graph& graph, const CostAssumptions
   return step;
 }
 
-Expected<double> achieved_bandwidth(const Device& device) {
-  DLLM_TRY(dram::MemorySystem memory, dram::MemorySystem::create(device.memory_config, device.period_fs()));
+Expected<double> stream_bandwidth(const dram::MemoryConfig& config) {
+  DLLM_TRY(dram::MemorySystem memory, dram::MemorySystem::create(config, config.standard.tck_fs));
   dram::StreamSpec spec;
   spec.request_bytes = 4096;
   // Four refresh intervals at peak, so that the share of refresh is accurate to a few percent.
-  const double intervals =
-      4 * device.memory_config.standard.ticks_to_ns(static_cast<double>(device.memory_config.standard.timing.refi));
-  spec.requests = static_cast<std::uint64_t>(std::max(64.0, intervals * device.memory_config.peak_gbps() / 4096));
+  const double intervals = 4 * config.standard.ticks_to_ns(static_cast<double>(config.standard.timing.refi));
+  spec.requests = static_cast<std::uint64_t>(std::max(64.0, intervals * config.peak_gbps() / 4096));
+  spec.outstanding = spec.requests;
   DLLM_TRY(const dram::StreamResult result, dram::run_stream(memory, spec));
-  return std::min(result.gbps, device.memory_gbps());
+  return result.gbps;
+}
+
+Expected<double> achieved_bandwidth(const Device& device) {
+  DLLM_TRY(const double stream, stream_bandwidth(device.memory_config));
+  return std::min(stream, device.memory_gbps());
 }
 
 }  // namespace dllm::npu

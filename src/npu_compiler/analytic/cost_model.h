@@ -13,6 +13,9 @@
 namespace dllm::npu {
 
 struct Device;
+namespace dram {
+struct MemoryConfig;
+}
 
 /// The parameters of a denoising step beyond its graph's shape.
 struct CostAssumptions {
@@ -95,8 +98,10 @@ class CostModel {
   double achieved_gbps_ = 0;
 };
 
-/// Sequential read bandwidth of the device's memory, GB/s: simulated with the DRAM model over several refresh
-/// intervals, and limited by the DMA engines. Takes some ten milliseconds.
+/// Sequential read bandwidth of a memory, GB/s: simulated with the DRAM model over several refresh intervals. Nothing
+/// waits for a client, whose clock does not matter. Takes some ten milliseconds.
+Expected<double> stream_bandwidth(const dram::MemoryConfig& memory);
+/// That of the device's memory, limited by the DMA engines.
 Expected<double> achieved_bandwidth(const Device& device);
 
 /// Array cycles of an M x N x K product in whole tiles: ceil(M/BLEN) ceil(N/BLEN) ceil(K/MLEN) tile_cycles.

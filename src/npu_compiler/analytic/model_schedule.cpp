@@ -79,17 +79,17 @@ const Graph& GraphTemplate::with(StepShape shape) {
 }
 
 ModelSchedule::ModelSchedule(const ModelShape& shape)
-    : fewer_(shape, std::max<std::int64_t>(1, short_layers(shape) - 1)),
-      more_(shape, short_layers(shape)),
+    : fewer_(std::make_unique<Short>(shape, std::max<std::int64_t>(1, short_layers(shape) - 1))),
+      more_(std::make_unique<Short>(shape, short_layers(shape))),
       left_out_(static_cast<double>(shape.desc.layers - short_layers(shape))) {}
 
 Expected<double> ModelSchedule::cycles(const Device& device, const StepSize& step, const ScheduleAssumptions& like,
                                        std::span<const RowPart> parts) {
   if (parts.empty()) return part_cycles(device, step, like);
-  double sum = 0, last = 0, last_rows = 0;
-  const RowPart* turn = nullptr;  // whose time is `last_rows`
+  double sum = 0, last_rows = 0;
+  std::map<std::int64_t, double> of_sequences;  // halves of an odd number differ by one, and alternate
+  const RowPart* turn = nullptr;                // whose time is `last_rows`
   StepSize part = step;
-  part.sequences = 0;
   for (const RowPart& rows : parts) {
     if (rows.rows > 0) {
       if (turn == nullptr || turn->rows != rows.rows || scored_of(step, *turn) != scored_of(step, rows)) {
@@ -99,11 +99,12 @@ Expected<double> ModelSchedule::cycles(const Device& device, const StepSize& ste
       sum += last_rows;
       continue;
     }
-    if (rows.sequences != part.sequences) {
+    const auto [found, added] = of_sequences.try_emplace(rows.sequences, 0);
+    if (added) {
       part.sequences = rows.sequences;
-      DLLM_TRY(last, part_cycles(device, part, like));
+      DLLM_TRY(found->second, part_cycles(device, part, like));
     }
-    sum += last;
+    sum += found->second;
   }
   return sum;
 }
@@ -113,14 +114,15 @@ Expected<double> ModelSchedule::row_cycles(const Device& device, const StepSize&
   const std::int64_t scored = scored_of(step, part);
   load.sequences = 1;
   load.keys = step.keys;
+  load.all_rows = step.rows;
   load.phases = false;
   double cycles[2] = {0, 0};
-  for (GraphTemplate* any : {&fewer_, &more_}) {
-    const Graph& graph = any->with({.rows = part.rows, .scored = std::min(scored, step.scored)});
+  for (Short* any : {fewer_.get(), more_.get()}) {
+    const Graph& graph = any->graph.with({.rows = part.rows, .scored = std::min(scored, step.scored)});
     for (const Segment& segment : segments(graph)) {
       load.segment = segment;
-      DLLM_TRY(const StepSchedule schedule, schedule_step(device, graph, load));
-      cycles[any == &more_] += schedule.total;
+      DLLM_TRY(const StepSchedule schedule, schedule_step(device, graph, load, any->lowering));
+      cycles[any == more_.get()] += schedule.total;
     }
   }
   return cycles[1] + left_out_ * (cycles[1] - cycles[0]);
@@ -130,9 +132,9 @@ Expected<double> ModelSchedule::part_cycles(const Device& device, const StepSize
   load.sequences = step.sequences;
   load.keys = step.keys;
   load.phases = false;
-  DLLM_TRY(const StepSchedule more, schedule_step(device, more_.with(step.shape()), load));
+  DLLM_TRY(const StepSchedule more, schedule_step(device, more_->graph.with(step.shape()), load, more_->lowering));
   if (left_out_ == 0) return more.total;
-  DLLM_TRY(const StepSchedule fewer, schedule_step(device, fewer_.with(step.shape()), load));
+  DLLM_TRY(const StepSchedule fewer, schedule_step(device, fewer_->graph.with(step.shape()), load, fewer_->lowering));
   return more.total + left_out_ * (more.total - fewer.total);
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "dllm/error.h"
 #include "graph/graph.h"
 #include "npu_compiler/analytic/schedule.h"
+#include "npu_compiler/lowering/kept_lowering.h"
 #include "npu_compiler/workload/model_shape.h"
 #include "npu_compiler/workload/workload.h"
 
@@ -47,8 +49,14 @@ class ModelSchedule {
   Expected<double> row_cycles(const Device& device, const StepSize& step, const RowPart& part,
                               ScheduleAssumptions load);
 
-  GraphTemplate fewer_, more_;
-  double left_out_ = 0;  ///< layers
+  /// A model of some layers, with what is kept of its lowering.
+  struct Short {
+    Short(const ModelShape& shape, std::int64_t layers) : graph(shape, layers), lowering(graph.with({1, 1})) {}
+    GraphTemplate graph;
+    KeptLowering lowering;
+  };
+  std::unique_ptr<Short> fewer_, more_;  // what is kept of a lowering borrows its graph
+  double left_out_ = 0;                  ///< layers
 };
 
 }  // namespace dllm::npu

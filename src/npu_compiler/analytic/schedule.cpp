@@ -16,22 +16,23 @@
 #include "npu_compiler/analytic/schedule_panels.h"
 #include "npu_compiler/analytic/schedule_shapes.h"
 #include "npu_compiler/analytic/vector_kernels.h"
-#include "npu_compiler/lowering/phases.h"
+#include "npu_compiler/lowering/kept_lowering.h"
 
 namespace dllm::npu {
 namespace {
 
 class Scheduler {
  public:
-  Scheduler(const Device& device, const Graph& graph, const ScheduleAssumptions& load)
+  Scheduler(const Device& device, const Graph& graph, const ScheduleAssumptions& load, KeptLowering& kept)
       : d_(device),
         a_(device.array),
         t_(device.latency),
         graph_(graph),
         load_(load),
-        shapes_(graph, device.array),
+        shapes_(graph, device.array, kept),
         sram_(sram_shape(device)),
-        mapping_(load.mapping != nullptr ? *load.mapping : rule_mapping(sram_)) {}
+        mapping_(load.mapping != nullptr ? *load.mapping : rule_mapping(sram_)),
+        phases_(kept.phases(schedule_rules(device, load.segment, load.overlap))) {}
 
   Expected<StepSchedule> run() {
     bytes_per_cycle_ = load_.gbps / d_.clock.ghz;
@@ -40,11 +41,6 @@ class Scheduler {
                    fmt::format("{} rows of {} sequences that see {} keys at {} GB/s", graph_.shape.rows,
                                load_.sequences, load_.keys, load_.gbps),
                    "npu schedule", "each sequence has at least one row and one key"};
-    phases_ = phases(graph_, GraphPatterns(graph_),
-                     {.segment = load_.segment,
-                      .hlen = a_.hlen,
-                      .overlap = load_.overlap,
-                      .smooth = d_.numerics.smooth_keys != "none" || d_.numerics.smooth_values != "none"});
     start();
     for (const Phase& phase : phases_) {
       if (phase.in_stream) continue;
@@ -72,6 +68,7 @@ class Scheduler {
   }
 
  private:
+  using Shadow = PanelBlocks::Shadow;
   std::size_t end() const { return load_.segment.end == 0 ? graph_.ops.size() : load_.segment.end; }
   double waiting_cycles(std::size_t at) const { return shapes_.waiting_bytes(at) / bytes_per_cycle_; }
   double cycles_per_weight() const { return npu::cycles_per_weight(d_, bytes_per_cycle_); }
@@ -109,17 +106,21 @@ class Scheduler {
     if (count < 2) flush();
     double stream = std::exchange(streams_, 0);
     const auto k_tiles = static_cast<double>(shape.k_tiles);
+    const PanelBlocks whole(d_, shape, shape.panel_lanes(0), count, load_.queue, p.stored),
+        last(d_, shape, shape.panel_lanes(shape.panels() - 1), count, load_.queue, p.stored);
     for (std::int64_t i = 0; i < panels; ++i) {
       const std::int64_t index = i / p.matrices;  // two matrices alternate slab by slab
-      const PanelBlocks blocks(d_, shape, shape.panel_lanes(index), count, load_.queue, p.stored);
+      const PanelBlocks& blocks = index + 1 < shape.panels() ? whole : last;
+      const Shadow behind = p.matrices == 2 && index > 0 && i % 2 == 0 ? blocks.behind() : Shadow{};
       free_ports_ = blocks.free_ports();
       panels_.ask(alone_until_);
-      const PanelBlocks::Shadow streamed = stream_share(blocks, panels * count, stream);
-      PanelBlocks::Shadow tail;
+      const Shadow streamed =
+          stream > 0 ? blocks.beside_ropes(stream_rows_, stream_accesses_, panels * count) : Shadow{};
+      Shadow tail;
       if (p.tail_slabs > 0 && i + 1 == panels && count > 1) tail = blocks.beside(p.tail, p.tail_slabs, a_.blen, true);
       double time = index * shape.panel % a_.vlen == 0 ? 0 : kPanelSwitch * (shape.panel == a_.blen ? 2 : 1);
       for (std::int64_t b = 0; b < count; ++b) {
-        PanelBlocks::Shadow shadow;
+        Shadow shadow;
         if (i == 0 && b == 0 && carry_slabs_ > 0) {
           shadow = blocks.beside(carry_, std::exchange(carry_slabs_, 0), a_.blen, true);
         } else if (tail.accesses > 0 && b > 0) {
@@ -129,7 +130,8 @@ class Scheduler {
           shadow.accesses = std::min(shadow.accesses, stream);
           stream -= shadow.accesses;
         }
-        if (p.matrices == 2 && index > 0 && i % 2 == 0) blocks.put_behind(shadow);
+        shadow.accesses += behind.accesses;
+        shadow.waits += behind.waits;
         time += blocks.cycles(shadow);
         phase_.array += blocks.array();
         phase_.ports += blocks.own() + shadow.accesses;
@@ -145,14 +147,6 @@ class Scheduler {
     }
     leftover_ = stream;
     end_product(p, k_tiles);
-  }
-  /// RoPE's rows in the shadow of a block: spread evenly, but no more of them than the array has cycles for.
-  PanelBlocks::Shadow stream_share(const PanelBlocks& blocks, std::int64_t all, double left) const {
-    if (left <= 0) return {};
-    const double fit = std::max(1.0, std::floor(blocks.array() / stream_accesses_));
-    const double rows_each = std::min(fit, std::ceil(stream_rows_ / static_cast<double>(all)));
-    return blocks.beside(rope_kernel(), stream_accesses_ / rope_kernel().accesses, static_cast<std::int64_t>(rows_each),
-                         false);
   }
   /// The front end has dispatched everything in the array's queue; the last block of rows has its own work to come.
   void end_product(const ScheduledProduct& p, double k_tiles) {
@@ -327,7 +321,7 @@ class Scheduler {
     const std::int64_t rows = ceil_div(graph_.shape.rows, load_.sequences);
     const AttentionWork work = attention_work(d_, o,
                                               {.rows = rows,
-                                               .keys = seen_keys(o, rows, load_.keys),
+                                               .keys = seen_keys(o, std::max(rows, load_.all_rows), load_.keys),
                                                .query_slabs = slabs(o.q),
                                                .chunk_tiles = chunk_tiles(mapping_, sram_, o.head_dim)});
     const auto sequences = static_cast<double>(load_.sequences);
@@ -373,7 +367,7 @@ class Scheduler {
   ScheduleShapes shapes_;
   const SramShape sram_;
   const Mapping mapping_;
-  std::vector<Phase> phases_;
+  const std::vector<Phase>& phases_;
   double bytes_per_cycle_ = 0;
   KvStores stores_;  ///< of the latest layer
   double now_ = 0;   ///< time at which the array and the vector unit have finished all earlier work
@@ -394,7 +388,13 @@ class Scheduler {
 }  // namespace
 
 Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleAssumptions& load) {
-  return Scheduler(device, graph, load).run();
+  KeptLowering kept(graph);
+  return schedule_step(device, graph, load, kept);
+}
+
+Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleAssumptions& load,
+                                     KeptLowering& kept) {
+  return Scheduler(device, graph, load, kept).run();
 }
 
 }  // namespace dllm::npu

@@ -13,12 +13,14 @@
 namespace dllm::npu {
 
 struct Device;
+class KeptLowering;
 struct Mapping;
 
 /// A step in the compiler's schedule (docs/design/npu-analytic.md, "As scheduled").
 struct ScheduleAssumptions {
   std::int64_t sequences = 1;        ///< the step's rows are spread evenly over them
   std::int64_t keys = 0;             ///< positions that each row sees
+  std::int64_t all_rows = 0;         ///< of the sequence, some of which take their turn; windows begin before the first
   bool logits = true;                ///< logits go to memory; false: reduced on chip, at no cost
   double logit_bytes = 2;            ///< per logit in memory, with its share of a scale
   double gbps = 0;                   ///< achieved bandwidth of the memory
@@ -47,5 +49,8 @@ struct StepSchedule {
 /// chains, fill and drain, panels that wait for memory. No simulation; one constant is measured (kPanelSwitch). Errors:
 /// kUnsupported for operators without a schedule; numbers that contradict each other.
 Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleAssumptions& load);
+/// The same; `kept`: of the graph.
+Expected<StepSchedule> schedule_step(const Device& device, const Graph& graph, const ScheduleAssumptions& load,
+                                     KeptLowering& kept);
 
 }  // namespace dllm::npu

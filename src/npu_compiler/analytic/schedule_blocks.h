@@ -53,10 +53,16 @@ class PanelBlocks {
     return {kernel.accesses * slabs * static_cast<double>(rows),
             slices_cycles(device_, kernel, slabs, {columns_, k_tiles_, array_, queued_, rows, fresh}), 0};
   }
+  /// RoPE's rows, of so many accesses each: spread evenly over `all` blocks, but no more than the array has cycles for.
+  Shadow beside_ropes(double rows, double accesses, std::int64_t all) const {
+    const double fit = std::max(1.0, std::floor(array_ / accesses));
+    const double rows_each = std::min(fit, std::ceil(rows / static_cast<double>(all)));
+    return beside(rope_kernel(), accesses / rope_kernel().accesses, static_cast<std::int64_t>(rows_each), false);
+  }
   /// SwiGLU of the same block of the slab before.
-  void put_behind(Shadow& shadow) const {
-    shadow.accesses += swiglu_kernel(device_.latency).accesses * static_cast<double>(device_.array.blen);
-    shadow.waits += behind_block_wait(device_, columns_, queued_);
+  Shadow behind() const {
+    return {swiglu_kernel(device_.latency).accesses * static_cast<double>(device_.array.blen), 0,
+            behind_block_wait(device_, columns_, queued_)};
   }
   double cycles(const Shadow& shadow) const {
     const auto issue = static_cast<double>(2 * columns_ * k_tiles_);  // pointers of x and of the weights

@@ -1,9 +1,16 @@
 #include "npu_compiler/analytic/schedule_shapes.h"
 
+#include "npu_core/device/device.h"
+
 namespace dllm::npu {
 
-ScheduleShapes::ScheduleShapes(const Graph& graph, const ArrayKeys& array)
-    : graph_(graph), array_(array), lanes_(assign_lanes(graph, array.mlen, array.hlen)) {}
+PhaseRules schedule_rules(const Device& device, const Segment& segment, bool overlap) {
+  const NumericsKeys& n = device.numerics;
+  return {.segment = segment,
+          .hlen = device.array.hlen,
+          .overlap = overlap,
+          .smooth = n.smooth_keys != "none" || n.smooth_values != "none"};
+}
 
 const op::Experts* ScheduleShapes::reader_of(const op::Route& route) const {
   for (const Op& any : graph_.ops)
@@ -22,7 +29,7 @@ ExpertShape ScheduleShapes::experts(const op::Route& route, const op::Experts& o
 }
 
 double ScheduleShapes::waiting_bytes(std::size_t at) const {
-  return static_cast<double>(npu::waiting_bytes(graph_, lanes_, array_.blen, array_.vlen, at));
+  return static_cast<double>(npu::waiting_bytes(graph_, lanes_, array_.blen, array_.vlen, waiting_values(lives_, at)));
 }
 
 double ScheduleShapes::constant_bytes(std::size_t first, std::size_t end) const {

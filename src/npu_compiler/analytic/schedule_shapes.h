@@ -8,17 +8,21 @@
 #include "base/to_size.h"
 #include "graph/graph.h"
 #include "npu_compiler/analytic/schedule_experts.h"
-#include "npu_compiler/lowering/lanes.h"
+#include "npu_compiler/lowering/kept_lowering.h"
 #include "npu_core/device/array_keys.h"
 
 namespace dllm::npu {
 
 struct Device;
 
-/// A graph on an array: lanes of its values, and sizes that follow from them. Borrows both arguments.
+/// What decides a step's phases.
+PhaseRules schedule_rules(const Device& device, const Segment& segment, bool overlap);
+
+/// A graph on an array: lanes of its values, and sizes that follow from them. Borrows all arguments.
 class ScheduleShapes {
  public:
-  ScheduleShapes(const Graph& graph, const ArrayKeys& array);
+  ScheduleShapes(const Graph& graph, const ArrayKeys& array, KeptLowering& kept)
+      : graph_(graph), array_(array), lanes_(kept.lanes(array.mlen, array.hlen)), lives_(kept.lives()) {}
 
   const Value& value(ValueId id) const { return graph_.value(id); }
   std::int64_t lanes(ValueId id) const { return lanes_[to_size(id)].used(); }
@@ -43,7 +47,8 @@ class ScheduleShapes {
  private:
   const Graph& graph_;
   const ArrayKeys& array_;
-  const std::vector<LaneMap> lanes_;  ///< by value
+  const std::vector<LaneMap>& lanes_;  ///< by value
+  const std::vector<Lifetime>& lives_;
 };
 
 }  // namespace dllm::npu

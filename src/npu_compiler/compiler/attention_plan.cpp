@@ -7,7 +7,8 @@
 namespace dllm::npu {
 
 bool sees_alike(const SequenceSpec& a, const SequenceSpec& b) {
-  return a.causal_block == b.causal_block && a.visible == b.visible && a.positions == b.positions;
+  return a.causal_block == b.causal_block && a.first_of_all == b.first_of_all && a.visible == b.visible &&
+         a.positions == b.positions;
 }
 
 SequenceTiles plan_tiles(const SequenceSpec& sequence, std::int64_t hlen, std::int64_t window) {

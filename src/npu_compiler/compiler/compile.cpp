@@ -180,9 +180,14 @@ Expected<void> count_phase(StepContext& c, const Phase& phase) {
   return phase.streamed != Phase::kNone ? stream_rope(c, phase) : Expected<void>{};
 }
 
-Expected<void> lower_all(StepContext& c, const std::vector<Phase>& all) {
+Expected<void> lower_all(StepContext& c, const std::vector<Phase>& all, StepUse& use) {
   DLLM_CHECK_OK(load_waiting(c));
+  std::int64_t peak = -1, kept = 0;  // at the latest attention
   for (const Phase& phase : all) {
+    if (std::holds_alternative<op::Attention>(c.graph.ops[phase.first])) {
+      use.steady = c.vram().peak() == std::exchange(peak, c.vram().peak());
+      use.layer_rows = c.vram().kept() - std::exchange(kept, c.vram().kept());
+    }
     c.current = static_cast<std::int32_t>(phase.first + phase.count - 1);
     if (!phase.in_stream) DLLM_CHECK_OK(c.counts ? count_phase(c, phase) : emit_phase(c, phase));
     c.release_dead();
@@ -194,14 +199,16 @@ Expected<void> lower_all(StepContext& c, const std::vector<Phase>& all) {
 
 Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
                                    const CompileOptions& options) {
-  StepContext c(graph, layout, spec, options, lifetimes(graph));
+  const std::vector<Lifetime> lives = lifetimes(graph);
+  StepContext c(graph, layout, spec, options, lives);
   DLLM_CHECK_OK(prepare(c));
   const std::vector<Phase> all = phases(graph, GraphPatterns(graph), phase_rules(c));
   list_matrices(c, all);
   c.e.begin_region("weights");
   if (!c.matrices.empty()) prefetch_first_panel(c, 0, 0);
   c.e.end_region();
-  DLLM_CHECK_OK(lower_all(c, all));
+  StepUse use;
+  DLLM_CHECK_OK(lower_all(c, all, use));
   store_waiting(c);
   c.e.fence(0);
   c.prologue.end_region();
@@ -219,11 +226,13 @@ Expected<StepProgram> compile_with(const Graph& graph, const ModelLayout& layout
 }
 
 Expected<StepUse> count_with(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
-                             const CompileOptions& options, KeptPhases& kept) {
+                             const CompileOptions& options, KeptLowering& kept) {
   StepContext c(graph, layout, spec, options, kept.lives(), true);
   DLLM_CHECK_OK(prepare(c));
-  DLLM_CHECK_OK(lower_all(c, kept.phases(graph, phase_rules(c))));
-  return StepUse{c.vram_used(), c.overlap, c.step_used()};
+  StepUse use;
+  DLLM_CHECK_OK(lower_all(c, kept.phases(phase_rules(c)), use));
+  use.vram_rows = c.vram_used(), use.overlapped = c.overlap, use.step_bytes = c.step_used();
+  return use;
 }
 
 /// With overlap, and without it if that does not fit.
@@ -242,15 +251,8 @@ std::uint64_t spill_bytes(const Graph& graph, const ModelLayout& layout, std::si
   return static_cast<std::uint64_t>(waiting_bytes(graph, layout.values, layout.machine.blen, layout.machine.vlen, at));
 }
 
-const std::vector<Phase>& KeptPhases::phases(const Graph& graph, const PhaseRules& rules) {
-  const auto found = std::ranges::find(kept_, rules, [](const auto& one) -> const PhaseRules& { return one.first; });
-  if (found != kept_.end()) return found->second;
-  kept_.emplace_back(rules, npu::phases(graph, patterns_, rules));
-  return kept_.back().second;
-}
-
 Expected<StepUse> count_step(const Graph& graph, const ModelLayout& layout, const StepSpec& spec,
-                             const CompileOptions& options, KeptPhases& kept) {
+                             const CompileOptions& options, KeptLowering& kept) {
   DLLM_CHECK_OK(check_sizes(layout, spec, options));
   return with_room(options, [&](const CompileOptions& o) { return count_with(graph, layout, spec, o, kept); });
 }

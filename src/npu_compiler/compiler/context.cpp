@@ -40,7 +40,7 @@ std::uint32_t scratch_word(const MachineConfig& machine, std::uint32_t index) {
 }
 
 StepContext::StepContext(const Graph& graph_, const ModelLayout& layout_, const StepSpec& spec_,
-                         const CompileOptions& options_, std::vector<Lifetime> lives, bool counts_)
+                         const CompileOptions& options_, std::span<const Lifetime> lives, bool counts_)
     : counts(counts_),
       graph(graph_),
       layout(layout_),
@@ -49,7 +49,7 @@ StepContext::StepContext(const Graph& graph_, const ModelLayout& layout_, const 
       options(options_),
       // M_BMM and M_BTMM read whole blocks of BLEN rows, including rows after the last one of a value.
       vram_(static_cast<std::int64_t>(layout_.machine.vram_elements) / layout_.machine.vlen - layout_.machine.blen),
-      lives_(std::move(lives)),
+      lives_(lives),
       buffer_of_(graph_.values.size(), -1),
       step_next_(layout_.step_base + options_.step_offset) {
   result.values.resize(graph.values.size());

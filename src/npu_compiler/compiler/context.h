@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
@@ -31,6 +32,8 @@ class VramAllocator {
   std::optional<std::int64_t> acquire_forever(std::int64_t rows);
   std::int64_t largest_free() const;
   std::int64_t used() const { return peak_ + rows_ - top_; }  ///< maximum in use
+  std::int64_t peak() const { return peak_; }                 ///< the same without rows that are kept
+  std::int64_t kept() const { return rows_ - top_; }          ///< by acquire_forever()
 
  private:
   std::int64_t rows_, top_, peak_ = 0;
@@ -64,7 +67,7 @@ class StepContext {
  public:
   /// `counts`: only room is decided, in the order in which a program's would be; a lowering returns before it emits.
   StepContext(const Graph& graph, const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options,
-              std::vector<Lifetime> lives, bool counts = false);
+              std::span<const Lifetime> lives, bool counts = false);
 
   const bool counts;
 
@@ -166,6 +169,7 @@ class StepContext {
   std::vector<ChoiceSite> choices;  ///< as in Program, relative to `e`
 
   std::int64_t vram_used() const { return vram_.used(); }
+  const VramAllocator& vram() const { return vram_; }
   std::uint64_t step_used() const { return step_next_ - layout.step_base - options.step_offset; }
   /// INT_MEM words of the tokens of all parts.
   std::int64_t token_words() const { return std::max(options.token_rows, options.first_row + graph.shape.rows); }
@@ -181,15 +185,21 @@ class StepContext {
     Buffer buffer;
     int users = 0;
   };
+  /// Any order of rows of one length: a row has thousands of lanes, which are compared at once.
+  struct BytesBefore {
+    bool operator()(const std::vector<Bf16>& a, const std::vector<Bf16>& b) const {
+      return std::memcmp(a.data(), b.data(), a.size() * sizeof(Bf16)) < 0;
+    }
+  };
   bool dies_here(ValueId id) const;
 
   VramAllocator vram_;
-  std::vector<Lifetime> lives_;
+  std::span<const Lifetime> lives_;
   std::vector<std::int32_t> buffer_of_;  ///< by value, index into buffers_
   std::vector<Shared> buffers_;
   std::vector<ValueId> placed_;  ///< values with a buffer
   std::map<std::pair<WeightId, WeightUse>, Buffer> residents_;
-  std::map<std::vector<Bf16>, Buffer> constant_rows_;
+  std::map<std::vector<Bf16>, Buffer, BytesBefore> constant_rows_;
   std::map<const RopePlace*, Buffer> ropes_;
   std::map<std::int64_t, KvLayout> kv_layouts_;  ///< by capacity
   std::map<TileKey, std::vector<SequenceTiles>> tiles_;

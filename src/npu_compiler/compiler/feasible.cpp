@@ -9,10 +9,10 @@
 #include "base/to_size.h"
 #include "base/try.h"
 #include "npu_compiler/analytic/model_schedule.h"
+#include "npu_compiler/compiler/counted_model.h"
 #include "npu_compiler/compiler/layout.h"
 #include "npu_compiler/compiler/make_step.h"
 #include "npu_compiler/compiler/split_step.h"
-#include "npu_compiler/compiler/step_count.h"
 #include "npu_core/device/device.h"
 #include "npu_core/machine/device_machine.h"
 
@@ -20,98 +20,6 @@ namespace dllm::npu {
 namespace {
 
 constexpr std::int64_t kFewLayers = 2;
-
-/// A model of some layers, whose steps are counted.
-class CountedModel {
- public:
-  CountedModel(const ModelShape& shape, std::int64_t layers) : graph_(shape, layers), phases_(graph_.with({1, 1})) {
-    for (const WeightDecl& decl : graph().weights) present_.push_back(decl.required);
-    for (const Segment& segment : segments_)
-      if (segment.first > 0) waiting_.push_back(waiting_values(phases_.lives(), segment.first));
-  }
-  CountedModel(const CountedModel&) = delete;
-  CountedModel& operator=(const CountedModel&) = delete;
-  const Graph& graph() { return graph_.with({1, 1}); }
-
-  /// For one position. Errors: those of the layout, but weights may exceed the memory.
-  Expected<ModelLayout> layout(const MachineConfig& machine, const Mapping* mapping) {
-    return place_model(graph(), present_, machine, 1, mapping);
-  }
-  /// Errors: of compile_step().
-  Expected<StepUse> use(const ModelLayout& layout, const StepSpec& spec, const CompileOptions& options) {
-    return count_step(graph_.with({spec.rows(), spec.scored()}), layout, spec, options, phases_);
-  }
-  /// Of one sequence whose rows all see the same positions. Its rows take turns in each segment, as compile_parts()
-  /// has them; turns of equally many rows need the same, and are counted once. Errors: of compile_step().
-  Expected<void> use_rows(const ModelLayout& layout, const StepSpec& spec, std::span<const RowPart> cut,
-                          CompileOptions options) {
-    options.token_rows = std::max(options.token_rows, options.first_row + spec.rows());
-    struct Turns {
-      StepSpec spec;
-      std::uint64_t count = 0;
-    };
-    std::vector<Turns> kinds;
-    for (const RowPart& part : cut) {
-      StepSpec some = some_rows(spec, part.first, part.rows);
-      options.step_offset += spill(layout, some);
-      const auto like = [&](const Turns& t) {
-        return t.spec.rows() == some.rows() && t.spec.scored() == some.scored();
-      };
-      if (const auto found = std::ranges::find_if(kinds, like); found != kinds.end())
-        ++found->count;
-      else
-        kinds.push_back({std::move(some), 1});
-    }
-    for (const Segment& segment : segments_)
-      for (const Turns& turns : kinds) {
-        options.segment = segment;
-        DLLM_TRY(const StepUse used, use(layout, turns.spec, options));
-        if (turns.count == 1) {
-          options.step_offset += used.step_bytes;
-          continue;
-        }
-        // The last of these has the least memory left.
-        options.step_offset += (turns.count - 1) * used.step_bytes;
-        DLLM_CHECK_OK(use(layout, turns.spec, options));
-        options.step_offset += used.step_bytes;
-      }
-    return {};
-  }
-  /// Whether `longer` has `layers` more than this one, each like that which `one_more` has.
-  bool repeats(CountedModel& one_more, CountedModel& longer, std::int64_t layers) {
-    const std::array<std::int64_t, 3> sizes[] = {size(), one_more.size(), longer.size()};
-    for (std::size_t i = 0; i < 3; ++i)
-      if (sizes[2][i] != sizes[1][i] + layers * (sizes[1][i] - sizes[0][i])) return false;
-    return true;
-  }
-
- private:
-  /// Bytes for what waits between segments.
-  std::uint64_t spill(const ModelLayout& layout, const StepSpec& some) {
-    const Graph& graph = graph_.with({some.rows(), some.scored()});
-    std::int64_t bytes = 0;
-    for (const std::vector<ValueId>& waiting : waiting_)
-      bytes = std::max(bytes, waiting_bytes(graph, layout.values, layout.machine.blen, layout.machine.vlen, waiting));
-    return (static_cast<std::uint64_t>(bytes) + kHbmAlign - 1) / kHbmAlign * kHbmAlign;
-  }
-  /// Operators, widths of values, elements of weights.
-  std::array<std::int64_t, 3> size() {
-    std::array<std::int64_t, 3> sum = {static_cast<std::int64_t>(graph().ops.size())};
-    for (const Value& value : graph().values) sum[1] += value.width;
-    for (const WeightDecl& decl : graph().weights) {
-      std::int64_t elements = 1;
-      for (const std::int64_t length : decl.shape) elements *= length;
-      sum[2] += elements;
-    }
-    return sum;
-  }
-
-  GraphTemplate graph_;
-  KeptPhases phases_;
-  std::vector<bool> present_;
-  std::vector<Segment> segments_ = segments(graph());
-  std::vector<std::vector<ValueId>> waiting_;  ///< before each segment but the first
-};
 
 }  // namespace
 
@@ -161,19 +69,21 @@ struct Feasibility::State {
     return &kept.front();
   }
 
+  /// Valid until the next one is asked for.
   Expected<const StepSpec*> spec(const StepSize& size) {
     constexpr std::size_t kMostSpecs = 64;
-    const std::array key = {size.sequences, size.rows, size.keys, size.scored};
+    if (size.sequences < 1) return step_of(size).error();
+    const std::array key = {size.rows, size.keys, size.scored};
     auto found = specs.find(key);
     if (found == specs.end()) {
       StepSize one = size;
-      one.sequences = std::min<std::int64_t>(size.sequences, 1);
+      one.sequences = 1;
       Expected<StepSpec> made = step_of(one);
       if (!made) return step_of(size).error();  // names all sequences
-      made->alike = size.sequences;
       if (specs.size() >= kMostSpecs) specs.clear();
       found = specs.emplace(key, *std::move(made)).first;
     }
+    found->second.alike = size.sequences;
     return &found->second;
   }
 
@@ -209,7 +119,7 @@ struct Feasibility::State {
   std::int64_t left_out = 0;
   bool alike = true;             ///< layers that the short models leave out are like their last one
   std::list<Layouts> kept = {};  ///< the latest first
-  std::map<std::array<std::int64_t, 4>, StepSpec> specs = {};
+  std::map<std::array<std::int64_t, 3>, StepSpec> specs = {};
 };
 
 namespace {
@@ -232,7 +142,7 @@ class StepFitter {
       return {};
     }
     if (one.error().code != ErrorCode::kUsage) return one.error();
-    if (sequences == 1) return cut_rows(one.error(), parts);
+    if (sequences == 1) return cut_rows(parts);
     DLLM_CHECK_OK(cut(sequences / 2, parts));
     return cut(sequences - sequences / 2, parts);
   }
@@ -250,7 +160,7 @@ class StepFitter {
         return fitting.error();
       } else if (largest == 1) {
         std::vector<RowPart> one;
-        DLLM_CHECK_OK(cut_rows(fitting.error(), one));
+        DLLM_CHECK_OK(cut_rows(one));
         found.push_back({});
         for (std::int64_t s = 0; s < sequences; ++s)
           found.back().parts.insert(found.back().parts.end(), one.begin(), one.end());
@@ -265,9 +175,9 @@ class StepFitter {
   }
 
  private:
-  /// Segments of other layers use as much vector SRAM as those of the first ones.
-  Expected<void> cut_rows(const Error& whole, std::vector<RowPart>& parts) const {
-    if (whole.code != ErrorCode::kUsage) return whole;
+  /// The rows of a single sequence that does not fit. Segments of other layers use as much vector SRAM as those of the
+  /// first ones.
+  Expected<void> cut_rows(std::vector<RowPart>& parts) const {
     DLLM_TRY(const StepSpec* spec, state_.spec(size_));
     for (const std::vector<RowPart>& cut : row_cuts(state_.more.graph(), machine_, spec->sequences.front().positions)) {
       const Expected<void> used = state_.more.use_rows(layouts_.more, *spec, cut, options_);
@@ -277,7 +187,7 @@ class StepFitter {
       }
       if (used.error().code != ErrorCode::kUsage) return used;
     }
-    return whole;
+    return reason();
   }
 
   /// Whether work overlaps with products in the compiled step. If a short model's first layers do not fit, the whole
@@ -291,17 +201,49 @@ class StepFitter {
     StepSize size = size_;
     size.sequences = sequences;
     DLLM_TRY(const StepSpec* spec, state_.spec(size));
-    DLLM_TRY(const StepUse fewer, state_.fewer.use(layouts_.fewer, *spec, options_));
-    DLLM_TRY(const StepUse more, state_.more.use(layouts_.more, *spec, options_));
     // The allocator reserves BLEN rows, into which the last block of a product may write padding.
     const std::int64_t rows =
         static_cast<std::int64_t>(machine_.vram_elements) / machine_.vlen - std::int64_t{machine_.blen};
-    if (more.vram_rows + state_.left_out * (more.vram_rows - fewer.vram_rows) <= rows) return more.overlapped;
+    if (state_.more.least_rows(layouts_.more, *spec) > rows) return too_many();
+    DLLM_TRY(const StepUse more, state_.more.use(layouts_.more, *spec, options_));
+    if (state_.left_out == 0) return more.overlapped;
+    DLLM_TRY(const std::int64_t first, whole_rows(more, *spec, options_));
+    if (first <= rows) return more.overlapped;
+    if (!more.steady || !state_.alike) return count_whole(*spec);
+    if (!more.overlapped) return too_many();
+    CompileOptions plain = options_;
+    plain.overlap = false;
+    DLLM_TRY(const StepUse apart, state_.more.use(layouts_.more, *spec, plain));
+    DLLM_TRY(const std::int64_t second, whole_rows(apart, *spec, plain));
+    if (second <= rows) return false;
+    return too_many();
+  }
+  /// What takes a compiler's message to say in detail (reason()).
+  static Error too_many() {
+    return {ErrorCode::kUsage, "the rows of these sequences do not fit into vector SRAM", "npu compiler",
+            "fewer rows per step (--batch, --rows), or --set sram.vector_rows=N with a larger N"};
+  }
+  /// Why a single sequence does not fit: the first error of its compilation.
+  Error reason() const {
+    const auto exactly = [this]() -> Expected<bool> {
+      DLLM_TRY(const StepSpec* spec, state_.spec(size_));
+      DLLM_CHECK_OK(state_.more.use(layouts_.more, *spec, options_));
+      return count_whole(*spec);
+    }();
+    return exactly ? too_many() : exactly.error();
+  }
+  /// Of vector SRAM that the whole model takes if `more` of its layers take so many.
+  Expected<std::int64_t> whole_rows(const StepUse& more, const StepSpec& spec, const CompileOptions& options) const {
+    if (more.steady) return more.vram_rows + state_.left_out * more.layer_rows;
+    DLLM_TRY(const StepUse fewer, state_.fewer.use(layouts_.fewer, spec, options));
+    return more.vram_rows + state_.left_out * (more.vram_rows - fewer.vram_rows);
+  }
+  Expected<bool> count_whole(const StepSpec& spec) const {
     if (!layouts_.whole) {
       DLLM_TRY(layouts_.whole, state_.all().layout(machine_, layouts_.mapping ? &*layouts_.mapping : nullptr));
     }
     layouts_.whole->positions = size_.keys;
-    DLLM_TRY(const StepUse all, state_.all().use(*layouts_.whole, *spec, options_));
+    DLLM_TRY(const StepUse all, state_.all().use(*layouts_.whole, spec, options_));
     return all.overlapped;
   }
 

@@ -1,11 +1,16 @@
 // Steps of DiffusionGemma's two regions: the program's values are those of the reference, bit for bit.
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 #include <variant>
+#include <vector>
 
+#include "npu_compiler/analytic/model_schedule.h"
 #include "npu_compiler/compiler/attention_plan.h"
 #include "npu_compiler/testing/reference/bench.h"
 #include "npu_compiler/workload/model_shape.h"
+#include "npu_core/device/profile.h"
 
 namespace dllm::npu {
 namespace {
@@ -32,9 +37,9 @@ MachineConfig machine_of(std::int64_t hlen) {
   return m;
 }
 
-Bench gemma_bench(const MachineConfig& machine, const ModelShape& shape = small_gemma()) {
+Bench gemma_bench(const MachineConfig& machine, const ModelShape& shape = small_gemma(), std::int64_t positions = 64) {
   return Bench([shape](StepShape step) { return shape.architecture->build(shape.desc, step); }, shape.desc.vocab,
-               machine, 64, true,
+               machine, positions, true,
                [](test::TinyWeights& weights) {
                  weights.fill("rope_freqs.weight", [](std::size_t i) { return i % 2 == 0 ? 1.0f : 8.0f; });
                  weights.fill("output_scale.weight", [](std::size_t) { return 0.75f; });
@@ -72,6 +77,43 @@ TEST(RegionSteps, EqualTheReferenceWithHeadsOfSeveralRows) {
   machine.mram_elements = std::uint64_t{32 * 32} * 128;
   Bench bench = gemma_bench(machine);
   run_regions(bench, true);
+}
+
+/// Windows of rows that take turns begin where those of all rows at once do.
+TEST(RegionSteps, RowsInTurn) {
+  Bench bench = gemma_bench(machine_of(64));
+  bench.add_cache(64);
+  const StepSpec context{{bench.sequence(0, range(0, 21), {{0, 21}}, {0, 20}, 1)}};
+  EXPECT_EQ(bench.run_parts(context, {0}, {{1, 0, 8}, {1, 8, 4}, {1, 12, 9}}), 3u);
+  const StepSpec canvas{{on_canvas(bench.sequence(0, range(21, 30), {{0, 51}}, {0, 3, 17, 29}))}};
+  EXPECT_EQ(bench.run_parts(canvas, {0}, {{1, 0, 12}, {1, 12, 12}, {1, 24, 6}}), 3u);
+  EXPECT_EQ(bench.run_parts(canvas, {0}, {{1, 0, 24}, {1, 24, 6}}), 2u);
+}
+
+/// All rows of the step are within a narrow window of the first one: a turn sees as many keys as without windows.
+TEST(RegionSteps, TurnsArePricedWithTheWindowOfAllRows) {
+  ModelShape shape = *load_model_shape("diffusion-gemma-tiny");
+  const Device device = *load_device("dart-512");
+  const auto price = [&](std::int32_t window, std::span<const RowPart> parts) {
+    shape.desc.sliding.window = window;
+    const auto cycles = ModelSchedule(shape).cycles(device, {.sequences = 1, .rows = 96, .keys = 96, .scored = 96},
+                                                    {.gbps = 400}, parts);
+    EXPECT_TRUE(cycles) << cycles.error().message();
+    return cycles ? *cycles : 0;
+  };
+  const std::vector<RowPart> turns = {{1, 0, 32}, {1, 32, 32}, {1, 64, 32}};
+  EXPECT_GT(price(8, turns), 0);
+  EXPECT_EQ(price(8, turns), price(96, turns));
+  EXPECT_EQ(price(8, {}), price(96, {}));
+}
+
+/// Vector SRAM holds some of a canvas's rows only.
+TEST(RegionSteps, LongCanvasesAreCutByThemselves) {
+  MachineConfig machine = machine_of(64);
+  machine.vram_elements = std::uint64_t{64} * 1088;
+  Bench bench = gemma_bench(machine, small_gemma(), 128);
+  bench.add_cache(128);
+  EXPECT_GT(bench.run_parts({{on_canvas(bench.sequence(0, range(0, 120), {{0, 120}}, {0, 31, 119}))}}, {0}), 1u);
 }
 
 TEST(RegionSteps, StreamedExpertsAndLogitsOnTheChip) {

@@ -137,6 +137,7 @@ CompileOptions with_tokens(CompileOptions options, const StepSpec& spec) {
 
 StepSpec some_rows(const StepSpec& spec, std::int64_t first, std::int64_t count) {
   SequenceSpec some = spec.sequences.front();
+  some.first_of_all = static_cast<Position>(some.window_start(0));
   const auto begin = some.positions.begin() + static_cast<std::ptrdiff_t>(first);
   some.positions = {begin, begin + static_cast<std::ptrdiff_t>(count)};
   some.scored.clear();
@@ -148,9 +149,6 @@ StepSpec some_rows(const StepSpec& spec, std::int64_t first, std::int64_t count)
 std::vector<std::vector<RowPart>> row_cuts(const Graph& graph, const MachineConfig& machine,
                                            std::span<const Position> positions) {
   std::vector<std::vector<RowPart>> cuts;
-  // Windows are counted from the first of all rows.
-  for (const dllm::Op& any : graph.ops)
-    if (const auto* o = std::get_if<op::Attention>(&any); o != nullptr && o->window > 0) return cuts;
   const std::int64_t block = routing_block(graph), unit = std::lcm<std::int64_t>(machine.blen, block);
   const auto rows = static_cast<std::int64_t>(positions.size());
   // Factors of K and V are those of all rows; a block that chooses its experts together is not cut.

@@ -26,12 +26,15 @@ struct SequenceSpec {
   /// With smoothing (MachineConfig::smoothing): the rows give K and V new centres and factors; otherwise they get those
   /// that the cache has.
   bool takes_statistics = false;
+  /// Of rows that take turns: the first position of all of them, from which windows are counted; -1: of these rows.
+  Position first_of_all = -1;
 
   /// `window`: of op::Attention; 0: none.
   bool sees(std::size_t row, std::int64_t key, std::int64_t window = 0) const;
   /// The first position that the row's window is counted from.
   std::int64_t window_start(std::size_t row) const {
-    return causal_block > 0 ? positions[row] / causal_block * causal_block : positions.front();
+    if (causal_block > 0) return positions[row] / causal_block * causal_block;
+    return first_of_all >= 0 ? first_of_all : positions.front();
   }
 };
 struct StepSpec {

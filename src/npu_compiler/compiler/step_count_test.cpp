@@ -121,11 +121,11 @@ TEST(StepCount, EqualsTheCompiledStep) {
     const auto spec = make_step(any, *layout, size);
     ASSERT_TRUE(spec) << spec.error().message();
     const Graph graph = shape.architecture->build(shape.desc, {spec->rows(), spec->scored()});
-    KeptPhases kept(graph);
+    KeptLowering kept(graph);
     const auto counted = count_step(graph, *layout, *spec, options, kept);
     Expected<StepUse> compiled = StepUse{};
     if (const auto step = compile_step(graph, *layout, *spec, options); step)
-      compiled = StepUse{step->vram_rows, step->overlapped, step->step_bytes};
+      compiled = StepUse{.vram_rows = step->vram_rows, .overlapped = step->overlapped, .step_bytes = step->step_bytes};
     else
       compiled = step.error();
     EXPECT_EQ(said(counted), said(compiled)) << i << " " << device->name << " " << shape.desc.architecture;

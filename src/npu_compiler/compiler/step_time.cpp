@@ -33,6 +33,7 @@ Expected<PricedStep> price(const CompiledStep& compiled, const ChoiceAssumption&
     DLLM_TRY(StepSchedule schedule, schedule_step(compiled.device, part.graph,
                                                   {.sequences = static_cast<std::int64_t>(part.spec.sequences.size()),
                                                    .keys = compiled.size.keys,
+                                                   .all_rows = compiled.size.rows,
                                                    .logits = true,
                                                    .logit_bytes = compiled.device.numerics.logit_bytes,
                                                    .gbps = priced.gbps,

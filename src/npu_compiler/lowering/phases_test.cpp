@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "npu_compiler/lowering/kept_lowering.h"
 #include "npu_compiler/lowering/lanes.h"
 #include "npu_compiler/lowering/slices.h"
 #include "npu_compiler/workload/model_shape.h"
@@ -52,6 +53,27 @@ TEST(Phases, ProductsTakeWhatRunsInTheirShadow) {
   EXPECT_EQ(std::ranges::count_if(all, [](const Phase& p) { return p.gated.has_value(); }), 1);
   const std::vector<std::string> named = names(graph, rules);
   EXPECT_NE(std::ranges::find(named, "blk.0.store_kv"), named.end());
+}
+
+/// Other arrays, and other rules, are not given what is kept of the ones before.
+TEST(Phases, WhatIsKeptIsWhatItWouldBe) {
+  const Graph graph = graph_of("llada2-mini", 2);
+  KeptLowering kept(graph);
+  const PhaseRules rules[] = {
+      {.hlen = 128}, {.hlen = 256}, {.hlen = 128, .overlap = false}, {.hlen = 128, .smooth = true}};
+  for (int twice = 0; twice < 2; ++twice) {
+    for (const std::int64_t hlen : {128, 256, 512})
+      for (const std::int64_t mlen : {512, 2048}) EXPECT_EQ(kept.lanes(mlen, hlen), assign_lanes(graph, mlen, hlen));
+    for (const PhaseRules& each : rules) {
+      const std::vector<Phase>&found = kept.phases(each), all = phases(graph, GraphPatterns(graph), each);
+      ASSERT_EQ(found.size(), all.size());
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        EXPECT_EQ(found[i].count, all[i].count);
+        EXPECT_EQ(found[i].streamed, all[i].streamed);
+        EXPECT_EQ(found[i].keys_stored, all[i].keys_stored);
+      }
+    }
+  }
 }
 
 TEST(Phases, OptionsAndDevicesTakeThemApart) {

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <span>
 
 #include "base/testing/fuzz_replay.h"
 #include "npu_compiler/compiler/block_cost.h"
 #include "npu_compiler/sweep/finished.h"
 #include "npu_compiler/sweep/run.h"
+#include "npu_compiler/sweep/space.h"
 #include "npu_compiler/sweep/testing/fuzz_entry.h"
 #include "npu_core/device/profile.h"
 
@@ -171,6 +173,43 @@ TEST(Sweep, AgreesWithAnalyze) {
     ++compared;
   }
   EXPECT_EQ(compared, 16);
+}
+
+/// What an evaluator and its space keep from point to point does not change the next one.
+TEST(Sweep, PointsDoNotDependOnEarlierOnes) {
+  const std::vector<std::vector<Override>> points = {
+      {},
+      {{"array.mlen", "1024"}},
+      {{"array.mlen", "1024"}, {"array.hlen", "256"}},
+      {{"numerics.smooth_keys", "minmax"}},
+      {{"memory.dma_gbps", "300"}, {"clock.ghz", "1.1"}},
+      {{"memory.dma_gbps", "600"}},
+      {{"workload.batch", "3"}, {"sram.vector_rows", "4096"}},
+      {{"workload.batch", "33"}, {"workload.context", "300"}},
+      {{"workload.batch", "16"}, {"workload.context", "300"}, {"sram.matrix_tiles", "24"}},
+      {{"latency.vector_mul", "4"}},
+      {},
+  };
+  SweepSpec spec;
+  spec.base = "dart-2048", spec.model = "llada2-mini";
+  const auto space = SweepSpace::create(spec);
+  ASSERT_TRUE(space) << space.error().message();
+  PointEvaluator kept(**space);
+  int found = 0;
+  for (const std::vector<Override>& point : points) {
+    const auto alone = SweepSpace::create(spec);
+    ASSERT_TRUE(alone);
+    const auto first = PointEvaluator(**alone).evaluate(std::span<const Override>(point));
+    const auto next = kept.evaluate(std::span<const Override>(point));
+    ASSERT_EQ(first.has_value(), next.has_value());
+    if (first) {
+      EXPECT_EQ(*first, *next) << (point.empty() ? "the base" : point.front().key);
+      ++found;
+    } else {
+      EXPECT_EQ(first.error().message(), next.error().message());
+    }
+  }
+  EXPECT_GE(found, 8);
 }
 
 /// Work that points share is shared only among points that need the same room: smoothing takes some.

@@ -97,10 +97,14 @@ class Bench {
     const auto compiled = compile_parts(graph_, layout_, spec, parts);
     EXPECT_TRUE(compiled.has_value()) << compiled.error().message();
     if (!compiled) return 0;
+    std::vector<float> hidden;
+    for (const StepPart& part : compiled->parts)
+      for (const float x : fill_hidden(part.graph, part.step)) hidden.push_back(x);
     const std::vector<TokenId> tokens = execute(compiled->program, compiled->constants, spec, nullptr);
     std::vector<reference::Cache*> caches;
     for (const std::size_t index : cache_of) caches.push_back(caches_[index].get());
-    const reference::StepResult expected = executor_->run(graph_({spec.rows(), spec.scored()}), spec, tokens, caches);
+    const reference::StepResult expected =
+        executor_->run(graph_({spec.rows(), spec.scored()}), spec, tokens, caches, hidden);
     std::size_t first = 0;
     for (const StepPart& part : compiled->parts) {
       if (!part.scores()) continue;
