@@ -9,6 +9,7 @@
   which run whole answers, may;
 - a C++ file is longer than 400 lines or a function longer than 60, and is not a listed exception (LONG_FILES,
   LONG_FUNCTIONS); exceptions that are no longer needed must be removed;
+- a function has more than seven parameters: what belongs together is a struct;
 - a header of src/ includes all of nlohmann/json.hpp where json_fwd.hpp would do (JSON_BY_VALUE lists the others);
 - headers include each other;
 - two sources of one folder use the same name in their anonymous namespaces: a unity build compiles them as one unit.
@@ -69,7 +70,7 @@ JSON_BY_VALUE = {"src/constrain/testing/validate.h", "src/model/testing/fuzz_ent
                  "src/npu_compiler/workload/testing/fuzz_entry.h", "src/npu_core/timing/testing/fuzz_entry.h",
                  "src/npu_core/timing/memo.h", "src/serve/json.h"}
 
-MAX_FILE, MAX_FUNCTION = 400, 60
+MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS = 400, 60, 7
 # Files and functions that are currently longer. Entries may only be removed, and numbers may only decrease.
 LONG_FILES = {
     "src/model/source_hf_test.cpp": 449,
@@ -102,6 +103,7 @@ class Function(NamedTuple):
     name: str
     line: int  # of its first line, from 1
     lines: int
+    parameters: int
     hidden: str | None  # its namespaces, if one is anonymous and it is not a member; such names belong to one unit
 
 
@@ -140,6 +142,24 @@ def function_name(head: str) -> str | None:
     return match.group(1) if match else None
 
 
+def parameter_count(head: str) -> int:
+    """Of the function whose body follows `head`. Commas in types and default values separate no parameters."""
+    head = without_template(head)
+    match = NAME_BEFORE_PARENTHESIS.search(head)
+    assert match is not None
+    depth, commas, some = 0, 0, False  # depth: parentheses, braces and template arguments open within the list
+    for before, c in zip(head[match.end() - 1:], head[match.end():]):
+        if c in "([{" or (c == "<" and (before.isalnum() or before == "_")):
+            depth += 1
+        elif c == ")" and depth == 0:
+            break
+        elif c in ")]}" or (c == ">" and before != "-" and depth > 0):
+            depth -= 1
+        commas += c == "," and depth == 0
+        some = some or not c.isspace()
+    return commas + some
+
+
 def is_member_initialiser(head: str) -> bool:
     """`Foo() : a_{1}, b_{2} {`: a brace after a name initialises a member, others begin the body."""
     return bool(INITIALISER_LIST.search(head) and re.search(r"[\w>]$", head) and not QUALIFIED_END.search(head))
@@ -151,6 +171,7 @@ def functions(source: str) -> Iterator[Function]:
     head: list[str] = []
     head_line, line, depth = 0, 1, 0  # depth: braces open within a body or an initialiser
     name: str | None = None
+    parameters = 0
     keep_head = False
     for c in blanked(source):
         if depth > 0:
@@ -159,7 +180,7 @@ def functions(source: str) -> Iterator[Function]:
                 if name is not None:
                     path = "/".join(scopes)
                     hidden = path if "namespace" in scopes and "class" not in path and "::" not in name else None
-                    yield Function(name, head_line, line - head_line + 1, hidden)
+                    yield Function(name, head_line, line - head_line + 1, parameters, hidden)
                 if keep_head:
                     head.append("{}")
                 else:
@@ -167,6 +188,7 @@ def functions(source: str) -> Iterator[Function]:
         elif c == "{":
             text = "".join(head).strip()
             name, keep_head = function_name(text), False
+            parameters = parameter_count(text) if name is not None else 0
             if name is not None and is_member_initialiser(text):
                 name, keep_head, depth = None, True, 1
             elif name is not None or "=" in text:
@@ -272,6 +294,11 @@ def check_lengths(lengths: dict[str, int], limit: int, exceptions: dict[str, int
     return errors
 
 
+def check_parameters(found: dict[pathlib.Path, list[Function]]) -> list[str]:
+    return [f"{path}:{f.line}: {f.name} has {f.parameters} parameters, {MAX_PARAMETERS} at the most; what belongs "
+            "together is a struct" for path, defined in found.items() for f in defined if f.parameters > MAX_PARAMETERS]
+
+
 def check_unity(found: dict[pathlib.Path, list[Function]]) -> list[str]:
     """Functions of anonymous namespaces that two sources of a folder define, unless CMake compiles one of them alone."""
     errors = []
@@ -315,7 +342,7 @@ def check_cycles(texts: dict[pathlib.Path, str]) -> list[str]:
 
 
 def sources() -> list[pathlib.Path]:
-    return [path for folder in ("include", "src", "research", "tests", "examples", "bench", "fuzz")
+    return [path for folder in ("include", "src", "python", "research", "tests", "examples", "bench", "fuzz")
             for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".h", ".cpp")]
 
 
@@ -350,7 +377,7 @@ def check_tree() -> list[str]:
             key = f"{path} {f.name}"
             longest[key] = max(longest.get(key, 0), f.lines)
     errors += check_lengths(longest, MAX_FUNCTION, LONG_FUNCTIONS, "function")
-    return errors + check_cycles(texts) + check_unity(found)
+    return errors + check_parameters(found) + check_cycles(texts) + check_unity(found)
 
 
 def main() -> int:

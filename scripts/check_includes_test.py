@@ -63,6 +63,23 @@ class Functions(unittest.TestCase):
             self.assertEqual(list(checked.functions(text)), [], text)
 
 
+    def test_parameters(self) -> None:
+        for head, count in (("void f()", 0), ("void f( )", 0), ("int f(int a)", 1),
+                            ("bool operator()(int x, int y) const", 2),
+                            ("template <class A, class B> void f(std::map<A, B> a, int (*g)(int, int) = nullptr)", 2),
+                            ("void f(Size size = {1, 2}, int b = g(1, 2), F32 (&sum)[kRows][kCount])", 3),
+                            ("Foo(int a, int b) : a_(a), b_(b, 1), c_(2)", 2),
+                            ("auto f(auto a, std::function<int(int, int)> b) -> std::pair<int, int>", 2)):
+            self.assertEqual(checked.parameter_count(head), count, head)
+
+    def test_limit_of_parameters(self) -> None:
+        def errors(count: int) -> list[str]:
+            text = "void f(" + ", ".join(f"int a{i}" for i in range(count)) + ") {}"
+            return checked.check_parameters({pathlib.Path("a.cpp"): list(checked.functions(text))})
+        self.assertEqual(errors(7), [])
+        self.assertEqual(errors(8), ["a.cpp:1: f has 8 parameters, 7 at the most; what belongs together is a struct"])
+
+
 class Lengths(unittest.TestCase):
     def test_limits_and_exceptions(self) -> None:
         def errors(lines: int, exceptions: dict[str, int]) -> list[str]:
@@ -153,7 +170,7 @@ class Products(unittest.TestCase):
 class Unity(unittest.TestCase):
     def test_names_are_unique_within_a_folder(self) -> None:
         def function(name: str, hidden: str | None) -> checked.Function:
-            return checked.Function(name, 1, 1, hidden)
+            return checked.Function(name, 1, 1, 0, hidden)
         found = {pathlib.Path("src/a/x.cpp"): [function("f", "namespace dllm/namespace")],
                  pathlib.Path("src/a/y.cpp"): [function("f", "namespace dllm/namespace")],
                  pathlib.Path("src/a/z.cpp"): [function("f", "namespace dllm/namespace z/namespace"),
@@ -177,6 +194,10 @@ class Cycles(unittest.TestCase):
 
 
 class Tree(unittest.TestCase):
+    def test_parameters_of_the_tree_are_counted(self) -> None:
+        with unittest.mock.patch.object(checked, "MAX_PARAMETERS", 6):
+            self.assertIn("7 parameters, 6 at the most", " ".join(checked.check_tree()))
+
     def test_the_tree_is_clean(self) -> None:
         self.assertEqual(checked.check_tree(), [])
 

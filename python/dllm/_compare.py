@@ -62,9 +62,8 @@ def compare(
         given.append((str(name), words, chosen._inner, _options(options)))
     path = isinstance(items, (str, os.PathLike))
     text = os.fspath(items) if path else "\n".join(json.dumps(dict(one)) for one in items)  # type: ignore[arg-type,union-attr]
-    return _dllm.compare_items(
-        str(text), path, format, task, shots, offset, 0 if limit is None else limit, run_code, given, on_item
-    )
+    choice = _dllm.ItemChoice(task, shots, offset, 0 if limit is None else limit)
+    return _dllm.compare_items(_dllm.Items(str(text), path, format, choice), run_code, given, on_item)
 
 
 def _switches() -> set[str]:

@@ -101,7 +101,8 @@ def run(
         file = io.BytesIO()
         np.save(file, array.astype(np.float32) if array.dtype == np.float64 else array)
         pieces.append((piece, file.getvalue()))
-    result = _dllm.npu_run(program, device, pieces, list(dump), list(number_formats), timing, data, max_instructions)
+    request = _dllm.NpuRunRequest(list(dump), list(number_formats), timing, data, max_instructions)
+    result = _dllm.npu_run(program, device, pieces, request)
     memory: dict[str, Any] = dict(zip(dump, result.memory))
     return RunResult(
         result.instructions, memory, json.loads(result.timing) if result.timing else None

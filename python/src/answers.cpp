@@ -103,10 +103,7 @@ void bind_stats(nb::module_& module) {
       .def_ro("seconds", &GenerateStats::seconds);
 }
 
-}  // namespace
-
-void bind_answers(nb::module_& module) {
-  bind_stats(module);
+void bind_answer(nb::module_& module) {
   nb::class_<Generation>(module, "Answer", "A finished generation.")
       .def_ro("text", &Generation::text, "without control tokens, up to the first stop token")
       .def_ro("prompt_ids", &Generation::prompt_ids)
@@ -142,6 +139,9 @@ void bind_answers(nb::module_& module) {
         return "<dllm.Answer " + nb::cast<std::string>(nb::repr(nb::cast(answer.text))) + ", " +
                std::to_string(answer.stats.nfe) + " passes, finish '" + std::string(finish_name(answer.finish)) + "'>";
       });
+}
+
+void bind_step(nb::module_& module) {
   nb::class_<StepEvent>(module, "Step", "The canvas after one step.")
       .def_ro("step", &StepEvent::step, "number of the step, from 0")
       .def_ro("nfe", &StepEvent::nfe, "forward passes so far")
@@ -172,6 +172,14 @@ void bind_answers(nb::module_& module) {
       .def("__repr__", [](const StepEvent& e) {
         return "<dllm.Step " + std::to_string(e.step) + ", " + std::to_string(e.masked) + " masks left>";
       });
+}
+
+}  // namespace
+
+void bind_answers(nb::module_& module) {
+  bind_stats(module);
+  bind_answer(module);
+  bind_step(module);
 }
 
 }  // namespace dllm::python

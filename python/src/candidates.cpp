@@ -45,37 +45,26 @@ Candidates columns_of(std::span<const Candidate> candidates, std::size_t top, bo
   return columns;
 }
 
-void bind_candidates(nb::module_& module) {
+namespace {
+
+template <class T>
+auto field_column(T Candidate::* member) {
+  return [member](const Candidates& c) { return c.column_of<T>([member](const Candidate& r) { return r.*member; }); };
+}
+
+void bind_rows(nb::module_& module) {
   nb::class_<Candidates>(module, "Candidates", "The predictions of a step; arrays with an entry per position.")
       .def("__len__", [](const Candidates& c) { return c.rows.size(); })
-      .def_prop_ro(
-          "position",
-          [](const Candidates& c) { return c.column_of<std::int32_t>([](const Candidate& r) { return r.position; }); },
-          nb::rv_policy::move)
-      .def_prop_ro(
-          "token",
-          [](const Candidates& c) { return c.column_of<std::int32_t>([](const Candidate& r) { return r.token; }); },
-          nb::rv_policy::move)
-      .def_prop_ro(
-          "confidence",
-          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.confidence; }); },
-          nb::rv_policy::move)
-      .def_prop_ro(
-          "log_odds",
-          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.log_odds; }); },
-          nb::rv_policy::move, "of the confidence; ranks those that round to 1")
-      .def_prop_ro(
-          "margin",
-          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.margin; }); },
-          nb::rv_policy::move, "largest minus second largest probability")
-      .def_prop_ro(
-          "entropy",
-          [](const Candidates& c) { return c.column_of<double>([](const Candidate& r) { return r.entropy; }); },
-          nb::rv_policy::move, "nats")
-      .def_prop_ro(
-          "eligible",
-          [](const Candidates& c) { return c.column_of<bool>([](const Candidate& r) { return r.eligible; }); },
-          nb::rv_policy::move, "False where the model predicts the mask itself: such a position should wait")
+      .def_prop_ro("position", field_column(&Candidate::position), nb::rv_policy::move)
+      .def_prop_ro("token", field_column(&Candidate::token), nb::rv_policy::move)
+      .def_prop_ro("confidence", field_column(&Candidate::confidence), nb::rv_policy::move)
+      .def_prop_ro("log_odds", field_column(&Candidate::log_odds), nb::rv_policy::move,
+                   "of the confidence; ranks those that round to 1")
+      .def_prop_ro("margin", field_column(&Candidate::margin), nb::rv_policy::move,
+                   "largest minus second largest probability")
+      .def_prop_ro("entropy", field_column(&Candidate::entropy), nb::rv_policy::move, "nats")
+      .def_prop_ro("eligible", field_column(&Candidate::eligible), nb::rv_policy::move,
+                   "False where the model predicts the mask itself: such a position should wait")
       .def_prop_ro(
           "top_tokens",
           [](const Candidates& c) { return to_numpy<std::int32_t>(std::vector(c.top_tokens), {c.rows.size(), c.top}); },
@@ -105,6 +94,9 @@ void bind_candidates(nb::module_& module) {
           },
           nb::rv_policy::move,
           "of all tokens, before token rules: len(candidates) x vocabulary with logits = True of the class, else x 0");
+}
+
+void bind_context(nb::module_& module) {
   nb::class_<Context>(module, "Context", "The state of a sequence.")
       .def_prop_ro(
           "tokens", [](const Context& c) { return to_numpy<std::int32_t>(std::vector(c.tokens)); }, nb::rv_policy::move,
@@ -127,6 +119,13 @@ void bind_candidates(nb::module_& module) {
       .def_prop_ro(
           "shadows", [](const Context& c) { return c.shadows; }, nb::sig("def shadows(self) -> Candidates | None"),
           "in decode(): the predictions at shadowed() positions, each without its token in the input");
+}
+
+}  // namespace
+
+void bind_candidates(nb::module_& module) {
+  bind_rows(module);
+  bind_context(module);
 }
 
 }  // namespace dllm::python

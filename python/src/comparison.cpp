@@ -31,6 +31,21 @@ using Configuration = std::tuple<std::string, std::string, const Model*, Dict>;
 
 Pair pair_of(const Interval& interval) { return {interval.low, interval.high}; }
 
+/// Where items come from, and which of them are used.
+struct Items {
+  std::string given{};  ///< a path, or the items as JSON lines
+  bool is_path = false;
+  std::string format{};
+  ItemChoice choice{};
+};
+
+EvalSet read(const Items& items) {
+  EvalSet set = take(items.is_path ? read_eval_set(items.given, items.format)
+                                   : parse_eval_set(items.given, "items", items.format));
+  take(choose_items(set, items.choice));
+  return set;
+}
+
 struct Comparison {
   std::vector<Contender> contenders;
   std::vector<ComparisonRow> rows;
@@ -56,11 +71,9 @@ EvalRecord answer_of(const EvalSet& set, std::size_t item, const Prepared& confi
   raise(error);
 }
 
-Comparison compare_items(const std::string& items, bool is_path, const std::string& format, const std::string& task,
-                         std::int32_t shots, std::int32_t offset, std::int32_t limit, bool run_code,
-                         const std::vector<Configuration>& configurations, const nb::object& on_item) {
-  EvalSet set = take(is_path ? read_eval_set(items, format) : parse_eval_set(items, "items", format));
-  take(choose_items(set, {task, shots, offset, limit}));
+Comparison compare_items(const Items& items, bool run_code, const std::vector<Configuration>& configurations,
+                         const nb::object& on_item) {
+  const EvalSet set = read(items);
   take(check_scoring(*set.kind, Scoring::kGenerate));
   JudgeOptions judging;
   judging.run_code = run_code ? RunCode::kSandboxed : RunCode::kNo;
@@ -142,8 +155,9 @@ void bind_comparison(nb::module_& module) {
       .def("json",
            [](const Comparison& comparison) { return comparison_json(comparison.contenders, comparison.rows).dump(2); })
       .def("__str__", [](const Comparison& comparison) { return comparison_table(comparison.rows).aligned(); });
-  module.def("compare_items", &compare_items, nb::arg("items"), nb::arg("is_path"), nb::arg("format"), nb::arg("task"),
-             nb::arg("shots"), nb::arg("offset"), nb::arg("limit"), nb::arg("run_code"), nb::arg("configurations"),
+  nb::class_<ItemChoice>(module, "ItemChoice").def(nb::init<std::string, std::int32_t, std::int32_t, std::int32_t>());
+  nb::class_<Items>(module, "Items").def(nb::init<std::string, bool, std::string, ItemChoice>());
+  module.def("compare_items", &compare_items, nb::arg("items"), nb::arg("run_code"), nb::arg("configurations"),
              nb::arg("on_item").none());
   module.def("verify_texts", &verify_texts);
   module.def("verify_prompts", &verify_prompts);

@@ -69,12 +69,19 @@ class Watched final : public npu::IssueObserver {
   npu::IssueObserver* next_;
 };
 
+struct RunRequest {
+  std::vector<std::string> dumps{};    ///< pieces of memory in the command line's notation
+  std::vector<std::string> formats{};  ///< reset values of format registers
+  bool timing = false;
+  bool data = true;
+  std::uint64_t most_instructions = 0;
+};
+
 /// `loads`: a piece of memory in the command line's notation, and the bytes of a NumPy file for it.
 Run run(const npu::Program& program, const npu::Device& device,
-        const std::vector<std::pair<std::string, nb::bytes>>& loads, const std::vector<std::string>& dumps,
-        const std::vector<std::string>& formats, bool timing, bool data, std::uint64_t most_instructions) {
+        const std::vector<std::pair<std::string, nb::bytes>>& loads, const RunRequest& request) {
   npu::MachineConfig config = take(npu::machine_config(device));
-  for (const std::string& format : formats) take(npu::override_format(config, format));
+  for (const std::string& format : request.formats) take(npu::override_format(config, format));
   npu::Machine machine = take(npu::Machine::create(config));
   for (const auto& [piece, bytes] : loads)
     take(npu::load_image(machine.state(), take(npu::parse_image_spec(piece)),
@@ -82,20 +89,20 @@ Run run(const npu::Program& program, const npu::Device& device,
   std::unique_ptr<npu::TimingSimulator> simulator;
   npu::TimingOptions timing_options;
   npu::apply_issue(device.issue, timing_options);
-  if (timing) simulator = take(npu::TimingSimulator::create(device, config, program, timing_options));
+  if (request.timing) simulator = take(npu::TimingSimulator::create(device, config, program, timing_options));
   Watched watched(simulator.get());
-  npu::RunOptions options{.max_instructions = most_instructions, .data = data, .observer = &watched};
+  npu::RunOptions options{.max_instructions = request.most_instructions, .data = request.data, .observer = &watched};
   Run result;
   {
     auto done = unlocked([&] { return machine.run(program, options); });
     result.instructions = take(std::move(done)).instructions;
   }
-  for (const std::string& dump : dumps) {
+  for (const std::string& dump : request.dumps) {
     npu::ImageValues values = take(npu::read_image(machine.state(), take(npu::parse_image_spec(dump))));
     result.memory.push_back(values.is_integer ? nb::cast(to_numpy<std::uint32_t>(std::move(values.integers)))
                                               : nb::cast(to_numpy<float>(std::move(values.real))));
   }
-  if (timing) result.timing = npu::timing_json(simulator->finish(), device, config, timing_options).dump();
+  if (request.timing) result.timing = npu::timing_json(simulator->finish(), device, config, timing_options).dump();
   return result;
 }
 
@@ -259,6 +266,8 @@ void bind_npu(nb::module_& module) {
       .def_ro("instructions", &Run::instructions)
       .def_ro("memory", &Run::memory)
       .def_ro("timing", &Run::timing);
+  nb::class_<RunRequest>(module, "NpuRunRequest")
+      .def(nb::init<std::vector<std::string>, std::vector<std::string>, bool, bool, std::uint64_t>());
   module.def("npu_run", &run);
   nb::class_<Design>(module, "Design")
       .def(nb::init<const std::string&, const std::string&>())

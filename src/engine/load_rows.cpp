@@ -35,10 +35,6 @@ LoadOption factor(const char* key, double LoadOptions::* member, double most, co
   return one;
 }
 
-LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meaning) {
-  return {option(key, member, meaning), ""};
-}
-
 LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* value_name,
                 const char* meaning) {
   LoadOption one{{}, value_name};

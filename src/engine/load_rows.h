@@ -26,7 +26,6 @@ LoadOption number(const char* key, std::int32_t LoadOptions::* member, double mo
 /// Above 0, to `most`; 0 means that it is not given.
 LoadOption factor(const char* key, double LoadOptions::* member, double most, const char* otherwise,
                   const char* meaning);
-LoadOption toggle(const char* key, bool LoadOptions::* member, const char* meaning);
 /// May be given several times.
 LoadOption list(const char* key, std::vector<std::string> LoadOptions::* member, const char* value_name,
                 const char* meaning);

@@ -195,33 +195,43 @@ struct DotForm {
     return j / kBf16Step * kStepPairs + odd * 8 + j % kBf16Step / 4;
   }
 
-  /// Adds one step to sums of `a`, whose rows and pairs are row_step and pair_step apart, times `b`, vectors of
-  /// queries.
+  /// Pairs of numbers: of several rows, or vectors of queries.
+  struct Pairs {
+    const float* first;
+    std::int64_t step;       ///< from one row or vector to the next
+    std::int64_t pair_step;  ///< from one pair to the next
+  };
+
+  /// What is fetched meanwhile.
+  struct Fetched {
+    const std::byte* next;
+    std::int64_t step;
+  };
+
+  /// Adds one step to sums of rows `a` times queries `b`.
   template <int kRows, int kVectorCount>
-  static inline void add_dots(const float* a, std::int64_t row_step, std::int64_t pair_step, const float* b,
-                              std::int64_t vector_step, std::int64_t b_step, const std::byte*& ahead,
-                              std::int64_t ahead_step, F32 (&sum)[kRows][kVectorCount]) {
+  static inline void add_dots(Pairs a, Pairs b, Fetched& ahead, F32 (&sum)[kRows][kVectorCount]) {
     F32 even[kRows][kVectorCount], odd[kRows][kVectorCount];
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
       for (int v = 0; v < kVectorCount; ++v) even[r][v] = odd[r][v] = set1(0.f);
-    for (int i = 0; i < 8; ++i, a += pair_step, b += b_step) {
-      if (i % (8 / kStepFetches<kVectorCount>) == 0) __builtin_prefetch(ahead, 0, 2), ahead += ahead_step;
+    for (int i = 0; i < 8; ++i, a.first += a.pair_step, b.first += b.pair_step) {
+      if (i % (8 / kStepFetches<kVectorCount>) == 0) __builtin_prefetch(ahead.next, 0, 2), ahead.next += ahead.step;
       F32 query[kVectorCount];
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectorCount; ++v) query[v] = load(b + v * vector_step);
+      for (int v = 0; v < kVectorCount; ++v) query[v] = load(b.first + v * b.step);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const F32 x = set1(a[r * row_step]);
+        const F32 x = set1(a.first[r * a.step]);
 #pragma GCC unroll 2
         for (int v = 0; v < kVectorCount; ++v) even[r][v] = dot_bf16(even[r][v], x, query[v]);
       }
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectorCount; ++v) query[v] = load(b + v * vector_step + 8 * b_step);
+      for (int v = 0; v < kVectorCount; ++v) query[v] = load(b.first + v * b.step + 8 * b.pair_step);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const F32 x = set1(a[r * row_step + 8 * pair_step]);
+        const F32 x = set1(a.first[r * a.step + 8 * a.pair_step]);
 #pragma GCC unroll 2
         for (int v = 0; v < kVectorCount; ++v) odd[r][v] = dot_bf16(odd[r][v], x, query[v]);
       }
@@ -249,13 +259,12 @@ struct DotForm {
         (head_dim + kBf16Step - 1) / kBf16Step * kStepFetches<kVectorCount> * ((tile.count + kRows - 1) / kRows);
     const std::int64_t value_steps =
         (tile.count + kBf16Step - 1) / kBf16Step * kStepFetches<kVectorCount> * ((head_dim + kRows - 1) / kRows);
-    const std::int64_t key_step = fetch.bytes / key_steps, value_step = fetch.bytes / value_steps;
-    const std::byte* ahead = fetch.k;
+    Fetched keys_ahead = {fetch.k, fetch.bytes / key_steps};
     for (int j = 0; j < tile.count; j += kRows) {
       F32 sum[kRows][kVectorCount];
       clear(sum);
       for (std::int64_t d = 0; d < head_dim; d += kBf16Step)
-        add_dots(k + (j * stride + d) / 2, stride / 2, 1, group.q + d / 2 * 16, stride * 16, 16, ahead, key_step, sum);
+        add_dots({k + (j * stride + d) / 2, stride / 2, 1}, {group.q + d / 2 * 16, stride * 16, 16}, keys_ahead, sum);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
@@ -269,13 +278,13 @@ struct DotForm {
         for (int odd = 0; odd < 2; ++odd)
           store(weights + (pair_row(j, odd) * kVectorCount + i) * 16, pair_of(w[odd], w[odd + 2]));
       });
-    ahead = fetch.v;
+    Fetched values_ahead = {fetch.v, fetch.bytes / value_steps};
     for (std::int64_t d = 0; d < head_dim; d += kRows) {
       F32 sum[kRows][kVectorCount];
       clear(sum);
       for (std::int64_t j = 0; j < tile.count; j += kBf16Step)
-        add_dots(v + j / 2 * stride + d, 1, stride, weights + j / 2 * kVectorCount * 16, 16, kVectorCount * 16, ahead,
-                 value_step, sum);
+        add_dots({v + j / 2 * stride + d, 1, stride}, {weights + j / 2 * kVectorCount * 16, 16, kVectorCount * 16},
+                 values_ahead, sum);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2

@@ -140,12 +140,17 @@ enum class Between {
   kFetch,   ///< of the first group: prefetches the data of the following unit, whose weights are bytes
 };
 
-/// Steps [0, kc / 128) of one group of rows; sums are left in `to`. `ahead`: rows to prefetch, kc / 16 lines.
+/// One group of rows of activations: the planes of their codes, and rows to prefetch, kc / 16 lines.
+struct TileRows {
+  const std::int8_t *high, *low, *ahead;
+};
+
+/// Steps [0, kc / 128) of one group of rows; sums are left in `to`.
 /// kScaled: `before` is scaled meanwhile, an output between two products; the super-block is whole.
 template <Between kBetween, Nibbles kKind, bool kScaled>
 [[gnu::noinline]] void tile_steps(const SuperLayout& layout, const TileUnit& unit, const TileUnit* following,
-                                  const std::int8_t* high, const std::int8_t* low, const std::int8_t* ahead,
-                                  const UnscaledSums& before, TileSums& to) {
+                                  const TileRows& rows, const UnscaledSums& before, TileSums& to) {
+  const std::int8_t *const high = rows.high, *const low = rows.low, *ahead = rows.ahead;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -198,12 +203,12 @@ template <Between kBetween, Nibbles kKind, bool kScaled>
 }
 
 template <Between kBetween, Nibbles kKind = Nibbles::kPlain>
-void tile_products(const SuperLayout& layout, const TileUnit& unit, const TileUnit* following, const std::int8_t* high,
-                   const std::int8_t* low, const std::int8_t* ahead, const UnscaledSums& before, TileSums& to) {
+void tile_products(const SuperLayout& layout, const TileUnit& unit, const TileUnit* following, const TileRows& rows,
+                   const UnscaledSums& before, TileSums& to) {
   if (before.sums != nullptr && unit.kc == kSuperK)
-    return tile_steps<kBetween, kKind, true>(layout, unit, following, high, low, ahead, before, to);
+    return tile_steps<kBetween, kKind, true>(layout, unit, following, rows, before, to);
   if (before.sums != nullptr) scale_all(before);
-  tile_steps<kBetween, kKind, false>(layout, unit, following, high, low, ahead, before, to);
+  tile_steps<kBetween, kKind, false>(layout, unit, following, rows, before, to);
 }
 
 /// Writes a group's totals, [16 outputs][16 rows], to the existing rows of `out`.
@@ -314,14 +319,14 @@ class TileChunk {
   void multiply(const TileUnit& unit, const Place& place, const TileUnit* following) {
     const SuperRows& x = args_.super_rows;
     for (std::int64_t group = first_; group < last_; ++group) {
-      const std::int8_t *high = x.plane(args_.k, group, place.s, 0), *low = x.plane(args_.k, group, place.s, 1);
-      const std::int8_t* const ahead = rows_ahead(place, group);
+      const TileRows rows = {x.plane(args_.k, group, place.s, 0), x.plane(args_.k, group, place.s, 1),
+                             rows_ahead(place, group)};
       if (place.s + 1 == super_blocks(args_.k)) expect_output(group, n_ + place.panel * kPanel);
       TileSums& sums = own_.sums[turn_];
       if (group > first_)
-        tile_products<Between::kNothing>(layout_, unit, following, high, low, ahead, unscaled_, sums);
+        tile_products<Between::kNothing>(layout_, unit, following, rows, unscaled_, sums);
       else
-        tile_products<kBetween, kKind>(layout_, unit, following, high, low, ahead, unscaled_, sums);
+        tile_products<kBetween, kKind>(layout_, unit, following, rows, unscaled_, sums);
       unscaled_ = {.sums = &sums,
                    .scales = {unit.scales(layout_, 0), unit.scales(layout_, 1)},
                    .row_scales = x.scale(args_.k, group, place.s),

@@ -303,20 +303,6 @@ Expected<MemoryNeed> memory_need(const Device& device, const ModelShape& shape, 
   return Feasibility(shape).memory_need(device, positions, any_sram);
 }
 
-Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const StepSize& step,
-                                          const ChoiceAssumption& choices) {
-  return Feasibility(shape).step_parts(device, step, choices);
-}
-
-Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const ModelShape& shape, const StepSize& step,
-                                                  const ChoiceAssumption& choices, const Mapping& mapping) {
-  return Feasibility(shape).fitting_parts(device, step, choices, mapping);
-}
-
-Expected<BlockParts> block_parts(const Device& device, const ModelShape& shape, const Workload& workload) {
-  return Feasibility(shape).block_parts(device, workload);
-}
-
 Expected<std::vector<RowPart>> check_feasible(const Device& device, const ModelShape& shape, const StepSize& step,
                                               const ChoiceAssumption& choices) {
   Feasibility one(shape);

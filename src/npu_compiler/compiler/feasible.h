@@ -41,11 +41,20 @@ class Feasibility {
   Feasibility(Feasibility&&) noexcept;
   ~Feasibility();
 
+  /// As the function below.
   Expected<MemoryNeed> memory_need(const Device& device, std::int64_t positions, bool any_sram = false);
+
+  /// The parts of a step that compile_split() would compile, with logits to memory; one part if the step fits at once.
+  /// Two short models that differ by one layer show what all layers keep in vector SRAM; the whole model is counted
+  /// only if that does not fit. Errors: those of compile_step() for a single sequence.
   Expected<std::vector<RowPart>> step_parts(const Device& device, const StepSize& step,
                                             const ChoiceAssumption& choices);
+
+  /// All at once, in halves, in quarters, ... under a mapping: those that fit. Errors: as step_parts().
   Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const StepSize& step,
                                                     const ChoiceAssumption& choices, const Mapping& mapping);
+
+  /// Errors: those of step_parts().
   Expected<BlockParts> block_parts(const Device& device, const Workload& workload);
 
   struct State;
@@ -65,19 +74,6 @@ inline constexpr std::uint64_t kAnySram = std::uint64_t{1} << 32;
 
 /// Errors: caches that do not fit in addition to the weights.
 Expected<void> check_caches(const MemoryNeed& need, std::int64_t sequences);
-
-/// The parts of a step that compile_split() would compile, with logits to memory; one part if the step fits at once.
-/// Two short models that differ by one layer show what all layers keep in vector SRAM; the whole model is counted only
-/// if that does not fit. Errors: those of compile_step() for a single sequence.
-Expected<std::vector<RowPart>> step_parts(const Device& device, const ModelShape& shape, const StepSize& step,
-                                          const ChoiceAssumption& choices);
-
-/// All at once, in halves, in quarters, ... under a mapping: those that fit. Errors: as step_parts().
-Expected<std::vector<FittingParts>> fitting_parts(const Device& device, const ModelShape& shape, const StepSize& step,
-                                                  const ChoiceAssumption& choices, const Mapping& mapping);
-
-/// Errors: those of step_parts().
-Expected<BlockParts> block_parts(const Device& device, const ModelShape& shape, const Workload& workload);
 
 /// For models of time that run no program: whether the device can run a step, with its memory, caches and SRAM; and in
 /// which parts. Errors: those of `dllm npu step`.

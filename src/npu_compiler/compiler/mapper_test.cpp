@@ -49,7 +49,7 @@ double searched(const Device& device, const ModelShape& shape, const StepSize& s
 }
 
 double by_rule(const Device& device, const ModelShape& shape, const StepSize& step) {
-  const auto parts = step_parts(device, shape, step, {});
+  const auto parts = Feasibility(shape).step_parts(device, step, {});
   EXPECT_TRUE(parts) << parts.error().message();
   return *ModelSchedule(shape).cycles(device, step,
                                       {.logits = true,
@@ -71,7 +71,7 @@ void expect_monotone(const ModelShape& shape, const StepSize& step, const Axes& 
       const double cycles = searched(device, shape, step);
       EXPECT_LE(cycles, before);
       before = cycles;
-      if (step_parts(device, shape, step, {})) {
+      if (Feasibility(shape).step_parts(device, step, {})) {
         EXPECT_LE(cycles, by_rule(device, shape, step));
       }
     }

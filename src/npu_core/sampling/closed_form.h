@@ -18,15 +18,6 @@ struct SamplingLoad {
   enum Draws : std::uint8_t { kNone, kF64, kOther } draws = kNone;  ///< by V_RED_DRAW, in this precision
 };
 
-/// The published kernel, one instruction at a time (research/lab/npu-sampling.md); exact for vector and scalar cycles.
-struct SerialSampling {
-  std::int64_t vector = 0, scalar = 0, control = 0, hidden = 0;  ///< cycles
-  std::int64_t prefetches = 0;                                   ///< H_PREFETCH_V
-  std::int64_t bytes = 0;  ///< with the published kernel's single 64-byte scale block per vector
-  std::int64_t compute() const { return vector + scalar + control + hidden; }
-};
-SerialSampling serial_sampling(const Device& device, const SamplingLoad& load);
-
 /// Lower bounds with overlap: memory at peak; vector instructions pipelined; chained into two passes.
 struct SamplingBounds {
   double bytes = 0;  ///< elements and all their scales
@@ -43,10 +34,5 @@ struct SamplingSram {
   std::int64_t integer = 0, fp = 0, vector = 0;
 };
 SamplingSram sampling_sram(const Device& device, const SamplingLoad& load);
-
-/// Cycles of edge mode, Vchunk < V, which reads the logits twice. `prefetch_cycles`: a blocking prefetch of fixed
-/// length P vectors; `grow`: the prefetch is as long as the chunk and costs bytes / bandwidth on top.
-double edge_sampling_cycles(const Device& device, const SamplingLoad& load, double prefetch_cycles, bool grow,
-                            double gbps);
 
 }  // namespace dllm::npu

@@ -1,5 +1,6 @@
 #include "npu_core/sampling/closed_form.h"
 #include "npu_core/device/profile.h"
+#include "npu_core/sampling/testing/published_forms.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ TEST(Sampling, PublishedSerialFigures) {
   };
   for (const Row& row : {Row{2048, 477696, 117412, 7940, 67077120}, Row{1024, 953856, 228516, 15876, 69092352},
                          Row{512, 1906176, 450724, 31748, 73147392}}) {
-    const SerialSampling s = serial_sampling(device_with(row.vlen), load);
+    const test::SerialSampling s = test::serial_sampling(device_with(row.vlen), load);
     EXPECT_EQ(s.vector, row.vector);
     EXPECT_EQ(s.scalar, row.scalar);
     EXPECT_EQ(s.prefetches, row.prefetches);
@@ -56,7 +57,7 @@ TEST(Sampling, SramEquations) {
 TEST(Sampling, EdgeModeShapes) {
   const Device device = device_with(64);
   SamplingLoad load{.batch = 2, .block = 64, .vocab = 2048, .steps = 1, .chunk = 128, .preload = 1};
-  const auto cycles = [&](bool grow) { return edge_sampling_cycles(device, load, 45, grow, 200); };
+  const auto cycles = [&](bool grow) { return test::edge_sampling_cycles(device, load, 45, grow, 200); };
   const double base = cycles(false);
   load.batch = 32;
   EXPECT_NEAR(cycles(false), 16 * base, 1e-6 * base);

@@ -5,6 +5,7 @@
 #include "npu_core/sampling/closed_form.h"
 #include "npu_core/sampling/kernel.h"
 #include "npu_core/sampling/reference.h"
+#include "npu_core/sampling/testing/published_forms.h"
 #include "npu_core/timing/simulator.h"
 
 namespace dllm::npu {
@@ -164,7 +165,7 @@ TEST(PublishedSampling, FiguresOfThePapers) {
     EXPECT_EQ(report->classes.control + report->classes.hidden, 548);
     EXPECT_EQ(report->ops[static_cast<std::size_t>(Op::H_PREFETCH_V)].count, row.prefetches);
     EXPECT_NEAR(static_cast<double>(report->total), row.total, row.tolerance * row.total);
-    EXPECT_EQ(report->read_bytes, static_cast<std::uint64_t>(serial_sampling(published, {}).bytes));
+    EXPECT_EQ(report->read_bytes, static_cast<std::uint64_t>(test::serial_sampling(published, {}).bytes));
     EXPECT_EQ(report->classes.sum(), report->total);
   }
 }
@@ -178,7 +179,7 @@ TEST(PublishedSampling, ClosedForm) {
     const SamplingKernel kernel = kernel_of(d, shape(SamplingForm::kPublished, load.batch, load.block, load.vocab, 1));
     const auto report = simulate(d, kernel.machine, kernel.program, options);
     ASSERT_TRUE(report.has_value()) << report.error().message();
-    const SerialSampling closed = serial_sampling(d, load);
+    const test::SerialSampling closed = test::serial_sampling(d, load);
     EXPECT_EQ(report->classes.vector, closed.vector);
     EXPECT_EQ(report->classes.scalar, closed.scalar);
     EXPECT_EQ(report->classes.control, closed.control);
