@@ -166,8 +166,8 @@ void PassArguments::fill_rows(std::span<const SequenceStep> batch) {
                 kind};
     };
     const bool ordered = !plan.lead.empty();
-    const auto behind = [&](const PlanRow& one, std::span<const PositionRange> visible, std::uint32_t kind) {
-      add(one, fill_tiles(seen_behind_lead(plan, one.position, visible)), kind, true);
+    const auto behind = [&](const PlanRow& one, std::span<const PositionRange> ranges, std::uint32_t kind) {
+      add(one, fill_tiles(seen_behind_lead(plan, one.position, ranges)), kind, true);
     };
     const auto seen = fill_tiles(ordered ? plan.lead : plan.visible);
     for (const PlanRow& one : plan.rows)
