@@ -9,6 +9,7 @@
 #include <csignal>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,14 +24,18 @@
 #include "vulkan/device.h"
 #include "vulkan/on_device.h"
 #include "vulkan/self_test.h"
+#include "vulkan/testing/test_device.h"
 
 namespace dllm {
 namespace {
 
 /// The device of the model that was loaded last.
+std::optional<std::shared_ptr<vulkan::Device>>& last_device =
+    vulkan::test::shared_by_tests<std::shared_ptr<vulkan::Device>>();
+
 std::shared_ptr<vulkan::Device>& opened_device() {
-  static std::shared_ptr<vulkan::Device> device;
-  return device;
+  if (!last_device) last_device.emplace();
+  return *last_device;
 }
 
 const LoadReader& faults_reader() {

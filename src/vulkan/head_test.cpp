@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,18 +51,21 @@ std::string chunk_difference(const ReducedChunk& a, const cpu::Partial& b) {
   return text;
 }
 
+std::optional<Operators>& exact_operators = test::shared_by_tests<Operators>();
+
 /// Logits of a vocabulary reduced by the device and by the scalar kernels; what differs.
 class ReduceChunks : public test::OnDevice {
  protected:
   /// By the form of fused multiply-adds that the device has, and by the other one, which is right everywhere.
   std::string compare(const std::vector<float>& logits, double beta, float cap,
                       const std::vector<cpu::AskedToken>& asked = {}) {
-    static Operators exact(test_device(), [] {
+    if (!exact_operators) {
       Arithmetic arithmetic = OperatorRig::operators().arithmetic();
       arithmetic.fused64 = Fused64::kExact;
-      return arithmetic;
-    }());
-    return compare(OperatorRig::operators(), logits, beta, cap, asked) + compare(exact, logits, beta, cap, asked);
+      exact_operators.emplace(test_device(), arithmetic);
+    }
+    return compare(OperatorRig::operators(), logits, beta, cap, asked) +
+           compare(*exact_operators, logits, beta, cap, asked);
   }
 
   std::string compare(Operators& operators, const std::vector<float>& logits, double beta, float cap,
