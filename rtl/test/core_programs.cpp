@@ -155,8 +155,10 @@ class MatrixWriter : public ProgramText {
     if (begin) plain_ = random_.one_in(3);
     if (plain_) control("format_activation", begin ? mx_format_number({}) : own_activation_);
   }
+  /// Now and then more than the core moves as a group.
+  std::uint32_t vector_rows() { return 1 + random_.below(random_.one_in(4) ? 40 : 6); }
   void load_vectors() {
-    const std::uint32_t rows = 1 + random_.below(6), far = stride(rows, vlen_);
+    const std::uint32_t rows = vector_rows(), far = stride(rows, vlen_);
     const bool strided = random_.one_in(2);
     control("prefetch_v_rows", rows);
     set(1, random_.below(kOperands - rows) * vlen_);
@@ -166,7 +168,7 @@ class MatrixWriter : public ProgramText {
     plain_vectors(false);
   }
   void store_vectors() {
-    const std::uint32_t rows = 1 + random_.below(6), far = stride(rows, vlen_);
+    const std::uint32_t rows = vector_rows(), far = stride(rows, vlen_);
     const bool strided = random_.one_in(2);
     control("store_v_rows", rows);
     set(1, random_.below(kOperands + 64 - rows) * vlen_);
