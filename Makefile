@@ -18,7 +18,7 @@ TSAN_SERVE = serve serve_limits serve_models serve_loading serve_ranks
 PYTHON_FLAGS = $(shell test -f build/python/installed && \
   echo -DDLLM_PYTHON=ON -DPython_EXECUTABLE=$(CURDIR)/build/python/bin/python || echo -DDLLM_PYTHON=OFF)
 
-.PHONY: help setup build deb libraries tarball aarch64 aarch64-test wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-coverage rtl-area rtl-cells web web-test wasm wasm-test windows windows-test macos research figures methods format lint tsan \
+.PHONY: help setup build deb libraries tarball aarch64 aarch64-test wheels release release-files reproduce run test check bench speed bench-compare setup-python python rtl-test rtl-run rtl-formal rtl-wave rtl-coverage rtl-area rtl-cells web web-test wasm wasm-test windows windows-test windows-system-test macos research figures methods format lint tsan \
         fuzz faults coverage nightly clean
 
 help:  ## list the targets

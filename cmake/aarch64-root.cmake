@@ -12,5 +12,5 @@ foreach(kind PACKAGE LIBRARY INCLUDE)
 endforeach()
 set(ENV{PKG_CONFIG_LIBDIR} ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
-# Boost's headers put their names into messages: those of the packages, not of this folder.
+# Boost's headers put their paths into messages: without this folder's name, two builds have the same bytes.
 add_compile_options(-ffile-prefix-map=${CMAKE_SYSROOT}=)

@@ -173,7 +173,7 @@ module dma #(
 
   // Queues. Rows enter or leave whole: one of them per cycle.
   logic row_in, row_out, beat_in, beat_out;
-  logic [8*Bytes-1:0] element_front, element_data, encoded;
+  logic [8*Bytes-1:0] element_front, encoded;
   logic [8*Most-1:0] encoded_scales;
   localparam int ScaleData = Most > BEAT ? Most : BEAT;
   localparam int ElementData = Bytes > BEAT ? Bytes : BEAT;
@@ -188,7 +188,7 @@ module dma #(
     .clk_i, .rst_ni, .clear_i(starts),
     .pop_i(row_out ? ElementBits'(element_bytes) : beat_out && !in_scales ? ElementBits'(count) : '0),
     .push_i(row_in ? ElementBits'(element_bytes) : beat_in && !in_scales ? ElementBits'(count) : '0),
-    .data_i(store ? (8 * ElementData)'(element_data) : (8 * ElementData)'(beat)), .count_o(element_count),
+    .data_i(store ? (8 * ElementData)'(encoded) : (8 * ElementData)'(beat)), .count_o(element_count),
     .front_o(element_queue)
   );
   dma_bytes #(.CAPACITY(Scales), .PUSH(ScaleData), .POP(ScaleData)) i_scales (
@@ -198,7 +198,6 @@ module dma #(
     .data_i(store ? (8 * ScaleData)'(encoded_scales) : (8 * ScaleData)'(beat)), .count_o(scale_count),
     .front_o(scale_queue)
   );
-  assign element_data = encoded;
   assign beat_in = r_valid_i && r_ready_o;
   assign beat_out = w_valid_o && w_ready_i;
   assign beat_taken = store ? beat_out : beat_in;

@@ -5,6 +5,7 @@
 //
 //   scales of rows, of columns --> + per sub-array --> max per head --> max over heads --+--> max --> references
 //                                                                    stored word ------+
+`include "assert.svh"
 module matrix_references #(
   parameter int MLEN = 16,
   parameter int BLEN = 4,
@@ -19,6 +20,7 @@ module matrix_references #(
   localparam int Bits = $clog2(TILES)
 ) (
   input  logic                        clk_i,
+  input  logic                        rst_ni,        // only for the assertion
   input  logic                        read_i,        // the stored word, in the cycle before start_i
   input  logic [Bits-1:0]             tile_i,
   input  logic                        start_i,
@@ -132,7 +134,5 @@ module matrix_references #(
     end
   end
 
-`ifndef SYNTHESIS
-  always_ff @(posedge clk_i) NoReadWhileWritten_A: assert (!(read_i && start_i && tile_i == tile_q));
-`endif
+  `DLLM_ASSERT(a_no_read_while_written, !(read_i && start_i && tile_i == tile_q))
 endmodule

@@ -7,6 +7,7 @@
 //             1   1 2 3 0
 //             2   2 3 0 1
 //             3   3 0 1 2
+`include "assert.svh"
 module matrix_sram #(
   parameter int BLEN = 4,
   parameter int BANKS = 4,
@@ -18,6 +19,7 @@ module matrix_sram #(
   localparam int Tiles = RowBits - Index - Within
 ) (
   input  logic                   clk_i,
+  input  logic                   rst_ni,        // only for the assertion
   input  logic                   write_i,
   input  logic [RowBits-1:0]     write_row_i,
   input  logic [BANKS*WORD-1:0]  write_data_i,  // by block of lanes
@@ -56,11 +58,10 @@ module matrix_sram #(
   logic unused_bits;
   assign unused_bits = ^read_row_i[Within+:Index];
 
-`ifndef SYNTHESIS
-  always_ff @(posedge clk_i)
-    if (read_i)
-      for (int s = 0; s < BANKS; s++)
-        BankReadOnce_A: assert (rows[Index*wanted[Index*s+:Index]+:Index] == row_blocks_i[Index*s+:Index])
-          else $error("sub-arrays need two rows of one bank");
-`endif
+  // Every sub-array gets a row of the block that it asks for: no two need different rows of one bank.
+  logic [BANKS-1:0] other_row;
+  always_comb
+    for (int s = 0; s < BANKS; s++)
+      other_row[s] = rows[Index*wanted[Index*s+:Index]+:Index] != row_blocks_i[Index*s+:Index];
+  `DLLM_ASSERT(a_bank_is_read_once, !(read_i && other_row != '0))
 endmodule

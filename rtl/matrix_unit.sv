@@ -218,7 +218,7 @@ module matrix_unit #(
     end
   endgenerate
   matrix_sram #(.BLEN(BLEN), .BANKS(Banks), .WORD(Word), .ROWS(TILES * MLEN)) i_sram (
-    .clk_i, .write_i(load_i), .write_row_i(load_row_i), .write_data_i(load_words), .read_i(active),
+    .clk_i, .rst_ni, .write_i(load_i), .write_row_i(load_row_i), .write_data_i(load_words), .read_i(active),
     .read_row_i({matrix_tile, {Index{1'b0}}, term}), .row_blocks_i(row_blocks_now), .lane_blocks_i(lane_blocks_now),
     .data_o(words)
   );
@@ -273,7 +273,7 @@ module matrix_unit #(
   logic [Heads*Outputs-1:0] nans;
   logic [Outputs*Units*10-1:0] distances;
   matrix_references #(.MLEN(MLEN), .BLEN(BLEN), .HLEN(HLEN), .TILES(Tiles), .UNIT(GroupHeads)) i_references (
-    .clk_i, .read_i(load), .tile_i(info_load[EntryBits+:TileBits]), .start_i(start),
+    .clk_i, .rst_ni, .read_i(load), .tile_i(info_load[EntryBits+:TileBits]), .start_i(start),
     .fresh_i(info_start[EntryBits+TileBits]), .transposed_i(start_transposed),
     .heads_i(info_start[EntryBits+TileBits+2]), .a_scales_i(a_scales), .w_scales_i(w_scales),
     .references_o(references), .rises_o(rises), .nans_o(nans), .distances_o(distances)

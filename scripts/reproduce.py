@@ -3,7 +3,7 @@
 
     scripts/reproduce.py [--forms FORM ...] [--cached] [--keep FOLDER]
 
-Without --forms, all of make release (RELEASE_FORMS of the Makefile), which takes an hour and more.
+Without --forms, all of make release (RELEASE_FORMS of the Makefile): everything is compiled twice.
 Both builds are of the last commit, from scratch and without the compilers' caches. --cached allows the cache: objects are
 then the same by construction, and what is compared are the libraries, the linking and the packing. Changes that are not
 committed are not built.

@@ -1,10 +1,10 @@
-"""The static program for another processor, under an emulator: README's question on each set of kernels, then verbs and
-server by their own tests.
+"""The static program for another processor, under an emulator: README's question on each set of kernels, then verbs, the
+server and simulated NPUs by their own tests.
 
     python3 emulated_test.py PATH/TO/dllm [SUITE ...]
 
-These tests get a script that starts the emulator in the program's place; those that ask the system about the process
-itself leave themselves out (cli_case.EMULATED). Ends with 77, and a word, without the emulator.
+These tests get a script that starts the emulator in the program's place; those that limit the address space leave
+themselves out (cli_case.emulated). Ends with 77, and a word, without the emulator.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ SUITES = ("cli", "cli_files", "cli_hub", "cli_safety", "serve", "structure", "np
 
 
 def script(program, folder):
-    """The path of one that starts the program, which is for the processor `machine`."""
+    """The path of a script that starts the emulator with the program, and the program's processor."""
     machine = tarball.machine_of(program)
     emulator = shutil.which(f"qemu-{machine}")
     if emulator is None:

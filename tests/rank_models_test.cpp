@@ -300,6 +300,7 @@ TEST(JoinedPassesTest, APassThatWaitsRunsWithTheNext) {
 
   for (const bool waits : {false, true}) {
     JoinedPasses joined(made());
+    EXPECT_TRUE(joined.runs_lead());
     const auto runner = joined.second_path();
     const auto main = *joined.make_cache(64), buffer = *joined.make_cache(64);
     Trace trace;

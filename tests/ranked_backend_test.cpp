@@ -185,6 +185,28 @@ class Damaging final : public Communicator {
   bool after_lengths_ = false;
 };
 
+TEST(RankedBackend, RunsPlansOfWhichPositionsLead) {
+  const test::Script script = [](Backend& backend) {
+    EXPECT_TRUE(backend.runs_lead());
+    const auto cache = *backend.make_cache(32);
+    SequenceStep step{cache.get(), first_rows(), {}, {}};
+    step.plan.causal_block = 1;
+    step.request.logits = true;
+    test::Trace trace = *backend.forward({&step, 1});
+    step.plan.rows.clear();
+    for (Position p = 7; p < 24; ++p) step.plan.rows.push_back({p, p + 2});
+    step.plan.visible = {{0, 24}};
+    step.plan.scored = {0, 1, 4, 9, 12, 16};
+    step.plan.lead = {{0, 8}, {11, 13}, {20, 21}};
+    trace.push_back((*backend.forward({&step, 1}))[0]);
+    step.plan.lead = {{0, 8}};
+    step.plan.apart = {{8, 16}, {16, 24}};
+    trace.push_back((*backend.forward({&step, 1}))[0]);
+    return trace;
+  };
+  test::expect_same_bits(*small_model(), script, {2, 3}, "lead");
+}
+
 TEST(RankedBackend, NobodyWaitsForARankThatGotSomethingWrong) {
   const auto model = small_model();
   auto group = test::local_group(2);

@@ -66,6 +66,6 @@ Expected<CoreDevice> core_device(const CoreShape& shape);
 CoreShape answer8();
 /// The device that the build was configured with (DLLM_RTL_DEVICE, DLLM_RTL_SET), and keys that are no parameters of
 /// its hardware. Errors: those of core_parameters().
-Expected<CoreShape> answer_device(std::vector<npu::Override> overrides);
+Expected<CoreShape> answer_device(const std::vector<npu::Override>& overrides);
 
 }  // namespace dllm::rtl

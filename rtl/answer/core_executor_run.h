@@ -10,7 +10,6 @@
 
 #include "answer/core_executor.h"
 #include "base/try.h"
-#include "npu_core/dram/memory_system.h"
 #include "npu_core/timing/simulator.h"
 #include "test/core_run.h"
 #include "test/trap_codes.h"
@@ -71,7 +70,7 @@ class VerilatedExecutor final : public CoreExecutor {
     CoreResult result;
     result.instructions = trace.entries.size();
     for (const CoreTrace::Entry& entry : trace.entries) result.executed.set(static_cast<std::size_t>(entry.op));
-    DLLM_TRY(std::optional<DramPort> dram, dram_port());
+    DLLM_TRY(std::optional<DramPort> dram, dram_port(device_, timing_));
     launch(host, program, {trace, expected.config.blen, trap ? std::optional(trap->index) : std::nullopt},
            std::move(dram), result);
     compare(host.state(), result);
@@ -89,14 +88,6 @@ class VerilatedExecutor final : public CoreExecutor {
     to.reach_hbm(from.hbm.size());
     std::memcpy(to.hbm.data(), from.hbm.data(), from.hbm.size());
     std::memcpy(to.int_mem.data(), from.int_mem.data(), from.int_mem.size() * sizeof(std::uint32_t));
-  }
-
-  /// The DRAM when a program starts, as the simulator begins it.
-  Expected<std::optional<DramPort>> dram_port() const {
-    if (!timing_.dram) return std::optional<DramPort>();
-    DLLM_TRY(npu::dram::MemorySystem memory,
-             npu::dram::MemorySystem::create(device_.memory_config, device_.period_fs()));
-    return std::optional<DramPort>(std::move(memory));
   }
 
   void launch(npu::Machine& host, const npu::Program& program, ExpectedRun expected, std::optional<DramPort> dram,

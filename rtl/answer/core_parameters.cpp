@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 #include "base/try.h"
 #include "npu_core/device/profile.h"
@@ -24,7 +25,7 @@ std::uint32_t power_of_two(std::int64_t size, std::uint64_t most) {
   return static_cast<std::uint32_t>(std::min(std::bit_floor(static_cast<std::uint64_t>(size)), most));
 }
 
-/// ELEMENT_, RULE_ and BLOCK_ of a unit. `copies`: BF16 will do as well, as of vectors, which are only moved.
+/// ELEMENT_ and RULE_ of a unit. `copies`: BF16 will do as well, as of vectors, which are only moved.
 Expected<void> add_format(const npu::Device& device, const char* unit, const MxFormat& format, bool copies,
                           std::vector<std::string>& verilog) {
   const bool plain = format.element == MxElement::kBF16;
@@ -33,7 +34,6 @@ Expected<void> add_format(const npu::Device& device, const char* unit, const MxF
                        copies ? "MX formats up to mxfp8_e4m3, and bf16" : "MX formats up to mxfp8_e4m3");
   verilog.push_back(fmt::format("ELEMENT_{}={}", unit, static_cast<int>(format.element)));
   verilog.push_back(fmt::format("RULE_{}={}", unit, static_cast<int>(format.rule)));
-  verilog.push_back(fmt::format("BLOCK_{}={}", unit, format.block));
   return {};
 }
 
@@ -45,17 +45,18 @@ Expected<void> add_formats(const npu::Device& device, const npu::MachineConfig& 
                        "MX formats up to mxfp8_e4m3, and bf16");
   DLLM_CHECK_OK(add_format(device, "INPUT", config.matrix_input, false, verilog));
   DLLM_CHECK_OK(add_format(device, "WEIGHT", config.weight, false, verilog));
+  DLLM_CHECK_OK(add_format(device, "MATRIX_KV", config.matrix_kv, false, verilog));
   DLLM_CHECK_OK(add_format(device, "ACTIVATION", *logits, true, verilog));
   DLLM_CHECK_OK(add_format(device, "KV", config.vector_kv, true, verilog));
   if (config.matrix_kv.block != config.weight.block)
     return unsupported(fmt::format("all matrices of the array have blocks of one length, not {} and {}",
                                    mx_format_name(config.weight), mx_format_name(config.matrix_kv)),
                        device, "set numerics.weight and numerics.kv to formats with equal blocks");
-  if (static_cast<int>(config.matrix_kv.element) > static_cast<int>(MxElement::kE4M3))
-    return unsupported(fmt::format("the hardware has no unit for matrices in {}", mx_format_name(config.matrix_kv)),
-                       device, "MX formats up to mxfp8_e4m3");
-  verilog.push_back(fmt::format("ELEMENT_MATRIX_KV={}", static_cast<int>(config.matrix_kv.element)));
-  verilog.push_back(fmt::format("RULE_MATRIX_KV={}", static_cast<int>(config.matrix_kv.rule)));
+  for (const auto& [unit, block] : {std::pair{"INPUT", config.matrix_input.block},
+                                    {"WEIGHT", config.weight.block},
+                                    {"ACTIVATION", logits->block},
+                                    {"KV", config.vector_kv.block}})
+    verilog.push_back(fmt::format("BLOCK_{}={}", unit, block));
   return {};
 }
 

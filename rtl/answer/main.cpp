@@ -46,10 +46,9 @@ Expected<std::vector<std::string>> read_prompts(const std::string& path, std::si
 constexpr const char* kUsage =
     "usage: dllm_rtl_run [--model FILE] [--prompts FILE COUNT] [--latency CYCLES --stall N] [--dram STANDARD STACKS]\n"
     "                    [PROMPT...] | --program FILE [--load PIECE=FILE]...\n"
-    "Answers prompts on a device's core in simulation (make rtl-run DEVICE=...). Compares every program with the "
-    "functional machine\n"
-    "and the cycle simulator, and the answers with those of the device's profile. --dram: the memory has the\n"
-    "times of this DRAM, command by command, in the core and in the simulator (dllm npu dram --list).\n"
+    "Answers prompts on a device's core in simulation (make rtl-run DEVICE=...). Compares every program with the\n"
+    "functional machine and the cycle simulator, and the answers with those of the device's profile. --dram: the\n"
+    "memory has the times of this DRAM, command by command, in the core and in the simulator (dllm npu dram --list).\n"
     "--program: runs a program in assembler instead, after filling memories as dllm npu run --load.\n";
 
 Expected<std::uint32_t> number(std::string_view text) {

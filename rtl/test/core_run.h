@@ -274,16 +274,12 @@ CoreResult run_core(npu::Machine& machine, npu::Machine& memory, const npu::Prog
   }
   result.instructions = trace.entries.size();
   for (const CoreTrace::Entry& entry : trace.entries) result.executed.set(static_cast<std::size_t>(entry.op));
-  std::optional<DramPort> dram;
-  if (timing.dram) {
-    auto system = npu::dram::MemorySystem::create(device.memory_config, device.period_fs());
-    if (!system) {
-      differs(result, system.error().message());
-      return result;
-    }
-    dram.emplace(std::move(*system));
+  auto dram = dram_port(device, timing);
+  if (!dram) {
+    differs(result, dram.error().message());
+    return result;
   }
-  MemoryModel model(memory, timing, 5, std::move(dram));
+  MemoryModel model(memory, timing, 5, std::move(*dram));
   execute(*board, model, program, {trace, config.blen, trap_at}, result);
   compare_registers(**board, machine.state(), result);
   compare_memories(*board, machine.state(), memory.state(), result);

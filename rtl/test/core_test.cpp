@@ -42,6 +42,8 @@ TEST(RtlCore8, TransfersWithDram) {
               static_cast<unsigned long long>(transfers.instructions), static_cast<long long>(transfers.core),
               static_cast<long long>(transfers.simulator), more);
   EXPECT_GT(more, 0);
+  // Measured: 15.2; 8.4 and 11.9 with other random programs. No clock decides it, but the lengths of the transfers do,
+  // and another compiler, which evaluates arguments in another order, makes other programs.
   EXPECT_LT(more, 20);
 }
 

@@ -53,7 +53,6 @@ class DramPort {
       burst.lines_.push_back(line(n, access, now));
     return burst;
   }
-  std::uint64_t moved() const { return moved_; }  ///< bursts of the DRAM
 
  private:
   using Line = Burst::Line;
@@ -62,7 +61,7 @@ class DramPort {
   std::shared_ptr<Line> line(std::uint64_t number, npu::dram::Access access, std::int64_t now) {
     for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
       if ((*kept)->number != number) continue;
-      // What is written was read before; what was written is read again.
+      // Of the other kind: what was read is written now, or the reverse, and moves again.
       if ((*kept)->access == access) return *kept;
       kept_.erase(kept);
       break;
@@ -71,7 +70,6 @@ class DramPort {
     const auto id = memory_.submit_unchecked(number << shift_, bytes, access, now);
     kept_.push_back(std::make_shared<Line>(Line{number, access, id}));
     if (kept_.size() > kLines) kept_.pop_front();
-    ++moved_;
     return kept_.back();
   }
   bool complete(Line& line, std::int64_t now) {
@@ -82,7 +80,6 @@ class DramPort {
 
   npu::dram::MemorySystem memory_;
   std::deque<std::shared_ptr<Line>> kept_;
-  std::uint64_t moved_ = 0;
   int shift_ = 0;
 };
 

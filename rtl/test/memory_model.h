@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/try.h"
+#include "npu_core/device/device.h"
 #include "npu_core/machine/machine.h"
 #include "test/dram_port.h"
 #include "test/vectors.h"
@@ -18,6 +20,14 @@ struct MemoryTiming {
   std::uint32_t stall = 0;    ///< 0: never
   bool dram = false;          ///< the device's DRAM behind the port, instead of a latency
 };
+
+/// The device's DRAM as the simulator begins a program with it, if the timing says so. Errors: those of
+/// MemorySystem::create().
+inline Expected<std::optional<DramPort>> dram_port(const npu::Device& device, MemoryTiming timing) {
+  if (!timing.dram) return std::optional<DramPort>();
+  DLLM_TRY(npu::dram::MemorySystem memory, npu::dram::MemorySystem::create(device.memory_config, device.period_fs()));
+  return std::optional<DramPort>(std::move(memory));
+}
 
 /// The other side of the core's AXI4 port: bytes of a machine's HBM, in order.
 class MemoryModel {

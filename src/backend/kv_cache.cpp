@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "backend/position_ranges.h"
+
 namespace dllm {
 
 bool KvCache::holds(PositionRange range) const {
@@ -52,10 +54,7 @@ void KvCache::adopt(KvCache& branch) {
   std::vector<PositionRange> rows;
   for (Position p = 0; p < capacity(); ++p) {
     if (branch.own_[static_cast<std::size_t>(p)] == 0) continue;
-    if (!rows.empty() && rows.back().end == p)
-      rows.back().end = p + 1;
-    else
-      rows.push_back({p, p + 1});
+    append(rows, p);
     if (parent_ != nullptr) own_[static_cast<std::size_t>(p)] = 1;
   }
   const bool taken = take(branch, rows);

@@ -24,7 +24,7 @@ Expected<std::vector<Scores>> DraftBackend::forward(std::span<const SequenceStep
 }
 
 Expected<void> check_draft_model(const ModelDesc& model, const ModelDesc& drafts) {
-  if (model.modes.empty())
+  if (model.modes.empty() || model.has_mode(DecodingMode::kSlots))
     return Error{ErrorCode::kUsage, "the model makes no drafts", "--draft-model", "leave the option out"};
   if (model.introspective)
     return Error{ErrorCode::kUnsupported, "the model drafts in the pass that verifies", "--draft-model",

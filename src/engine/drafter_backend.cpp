@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "backend/failed_pass.h"
+#include "backend/position_ranges.h"
 #include "base/try.h"
-#include "decode/cache/cache_policy.h"
 
 namespace dllm {
 

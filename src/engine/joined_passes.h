@@ -21,6 +21,7 @@ class JoinedPasses final : public Backend {
   const ModelDesc& desc() const override { return backend_->desc(); }
   bool runs_shadows() const override { return backend_->runs_shadows(); }
   bool runs_branches() const override { return backend_->runs_branches(); }
+  bool runs_lead() const override { return backend_->runs_lead(); }
   Expected<std::unique_ptr<KvCache>> make_cache(Position capacity) override;
   Expected<std::vector<Scores>> forward(std::span<const SequenceStep> batch) override;
 

@@ -77,7 +77,8 @@ TEST(Options, TheRegistrySaysWhatAModelIsDecodedBy) {
   EXPECT_EQ(standards(canvas), "entropy-bound; block; prefix; full; iter-smooth; ;");
   EXPECT_EQ(option_parts().front().selector.standard_text,
             "threshold; low-confidence for autoregressive models; "
-            "dmax for models trained to read tokens as mixtures; native for models of several modes");
+            "dmax for models trained to read tokens as mixtures; "
+            "wedlm for models whose masks see all decided tokens (WeDLM); native for models of several modes");
 }
 
 TEST(Options, NamesThatNoOptionHasAreRefusedWhereAModelHasOneWay) {

@@ -37,7 +37,10 @@ ModelDesc model_of(const MethodInfo& method) {
   for (const OptionPart& part : option_parts())
     for (const MethodDeclaration* one : part.methods) {
       if (one->info.name != method.name || !one->suits || one->suits(desc)) continue;
-      if (part.name == "mode") {
+      if (method.name == "slots") {
+        desc.modes = {DecodingMode::kSlots};
+        desc.slot_length = 8;
+      } else if (part.name == "mode") {
         desc.modes = {DecodingMode::kAutoregressive, DecodingMode::kDiffusion, DecodingMode::kSelfSpeculation};
         desc.logit_shift = 0;
       } else {

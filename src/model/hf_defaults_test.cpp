@@ -45,6 +45,9 @@ constexpr OriginalDefaults kOriginals[] = {
     {"a2d-qwen3", 10000, 1e-6, 32768, 32, 128},              // over Qwen3Config
     {"a2d-qwen2", 10000, 1e-6, 32768, 32, 16},               // over Qwen2Config
     {"a2d-llama", 10000, 1e-6, 2048, 16, 16},                // over LlamaConfig
+    {"wedlm", 10000, 1e-6, 32768, 32, 16},                   // configuration_wedlm.py
+    {"idlm", 10000, 1e-6, 32768, 32, 128},                   // configuration_sdar.py, its files' class
+    {"refusion", 10000, 1e-6, 32768, 32, 128},               // configuration_qwen3.py of its repository
     {"stable-diffcoder", 10000, 1e-6, 2048, 16, 16},         // transformers, LlamaConfig
     {"nemotron_labs_diffusion", 1e6, 1e-5, 262144, 8, 128},  // transformers, Ministral3Config
 };

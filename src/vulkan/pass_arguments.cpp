@@ -38,8 +38,9 @@ PassSize size_of_pass(std::span<const SequenceStep> batch, const ScoredRows& sco
     for (const PositionRange& range : step.plan.visible) size.visible += range.size();
     for (const ShadowRow& shadow : step.plan.shadows)
       for (const PositionRange& range : shadow.visible) size.visible += range.size();
+    if (step.plan.lead.empty()) continue;
     for (const PlanRow& row : step.plan.rows)
-      if (!step.plan.lead.empty() && !leads(step.plan, row.position))
+      if (!leads(step.plan, row.position))
         for (const PositionRange& range : seen_behind_lead(step.plan, row.position, step.plan.visible))
           size.visible += range.size();
   }

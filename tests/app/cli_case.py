@@ -1,5 +1,6 @@
 """Common to the command-line tests: running the binary, and the form of its failures."""
 
+import functools
 import mmap
 import os
 import pathlib
@@ -47,8 +48,14 @@ def emulated():
         return file.read(2) == b"#!"
 
 
-needs_address_space = unittest.skipIf(sanitized() or emulated(),
-                                      "a sanitizer's shadow memory and an emulator need terabytes of address space")
+def needs_address_space(test):
+    """Skips a test that limits the address space where that cannot be."""
+    @functools.wraps(test)
+    def limited(self):
+        if sanitized() or emulated():
+            self.skipTest("a sanitizer's shadow memory and an emulator need terabytes of address space")
+        test(self)
+    return limited
 
 
 class CliCase(unittest.TestCase):

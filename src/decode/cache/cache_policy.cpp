@@ -13,11 +13,6 @@ std::vector<Position> positions(PositionRange range) {
   return result;
 }
 
-void append(std::vector<PositionRange>& ranges, Position position) {
-  if (ranges.empty() || ranges.back().end != position) ranges.push_back({position, position});
-  ranges.back().end = position + 1;
-}
-
 std::vector<Position> stale_rows(const CacheContext& context, PositionRange range) {
   std::vector<Position> result;
   for (Position p = range.begin; p < range.end; ++p)

@@ -95,9 +95,6 @@ class CachePolicy {
 /// The positions of a range.
 std::vector<Position> positions(PositionRange range);
 
-/// Adds a position that is behind all of `ranges`.
-void append(std::vector<PositionRange>& ranges, Position position);
-
 /// Positions of a range whose K/V are missing or were computed from another token than the canvas shows.
 std::vector<Position> stale_rows(const CacheContext& context, PositionRange range);
 

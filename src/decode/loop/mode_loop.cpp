@@ -49,7 +49,7 @@ void ModeLoop::begin_block() {
   block_ = {read_, read_ + rows};
   draft_.assign(to_size(rows), canvas_.mask());
   draft_.front() = canvas_.token(read_);
-  for (std::size_t i = 1; drafts_inside() && i < draft_.size(); ++i) draft_[i] = made_[i - 1];
+  std::copy_n(made_.begin(), std::min(made_.size(), draft_.size() - 1), draft_.begin() + 1);
   block_step_ = 0;
   block_masks_ = canvas_.masked_count(block_);
 }
@@ -261,7 +261,6 @@ Expected<void> ModeLoop::append(std::span<const RowScore> rows, DenoiseStep& ste
 /// The next draft, from the masks behind one that was right throughout; it ends in front of what is not sure enough.
 void ModeLoop::make_drafts(std::span<const RowScore> masks) {
   made_.clear();
-  if (!drafts_inside() || block_.size() == 0) return;
   for (const RowScore& row : masks) {
     if (row.token < 0 || row.confidence < options_.mode.draft.draft_cut) return;
     made_.push_back(row.token);

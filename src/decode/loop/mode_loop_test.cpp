@@ -221,6 +221,50 @@ TEST(ModeLoop, DraftsSeeTheirBlockAndVerificationIsCausal) {
   }
 }
 
+ModelDesc introspective_desc() {
+  ModelDesc desc = test::masked_desc(/*causal_block=*/1, /*shift=*/1);
+  desc.introspective = true;
+  desc.modes = {DecodingMode::kAutoregressive, DecodingMode::kSelfSpeculation};
+  return desc;
+}
+
+TEST(ModeLoop, ThePassThatVerifiesMakesTheNextDraft) {
+  FakeBackend backend(introspective_desc());
+  const auto token_at = [](Position p) { return static_cast<TokenId>((p - 1) % 7); };
+  backend.tamper = [](RowScore& score) { score.token = score.position % 7; };  // every draft is right
+  const ModeRun run = run_loop(backend, 14, speculate(4, 4));
+  // The prompt; a round without a draft, and three of three drafts each, of which the last is without masks.
+  ASSERT_EQ(run.plans.size(), 5u);
+  EXPECT_EQ(run.counters.rounds, 4);
+  EXPECT_EQ(run.counters.round_tokens, 13);
+  const Position begins[] = {5, 6, 10, 14}, known[] = {1, 4, 4, 4}, masks[] = {3, 3, 3, 0};
+  for (std::size_t round = 0; round < 4; ++round) {
+    const StepPlan& plan = run.plans[1 + round];
+    EXPECT_EQ(plan.causal_block, 1);
+    EXPECT_EQ(plan.scored.size(), plan.rows.size());
+    ASSERT_EQ(plan.rows.size(), static_cast<std::size_t>(known[round] + masks[round]));
+    for (Position i = 0; i < known[round] + masks[round]; ++i) {
+      const Position p = begins[round] + i;
+      EXPECT_EQ(plan.rows[static_cast<std::size_t>(i)], (PlanRow{p, i < known[round] ? token_at(p) : 99})) << p;
+    }
+  }
+}
+
+TEST(ModeLoop, DraftsOfTheVerifyingPassChangeNoToken) {
+  for (const TokenId kinds : {1, 2, 3, 50}) {
+    FakeBackend backend(introspective_desc());
+    limit_tokens(backend, kinds);
+    for (const Position length : {1, 2, 9, 40})
+      for (const auto& [least, most] : {std::pair<Position, Position>{2, 2}, {4, 4}, {2, 16}}) {
+        const auto expected = naive(backend, length);
+        const ModeRun run = run_loop(backend, length, speculate(least, most));
+        EXPECT_EQ(run.tokens, expected) << kinds << ' ' << length << ' ' << least << ' ' << most;
+        EXPECT_TRUE(run.reuses && run.stands);
+        EXPECT_LE(run.counters.nfe, length);
+      }
+  }
+}
+
 TEST(ModeLoop, DiffusionFillsBlocksBehindAKnownToken) {
   FakeBackend backend(modes_desc());
   ModeLoopOptions options = plain();
@@ -269,52 +313,6 @@ TEST(ModeLoop, PredictionsThatAreNotNumbersAreErrors) {
     const ModeRun run = run_loop(backend, 12, speculates ? speculate(4, 4) : plain());
     EXPECT_TRUE(run.tokens.empty());
   }
-}
-
-TEST(DraftWindow, DoublesAndHalvesWithinItsBounds) {
-  DraftWindow window({.draft_min = 8, .draft_max = 32}, nullptr);
-  const auto next = [&] { return window.next(1000, 100); };
-  EXPECT_EQ(next(), 8);
-  window.observe(8, 8, false);
-  EXPECT_EQ(next(), 16);
-  window.observe(16, 16, false);
-  window.observe(32, 32, false);
-  EXPECT_EQ(next(), 32);
-  window.observe(32, 17, false);
-  EXPECT_EQ(next(), 32) << "more than half";
-  window.observe(32, 16, true);
-  EXPECT_EQ(next(), 32) << "the answer ended";
-  window.observe(32, 16, false);
-  EXPECT_EQ(next(), 16);
-  window.observe(16, 1, false);
-  window.observe(8, 1, false);
-  EXPECT_EQ(next(), 8);
-  EXPECT_EQ(window.next(3, 100), 3);
-}
-
-TEST(DraftWindow, FollowsTheCostOfPasses) {
-  const DraftOptions options{.draft_min = 2, .draft_max = 32, .draft_objective = DraftObjective::kRate};
-  const LatencyTable flat({{1, 10}, {32, 10.5}}, 0), steep({{1, 1}, {32, 32}}, 0);
-  DraftWindow cheap(options, &flat), dear(options, &steep), wrong(options, &flat);
-  EXPECT_GT(cheap.next(1000, 100), 8) << "rows cost next to nothing";
-  EXPECT_EQ(dear.next(1000, 100), 1) << "each row costs a pass";
-  EXPECT_EQ(cheap.next(4, 100), 4);
-  for (int i = 0; i < 30; ++i) wrong.observe(8, 1, false);
-  EXPECT_EQ(wrong.next(1000, 100), 1) << "drafts are never right";
-  for (int i = 0; i < 16; ++i) wrong.observe(1, 1, false);
-  EXPECT_GT(wrong.next(1000, 100), 1) << "now and then they are tried again";
-}
-
-TEST(DraftWindow, ADrafterBoundsItsRoundsAndCostsItsOwn) {
-  DraftWindow bounded({.draft_min = 8, .draft_max = 32}, nullptr, {.block = 6, .cost = 0.2});
-  EXPECT_EQ(bounded.next(1000, 100), 6);
-  bounded.observe(6, 6, false);
-  EXPECT_EQ(bounded.next(1000, 100), 6);
-  const DraftOptions rate{.draft_min = 2, .draft_max = 32, .draft_objective = DraftObjective::kRate};
-  const LatencyTable flat({{1, 10}, {32, 10.5}}, 0);
-  EXPECT_GT(DraftWindow(rate, &flat, {.block = 16, .cost = 0.1}).next(1000, 100), 8);
-  EXPECT_LE(DraftWindow(rate, &flat, {.block = 16, .cost = 0.1}).next(1000, 100), 16);
-  EXPECT_EQ(DraftWindow(rate, &flat, {.block = 16, .cost = 50}).next(1000, 100), 1) << "a drafter that never pays";
 }
 
 std::unique_ptr<Decoder> checking_decoder(double cost) {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "backend/position_ranges.h"
 #include "base/integers.h"
 
 namespace dllm {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/lead.h"
+#include "backend/position_ranges.h"
 #include "base/to_size.h"
 #include "base/try.h"
 

@@ -5,33 +5,12 @@
 #include <cmath>
 #include <utility>
 
+#include "backend/position_ranges.h"
 #include "base/to_size.h"
 #include "base/try.h"
 #include "decode/loop/denoise_pass.h"
 
 namespace dllm {
-namespace {
-
-/// Adds a range to a list that stays sorted and without gaps between neighbours.
-void unite(std::vector<PositionRange>& ranges, PositionRange range) {
-  if (range.size() <= 0) return;
-  ranges.insert(std::ranges::lower_bound(ranges, range.begin, {}, &PositionRange::begin), range);
-  std::vector<PositionRange> joined;
-  for (const PositionRange& one : ranges)
-    if (!joined.empty() && joined.back().end >= one.begin)
-      joined.back().end = std::max(joined.back().end, one.end);
-    else
-      joined.push_back(one);
-  ranges = std::move(joined);
-}
-
-}  // namespace
-
-bool SlotLoop::Slot::stops(Position from, std::span<const TokenId> ids) const {
-  for (Position i = from; i < right; ++i)
-    if (std::ranges::count(ids, tokens[to_size(i)]) > 0) return true;
-  return false;
-}
 
 SlotLoop::SlotLoop(const ModelDesc& desc, Canvas canvas, ModeLoopOptions options, KvCache& cache)
     : desc_(desc),
@@ -57,12 +36,11 @@ std::span<const SequenceStep> SlotLoop::prepare() {
     if (open_.empty() && !ended_) begin_block();
     if (open_.empty()) return {};
   }
-  prepared_.push_back({&cache_, {}, request(), std::nullopt});
-  prepared_[0].plan = plan();
+  prepared_.push_back({&cache_, plan(), request(), std::nullopt});
+  SequenceStep& step = prepared_.front();
   for (const Slot& slot : chosen_)
-    if (runs(slot) && pass_ != Pass::kFill) add_tokens(slot, prepared_[0].plan, prepared_[0].request);
-  StepPlan& plan = prepared_[0].plan;
-  if (plan.scored.empty()) plan.scored.push_back(static_cast<std::int32_t>(plan.rows.size()) - 1);
+    if (runs(slot) && pass_ != Pass::kFill) add_tokens(slot, step.plan, step.request);
+  if (step.plan.scored.empty()) step.plan.scored.push_back(static_cast<std::int32_t>(step.plan.rows.size()) - 1);
   return prepared_;
 }
 
@@ -72,8 +50,16 @@ bool SlotLoop::runs(const Slot& slot) const {
   return pass_ == Pass::kVerify || !slot.whole() || (pass_ == Pass::kJudge && from_ == 0);
 }
 
+/// Whether one of the tokens that stand, from this one on, ends the answer.
+bool SlotLoop::stops(const Slot& slot, Position from) const {
+  if (options_.exact_length) return false;
+  for (Position i = from; i < slot.right; ++i)
+    if (std::ranges::count(options_.stop_ids, slot.tokens[to_size(i)]) > 0) return true;
+  return false;
+}
+
 /// What the rows see, and those that show masks; rows of tokens that are judged are added by add_tokens().
-StepPlan SlotLoop::plan() {
+StepPlan SlotLoop::plan() const {
   StepPlan plan;
   plan.causal_block = 1;
   plan.lead = plan.visible = done_;
@@ -181,11 +167,10 @@ void SlotLoop::forget_open() {
 }
 
 void SlotLoop::read_probabilities(const Scores& scores) {
-  const StepPlan& plan = prepared_.front().plan;
   const ScoreRequest& request = prepared_.front().request;
   for (std::size_t q = 0; q < request.queries.size(); ++q) {
     const RowScore& row = scores.rows[to_size(request.queries[q].scored)];
-    const Position place = plan.rows[to_size(plan.scored[to_size(request.queries[q].scored)])].position + 1;
+    const Position place = row.position + 1;
     const auto slot = std::ranges::find_if(chosen_, [place](const Slot& one) { return one.range.contains(place); });
     slot->sure[to_size(place - slot->range.begin)] =
         row.confidence * std::exp(static_cast<double>(scores.queried[q]) - static_cast<double>(row.logit));
@@ -197,46 +182,43 @@ void SlotLoop::extend_right(Slot& slot) const {
   while (!slot.whole() && sure()) ++slot.right;
 }
 
-/// The first tokens of a slot are finished, with the K and V of this pass.
-void SlotLoop::keep(const Slot& slot, Position tokens, DenoiseStep& step) {
+/// Finishes a slot, with the K and V of this pass, up to its first stop token; whether it has one.
+bool SlotLoop::keep(const Slot& slot, DenoiseStep& step) {
+  const auto end = slot.tokens.end();
+  const auto stop = options_.exact_length ? end : std::ranges::find_first_of(slot.tokens, options_.stop_ids);
+  const bool ends = stop != end;
+  const auto tokens = static_cast<Position>(stop - slot.tokens.begin()) + (ends ? 1 : 0);
   for (Position i = 0; i < tokens; ++i) {
     const Edit edit{slot.range.begin + i, slot.tokens[to_size(i)], EditKind::kCommit, slot.sure[to_size(i)]};
     if (canvas_.apply(edit)) step.edits.push_back(edit);
   }
   unite(done_, {slot.range.begin, slot.range.begin + tokens});
-  std::erase_if(open_, [&](const PositionRange& range) { return range.begin == slot.range.begin; });
+  std::erase(open_, slot.range);
+  if (ends) end_behind(slot);
+  return ends;
 }
 
-/// Nothing behind a stop token is part of the answer.
-void SlotLoop::end_behind(Position position) {
+/// Nothing behind a slot with a stop token is part of the answer.
+void SlotLoop::end_behind(const Slot& slot) {
   ended_ = true;
-  std::erase_if(open_, [position](const PositionRange& range) { return range.begin > position; });
+  std::erase_if(open_, [&slot](const PositionRange& range) { return range.begin > slot.range.begin; });
 }
 
 void SlotLoop::verify(const Scores& scores, DenoiseStep& step) {
   read_probabilities(scores);
-  std::size_t front = 0;  // slots from the first on that are right as a whole
-  bool stopped = false;
   for (Slot& slot : chosen_) extend_right(slot);
-  while (front < chosen_.size() && chosen_[front].whole()) ++front;
-  for (std::size_t s = 0; !options_.exact_length && s < std::min(front + 1, chosen_.size()); ++s) {
-    const Slot& slot = chosen_[s];
-    if (!slot.stops(0, options_.stop_ids)) continue;
-    const auto stop = std::ranges::find_first_of(slot.tokens, options_.stop_ids) - slot.tokens.begin();
-    for (std::size_t before = 0; before < s; ++before) keep(chosen_[before], chosen_[before].range.size(), step);
-    keep(slot, static_cast<Position>(stop) + 1, step);
-    end_behind(slot.range.begin + static_cast<Position>(stop));
-    stopped = true;
-    break;
+  bool kept = false;  // slots from the first on that are right as a whole, or up to a stop token
+  for (const Slot& slot : chosen_) {
+    if (!slot.whole() && !stops(slot, 0)) break;
+    kept = true;
+    if (keep(slot, step)) break;
   }
-  if (front == 0 && !stopped) {
-    for (const Slot& slot : chosen_)
-      std::erase_if(open_, [&](const PositionRange& range) { return range.begin == slot.range.begin; });
-    pass_ = Pass::kFill;
-  } else {
-    for (std::size_t s = 0; !stopped && s < front; ++s) keep(chosen_[s], chosen_[s].range.size(), step);
+  if (kept) {
     chosen_.clear();
     pass_ = Pass::kPropose;
+  } else {
+    for (const Slot& slot : chosen_) std::erase(open_, slot.range);
+    pass_ = Pass::kFill;
   }
   forget_open();
 }
@@ -260,14 +242,11 @@ void SlotLoop::judge(const Scores& scores, DenoiseStep& step) {
     ++slot.right;  // its prediction from masks stands
     extend_right(slot);
   }
-  if (!options_.exact_length) {
-    const auto stopping = std::ranges::find_if(
-        chosen_, [this](const Slot& slot) { return slot.stops(std::min(from_, slot.right), options_.stop_ids); });
-    if (stopping != chosen_.end()) {
-      stopping->right = stopping->range.size();
-      chosen_.erase(stopping + 1, chosen_.end());
-      end_behind(stopping->range.begin);
-    }
+  const auto stopping = std::ranges::find_if(chosen_, [this](const Slot& slot) { return stops(slot, from_); });
+  if (stopping != chosen_.end()) {
+    stopping->right = stopping->range.size();
+    end_behind(*stopping);
+    chosen_.erase(stopping + 1, chosen_.end());
   }
   Position least = next_block_;
   for (const Slot& slot : chosen_)
@@ -277,13 +256,8 @@ void SlotLoop::judge(const Scores& scores, DenoiseStep& step) {
     from_ = least - 1;  // the last token that is right is read once more, with the masks behind it
     return;
   }
-  for (const Slot& slot : chosen_) {
-    const auto stop =
-        options_.exact_length ? slot.tokens.end() : std::ranges::find_first_of(slot.tokens, options_.stop_ids);
-    const auto tokens = static_cast<Position>(stop - slot.tokens.begin());
-    keep(slot, std::min(slot.range.size(), tokens + 1), step);
-    if (stop != slot.tokens.end()) break;
-  }
+  for (const Slot& slot : chosen_)
+    if (keep(slot, step)) break;
   chosen_.clear();
   forget_open();
   pass_ = Pass::kPropose;

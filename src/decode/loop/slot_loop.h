@@ -59,12 +59,12 @@ class SlotLoop {
     Position right = 1;           ///< tokens from the left that stand
 
     bool whole() const { return right == range.size(); }
-    bool stops(Position from, std::span<const TokenId> ids) const;
   };
 
   void begin_block();
   bool runs(const Slot& slot) const;
-  StepPlan plan();
+  bool stops(const Slot& slot, Position from) const;
+  StepPlan plan() const;
   void add_tokens(const Slot& slot, StepPlan& plan, ScoreRequest& request) const;
   ScoreRequest request() const;
   Expected<void> propose(std::span<const RowScore> rows);
@@ -73,8 +73,8 @@ class SlotLoop {
   void judge(const Scores& scores, DenoiseStep& step);
   void read_probabilities(const Scores& scores);
   void extend_right(Slot& slot) const;
-  void keep(const Slot& slot, Position tokens, DenoiseStep& step);
-  void end_behind(Position position);
+  bool keep(const Slot& slot, DenoiseStep& step);
+  void end_behind(const Slot& slot);
   void forget_open();
 
   const ModelDesc& desc_;

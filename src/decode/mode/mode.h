@@ -33,7 +33,7 @@ struct SlotOptions {
 struct ModeConfig {
   DecodingMode mode = DecodingMode::kAutoregressive;
   DraftOptions draft{};  ///< of self-speculation
-  SlotOptions slots{};
+  SlotOptions slots{};   ///< of slots
 };
 
 }  // namespace dllm

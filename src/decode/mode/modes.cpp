@@ -1,4 +1,5 @@
-// The ways of decoding of models that were trained for several (Nemotron-Labs-Diffusion, I-DLM). ModeLoop runs them.
+// The ways of decoding of models that were trained for several (Nemotron-Labs-Diffusion, I-DLM), which ModeLoop runs,
+// and of models with slots (ReFusion), which SlotLoop runs.
 #include <algorithm>
 
 #include "decode/registry.h"

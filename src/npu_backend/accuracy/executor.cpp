@@ -156,7 +156,8 @@ void Executor::run(const op::Embed& o) {
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     std::vector<float> row = weight_row(weight(o.table), rows_[r].token);
     round_lanes(profile_.vector, row);
-    for (std::size_t i = 0; i < row.size() && o.scale != 1.f; ++i) row[i] = round(row[i] * scale);
+    if (o.scale != 1.f)
+      for (float& lane : row) lane = round(lane * scale);
     std::ranges::copy(row, value(o.out).row(static_cast<std::int64_t>(r)));
   }
 }

@@ -31,8 +31,8 @@ class CountedModel {
   /// has them; turns of equally many rows need the same, and are counted once. Errors: of compile_step().
   Expected<void> use_rows(const ModelLayout& layout, const StepSpec& spec, std::span<const RowPart> cut,
                           CompileOptions options);
-  /// Rows of vector SRAM that every program of the step takes, in arithmetic of a microsecond: those of all values that
-  /// wait while attention begins, and while a layer's last product does.
+  /// Rows of vector SRAM that every program of the step takes at least, without counting the step: those of all values
+  /// that wait when attention begins, or a layer's last product does.
   std::int64_t least_rows(const ModelLayout& layout, const StepSpec& spec) const;
   /// Whether `longer` has `layers` more than this one, each like that which `one_more` has.
   bool repeats(CountedModel& one_more, CountedModel& longer, std::int64_t layers);

@@ -191,7 +191,7 @@ class StepFitter {
   }
 
   /// Whether work overlaps with products in the compiled step. If a short model's first layers do not fit, the whole
-  /// model's do not either, with the same error.
+  /// model's do not either. Errors: kUsage if the sequences do not fit.
   Expected<bool> fits(std::int64_t sequences) const {
     auto found = fits_.find(sequences);
     if (found == fits_.end()) found = fits_.emplace(sequences, count(sequences)).first;
@@ -218,7 +218,7 @@ class StepFitter {
     if (second <= rows) return false;
     return too_many();
   }
-  /// What takes a compiler's message to say in detail (reason()).
+  /// Found without the compiler, whose error names the operator: reason().
   static Error too_many() {
     return {ErrorCode::kUsage, "the rows of these sequences do not fit into vector SRAM", "npu compiler",
             "fewer rows per step (--batch, --rows), or --set sram.vector_rows=N with a larger N"};

@@ -45,8 +45,8 @@ class Feasibility {
   Expected<MemoryNeed> memory_need(const Device& device, std::int64_t positions, bool any_sram = false);
 
   /// The parts of a step that compile_split() would compile, with logits to memory; one part if the step fits at once.
-  /// Two short models that differ by one layer show what all layers keep in vector SRAM; the whole model is counted
-  /// only if that does not fit. Errors: those of compile_step() for a single sequence.
+  /// The last layers of a short model show what each further layer keeps in vector SRAM. The whole model is counted
+  /// only if they do not, and for the error's words. Errors: those of compile_step() for a single sequence.
   Expected<std::vector<RowPart>> step_parts(const Device& device, const StepSize& step,
                                             const ChoiceAssumption& choices);
 

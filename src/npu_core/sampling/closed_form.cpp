@@ -6,6 +6,7 @@
 #include "npu_core/device/profile.h"
 
 namespace dllm::npu {
+
 SamplingBounds sampling_bounds(const Device& device, const SamplingLoad& load) {
   const auto elements = static_cast<double>(load.batch * load.block * load.steps) * static_cast<double>(load.vocab);
   const auto vectors =
