@@ -38,8 +38,7 @@ ModelDesc model_of(const MethodInfo& method) {
     for (const MethodDeclaration* one : part.methods) {
       if (one->info.name != method.name || !one->suits || one->suits(desc)) continue;
       if (method.name == "slots") {
-        desc.modes = {DecodingMode::kSlots};
-        desc.slot_length = 8;
+        desc.modes = {DecodingMode::kSlots}, desc.slot_length = 8;
       } else if (part.name == "mode") {
         desc.modes = {DecodingMode::kAutoregressive, DecodingMode::kDiffusion, DecodingMode::kSelfSpeculation};
         desc.logit_shift = 0;
