@@ -16,7 +16,7 @@ namespace {
 
 using test::FakeBackend;
 
-constexpr Position kPromptEnd = 5, kLength = 32;
+constexpr Position kSlotsPromptEnd = 5, kLength = 32;
 constexpr TokenId kKinds = 7;
 
 struct SlotRun {
@@ -38,7 +38,7 @@ SlotRun run_slots(std::uint64_t seed, std::vector<TokenId> stop_ids, bool exact_
   options.stop_ids = std::move(stop_ids);
   options.exact_length = exact_length;
   std::vector<TokenId> prompt;
-  for (Position p = 0; p < kPromptEnd; ++p) prompt.push_back(static_cast<TokenId>(splitmix64(seed) % 50));
+  for (Position p = 0; p < kSlotsPromptEnd; ++p) prompt.push_back(static_cast<TokenId>(splitmix64(seed) % 50));
   Canvas canvas(prompt, kLength, 99);
   const auto cache = *backend.make_cache(canvas.size());
   SlotLoop loop(backend.desc(), std::move(canvas), options, *cache);
@@ -48,7 +48,7 @@ SlotRun run_slots(std::uint64_t seed, std::vector<TokenId> stop_ids, bool exact_
     EXPECT_TRUE(step) << step.error().message();
     if (!step) break;
   }
-  for (Position p = kPromptEnd; p < kPromptEnd + kLength; ++p)
+  for (Position p = kSlotsPromptEnd; p < kSlotsPromptEnd + kLength; ++p)
     run.tokens.push_back(loop.canvas().masked(p) ? -1 : loop.canvas().token(p));
   run.stop = loop.stop_position();
   return run;
@@ -75,7 +75,7 @@ TEST(SlotLoop, AStopTokenEndsTheAnswer) {
         continue;
       }
       ++stopped;
-      EXPECT_EQ(run.stop, kPromptEnd + static_cast<Position>(first - run.tokens.begin())) << seed << ' ' << stop;
+      EXPECT_EQ(run.stop, kSlotsPromptEnd + static_cast<Position>(first - run.tokens.begin())) << seed << ' ' << stop;
       EXPECT_EQ(std::count(run.tokens.begin(), first, -1), 0) << seed << ' ' << stop;
       EXPECT_LT(run.nfe, 4 * kLength);
     }
