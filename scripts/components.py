@@ -23,7 +23,7 @@ LICENCES = {
     "fmtlib": "MIT",
     "gcc-12": "GPL-3.0-or-later WITH GCC-exception-3.1", "gcc-12-cross": "GPL-3.0-or-later WITH GCC-exception-3.1",
     "gcc-14": "GPL-3.0-or-later WITH GCC-exception-3.1",
-    "glibc": "LGPL-2.1-or-later",
+    "glibc": "LGPL-2.1-or-later", "cross-toolchain-base": "LGPL-2.1-or-later",  # the latter: glibc for another processor
     "libbsd": "BSD-3-Clause", "libmd": "BSD-3-Clause",
     "libedit": "BSD-3-Clause",
     "libseccomp": "LGPL-2.1-only",
